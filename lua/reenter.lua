@@ -1,0 +1,33 @@
+-- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier
+-- than a given time from now. Serves nested acquisitions (a higher count) and extensions (the same count).
+--
+-- Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
+-- lease, and never takes a lock that lapsed in the meantime.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] forced (string): the last owner that was forced out
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] holdCount (integer): the count to set, at least 1
+-- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now
+--
+-- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+local lock = KEYS[1]
+local forced = KEYS[2]
+local owner = ARGV[1]
+local holdCount = ARGV[2]
+local leaseMs = ARGV[3]
+
+if redis.call('HEXISTS', lock, owner) == 1 then
+  redis.call('HSET', lock, owner, holdCount)
+  local ttlMs = redis.call('PTTL', lock)
+  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
+    redis.call('PEXPIRE', lock, leaseMs)
+  end
+  return 'kept'
+end
+
+if redis.call('GET', forced) == owner then
+  redis.call('DEL', forced)
+  return 'forced'
+end
+return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'

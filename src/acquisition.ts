@@ -1,0 +1,308 @@
+// One acquisition, from the call to the hold: look outwards for a holder to re-enter, else try on the server, else
+// wait in line; and after every wait look again, since whoever was in the way may have gone.
+
+import { now } from './clock.js';
+import type { Client } from './client.js';
+import { LockAbortedError, LockTimeoutError, type SeenHolder } from './errors.js';
+import { Hold, type HoldOrigin } from './hold.js';
+import { Holder } from './holder.js';
+import { insist } from './insist.js';
+import type { LockBackend } from './backend.js';
+import type { AcquireRequest } from './options.js';
+import { Ownership } from './ownership.js';
+import {
+  actingScope,
+  currentScope,
+  holdersAround,
+  nearestHolder,
+  outwards,
+  type Scope,
+} from './scope.js';
+import { leftMs, validity } from './validity.js';
+import type { Place } from './waiting/line.js';
+import { Patience, PatienceOver } from './waiting/patience.js';
+
+/** After how long a wait for a lock that this client itself holds outside any scope is told. */
+const NESTED_CALL_WARNING_MS = 1_000;
+
+/** An attempt that is younger when the wait ends is taken for a slow answer, not for a missing one. */
+const SLOW_ANSWER_MS = 100;
+
+/** What an attempt came to. */
+type Attempt = Hold | 'held' | 'look again';
+
+export class Acquisition {
+  readonly #client: Client;
+  readonly #lock: LockBackend;
+  readonly #request: AcquireRequest;
+  readonly #origin: HoldOrigin;
+  readonly #leaseMs: number;
+  readonly #position: Scope | undefined = currentScope();
+  /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
+  readonly #ownScope: Scope | undefined;
+  readonly #patience: Patience;
+  readonly #cleanups: (() => void)[] = [];
+  #place: Place | undefined;
+  #ownerId: string | undefined;
+  #seen: SeenHolder | undefined;
+  /** Since when an attempt is on its way whose answer is not known, on the monotonic clock. */
+  #unansweredSinceMs: number | undefined;
+
+  constructor(
+    client: Client,
+    lock: LockBackend,
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    ownScope?: Scope,
+  ) {
+    this.#client = client;
+    this.#lock = lock;
+    this.#request = request;
+    this.#origin = origin;
+    this.#ownScope = ownScope;
+    this.#leaseMs = request.leaseMs ?? client.lockWatchdogTimeoutMs;
+    client.assertOpen(lock.name);
+    if (request.signal?.aborted) throw this.#aborted('nothing was sent');
+    this.#patience = new Patience({
+      // A single attempt is bounded as any command is.
+      limitMs: request.waitMs === 0 ? client.commandTimeoutMs : request.waitMs,
+      signal: request.signal,
+      registry: client.acquisitions,
+    });
+  }
+
+  /**
+   * @throws LockTimeoutError somebody else had it until the wait ran out
+   * @throws LockAbortedError, ClosedError, LockLostError, UnavailableError, KeyConflictError
+   */
+  async hold(): Promise<Hold> {
+    let isAcquired = false;
+    try {
+      for (;;) {
+        const attempt = await this.#attempt();
+        if (attempt instanceof Hold) {
+          isAcquired = true;
+          return attempt;
+        }
+        if (attempt === 'held') await this.#wait();
+      }
+    } catch (error) {
+      throw this.#explain(error);
+    } finally {
+      if (this.#unansweredSinceMs !== undefined && this.#ownerId !== undefined) {
+        this.#client.leftovers.remove(this.#lock, this.#ownerId, this.#leaseMs);
+      }
+      for (const cleanup of this.#cleanups) cleanup();
+      this.#place?.leave(isAcquired ? this.#leaseMs : undefined);
+      this.#patience.dispose();
+    }
+  }
+
+  async #attempt(): Promise<Attempt> {
+    const acting = this.#actingScope;
+    const own =
+      acting &&
+      holdersAround(this.#position, this.#lock.id).findLast((holder) =>
+        acting.holders(this.#lock.id).includes(holder),
+      );
+    const outer = own ?? nearestHolder(this.#position, this.#lock.id);
+    if (outer?.ownership.loss) throw outer.ownership.loss;
+    if (own) return await this.#countUp(own);
+    if (outer) return await this.#enterBelow(outer);
+    if (this.#place && !this.#place.isUp) return 'held';
+    return acting && acting !== this.#ownScope
+      ? await this.#inTurnOf(acting)
+      : await this.#acquireAnew();
+  }
+
+  /** The acting scope holds it already. */
+  async #countUp(holder: Holder): Promise<Attempt> {
+    if (!(await holder.ownership.reenter(this.#leaseMs, this.#patience))) return 'look again';
+    return this.#begin(holder);
+  }
+
+  /** An ancestor holds it: one child of it at a time. */
+  async #enterBelow(outer: Holder): Promise<Attempt> {
+    const { ownership, turns } = outer;
+    if (turns.isTaken) {
+      this.#seen = { holder: ownership.ownerId, holderTtlMs: Math.round(ownership.remaining()) };
+      if (this.#request.waitMs === 0) throw this.#heldElsewhere(this.#seen);
+      this.#beginWaiting();
+    }
+    if (!(await turns.take(this.#patience))) return 'look again';
+    let isEntered = false;
+    try {
+      // The ancestor may have gone while we waited.
+      if (outer.hasEnded || nearestHolder(this.#position, this.#lock.id) !== outer)
+        return 'look again';
+      isEntered = await ownership.reenter(this.#leaseMs, this.#patience);
+    } finally {
+      if (!isEntered) turns.pass();
+    }
+    return isEntered ? this.#begin(this.#newHolder(ownership, outer)) : 'look again';
+  }
+
+  /** Two calls of one scope are one owner: the second must find what the first acquires. */
+  async #inTurnOf(acting: Scope): Promise<Attempt> {
+    const turns = acting.attempts(this.#lock.id);
+    const mustLookAgain = turns.isTaken;
+    if (!(await turns.take(this.#patience))) return 'look again';
+    try {
+      return mustLookAgain ? 'look again' : await this.#acquireAnew();
+    } finally {
+      turns.pass();
+    }
+  }
+
+  /** Nobody around holds it: a new owner on the server. */
+  async #acquireAnew(): Promise<Attempt> {
+    const ownerId = (this.#ownerId ??= this.#lock.newOwnerId());
+    let sentAt = now();
+    const reply = await insist(this.#client.connection, this.#patience, this.#lock.name, () => {
+      sentAt = now();
+      this.#unansweredSinceMs ??= sentAt.monotonicMs;
+      return this.#lock.acquire(ownerId, this.#leaseMs);
+    });
+    this.#unansweredSinceMs = undefined;
+    if (reply.outcome === 'held') {
+      this.#seen = reply;
+      if (this.#request.waitMs === 0) throw this.#heldElsewhere(this.#seen);
+      if (this.#place) this.#place.stillHeld(reply.holderTtlMs);
+      else this.#place = this.#lock.line().join(sentAt.monotonicMs, reply.holderTtlMs);
+      return 'held';
+    }
+    if (leftMs(validity(sentAt, this.#leaseMs)) <= 0) return this.#tooLate(ownerId);
+    return this.#begin(
+      this.#newHolder(
+        new Ownership(this.#client, this.#lock, ownerId, sentAt, this.#leaseMs),
+        undefined,
+      ),
+    );
+  }
+
+  /** The answer took longer than the lease: what it granted is over. */
+  #tooLate(ownerId: string): Attempt {
+    this.#client.leftovers.remove(this.#lock, ownerId, this.#leaseMs);
+    this.#ownerId = undefined;
+    if (this.#request.waitMs > 0) return 'look again';
+    throw this.#client.unavailable(
+      this.#lock.name,
+      `not acquired: Redis took longer to answer than the lease of ${String(this.#leaseMs)} ms`,
+    );
+  }
+
+  async #wait(): Promise<void> {
+    this.#beginWaiting();
+    if (this.#place) await this.#patience.sleep(this.#place.woken);
+  }
+
+  /** On the first wait: says so, and arranges to be woken when a scope around gets the lock. */
+  #beginWaiting(): void {
+    if (this.#cleanups.length > 0) return;
+    const { id, name } = this.#lock;
+    const seen = this.#seen;
+    if (seen)
+      this.#client.events.tell('waiting', () => ({
+        lockName: name,
+        ownerId: this.#ownerId ?? seen.holder,
+        ...seen,
+      }));
+    const timer = setTimeout(() => {
+      const anonymous = this.#client.anonymous.held(id);
+      if (anonymous)
+        this.#client.warn(name, nestedCallMessage(name, anonymous.ownerId), anonymous.ownerId);
+    }, NESTED_CALL_WARNING_MS);
+    this.#cleanups.push(
+      () => {
+        clearTimeout(timer);
+      },
+      ...[...outwards(this.#position)].map((scope) => scope.onEnter(id, this.#patience)),
+    );
+  }
+
+  /** undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
+  get #actingScope(): Scope | undefined {
+    return this.#ownScope ?? actingScope(this.#position);
+  }
+
+  #newHolder(ownership: Ownership, parent: Holder | undefined): Holder {
+    const scope = this.#actingScope;
+    const { id } = this.#lock;
+    const holder = new Holder(ownership, parent, () => scope?.leave(id, holder));
+    scope?.enter(id, holder);
+    return holder;
+  }
+
+  #begin(holder: Holder): Hold {
+    const { ownership } = holder;
+    const isWatched = this.#request.leaseMs === undefined;
+    const { id, name: lockName } = this.#lock;
+    const isAnonymous = !this.#actingScope;
+    const hold: Hold = new Hold(this.#client, holder, this.#origin, isWatched, () => {
+      if (isAnonymous) this.#client.anonymous.delete(id, hold);
+    });
+    if (isAnonymous) this.#client.anonymous.add(id, hold);
+    const { ownerId, holdCount } = ownership;
+    const leaseMs = this.#leaseMs;
+    this.#client.events.tell('acquired', () => ({
+      lockName,
+      ownerId,
+      holdCount,
+      leaseMs,
+      watched: isWatched,
+    }));
+    return hold;
+  }
+
+  /** What ended the patience, in the words of the caller. */
+  #explain(error: unknown): unknown {
+    if (!(error instanceof PatienceOver)) return error;
+    if (error.ending === 'aborted') return this.#aborted('while waiting');
+    if (error.ending === 'closed') return this.#client.closedError(this.#lock.name);
+    return this.#timedOut();
+  }
+
+  /** "Somebody else has it" is said only if the server said so, and could still be asked. */
+  #timedOut(): Error {
+    const unansweredMs = performance.now() - (this.#unansweredSinceMs ?? Infinity);
+    if (this.#seen && this.#client.connection.isReady && unansweredMs <= SLOW_ANSWER_MS) {
+      return this.#heldElsewhere(this.#seen);
+    }
+    const limitMs =
+      this.#request.waitMs === 0 ? this.#client.commandTimeoutMs : this.#request.waitMs;
+    return this.#client.unavailable(
+      this.#lock.name,
+      `not acquired: Redis did not answer within ${String(limitMs)} ms`,
+    );
+  }
+
+  #heldElsewhere({ holder, holderTtlMs }: SeenHolder): LockTimeoutError {
+    const lockName = this.#lock.name;
+    const until =
+      holderTtlMs < 0
+        ? 'without expiry'
+        : `its lease ends in ${String(holderTtlMs)} ms unless renewed`;
+    return new LockTimeoutError(
+      `lock "${lockName}" not acquired within ${String(this.#request.waitMs)} ms: held by ${holder}, ${until}`,
+      { lockName, holder, holderTtlMs },
+    );
+  }
+
+  #aborted(when: string): LockAbortedError {
+    return new LockAbortedError(
+      `lock "${this.#lock.name}" not acquired: the signal aborted, ${when}`,
+      {
+        lockName: this.#lock.name,
+        cause: this.#request.signal?.reason,
+      },
+    );
+  }
+}
+
+function nestedCallMessage(lockName: string, holder: string): string {
+  return (
+    `lock "${lockName}" has been waited for for 1 s while this client holds it outside any scope (as ${holder}). ` +
+    'If the waiting call is nested in the holding one, it waits for itself: ' +
+    'put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter'
+  );
+}

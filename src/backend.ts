@@ -1,0 +1,56 @@
+// The seam between what all locks share (scopes, holds, the watchdog, waiting in line) and what one kind of lock
+// does on its server or servers.
+
+import type { Instant } from './clock.js';
+import type { LossReason, SeenHolder } from './errors.js';
+import type { Line } from './waiting/line.js';
+
+/** What an attempt to acquire found. */
+export type AcquireReply =
+  { readonly outcome: 'acquired' } | ({ readonly outcome: 'held' } & SeenHolder);
+
+/** What the server says of a lock that its caller should hold: kept, or how it was lost. */
+export type KeepReply = 'kept' | Extract<LossReason, 'taken' | 'deleted' | 'forced'>;
+
+/** A lease that the watchdog renews. */
+export interface Renewable {
+  readonly ownerId: string;
+  /** Finds out whether the lease is over before anything else is done with it. */
+  checkDeadline(): void;
+  /** Whether it is held, and was last confirmed at least `minAgeMs` ago. */
+  isDue(minAgeMs: number): boolean;
+  /** A renewal is on its way. */
+  renewing(): void;
+  /** The server's answer to a renewal; an unanswered one is never reported. */
+  renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void;
+}
+
+/**
+ * One kind of lock, for one name. Each method sends its script once and rejects when no answer came; all of them
+ * may be sent again: the owner's field is fresh for every outermost acquisition, and counts are targets.
+ */
+export interface LockBackend {
+  /** The name that the user gave. */
+  readonly name: string;
+  /** The same for the same lock of the same client, whatever object stands for it. */
+  readonly id: string;
+  /** A new owner, never used before. */
+  newOwnerId(): string;
+  acquire(ownerId: string, leaseMs: number): Promise<AcquireReply>;
+  /** Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs`. */
+  reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply>;
+  /** Sets the hold count; 0 frees the lock and wakes those who wait. */
+  release(ownerId: string, holdCount: number): Promise<KeepReply>;
+  /** Renews until `unwatch`. */
+  watch(lease: Renewable): void;
+  unwatch(lease: Renewable): void;
+  /** Where those of this client wait who did not get it. */
+  line(): Line;
+  /** Frees it whoever holds it, and leaves word for at least `fallbackMs` if it has no expiry. Returns the owner that was forced out. */
+  forceUnlock(fallbackMs: number): Promise<string | undefined>;
+  isLocked(): Promise<boolean>;
+  /** 0 when this owner does not hold it. */
+  holdCount(ownerId: string): Promise<number>;
+  /** Milliseconds; -2: not locked, -1: no expiry. */
+  remainTimeToLive(): Promise<number>;
+}

@@ -1,0 +1,123 @@
+// What the locks of one Holdfast share: its connection, its times, its events, and all that is held or awaited.
+
+import pLimit from 'p-limit';
+import { AnonymousHolds } from './anonymous-holds.js';
+import type { LockBackend } from './backend.js';
+import { ClosedError, UnavailableError } from './errors.js';
+import type { Events } from './events.js';
+import { insist } from './insist.js';
+import { Leftovers } from './leftovers.js';
+import type { Ownership } from './ownership.js';
+import type { Connection } from './redis/connection.js';
+import { Patience, PatienceOver } from './waiting/patience.js';
+
+/** How many releases a closing client has under way at a time. */
+const CLOSE_CONCURRENCY = 64;
+
+/** For how many names a nested call is also told through `process.emitWarning`. */
+const MAX_NAMES_WARNED = 1_000;
+
+export interface ClientOptions {
+  /** Identifies this client on the server: the first half of every owner. */
+  clientId: string;
+  lockWatchdogTimeoutMs: number;
+  commandTimeoutMs: number;
+}
+
+/** The part of a connection that locks need to know of. */
+export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'trouble' | 'lastError'>;
+
+export class Client {
+  readonly clientId: string;
+  readonly lockWatchdogTimeoutMs: number;
+  readonly commandTimeoutMs: number;
+  readonly events: Events;
+  readonly connection: Reachable;
+  readonly leftovers: Leftovers = new Leftovers();
+  readonly anonymous: AnonymousHolds = new AnonymousHolds();
+  /** All that is held on the server. */
+  readonly ownerships: Set<Ownership> = new Set<Ownership>();
+  /** All acquisitions that are under way. */
+  readonly acquisitions: Set<Patience> = new Set<Patience>();
+  readonly #warnedNames = new Set<string>();
+  #isClosed = false;
+
+  constructor(options: ClientOptions, connection: Reachable, events: Events) {
+    this.clientId = options.clientId;
+    this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
+    this.commandTimeoutMs = options.commandTimeoutMs;
+    this.connection = connection;
+    this.events = events;
+  }
+
+  assertOpen(lockName?: string): void {
+    if (this.#isClosed) throw this.closedError(lockName);
+  }
+
+  closedError(lockName?: string): ClosedError {
+    return new ClosedError(
+      lockName === undefined ? 'the client is closed' : `lock "${lockName}": the client is closed`,
+      {
+        lockName,
+      },
+    );
+  }
+
+  /** Redis could not be asked about a lock; names what is wrong with the connection. */
+  unavailable(lockName: string, what: string): UnavailableError {
+    const { lastError, trouble } = this.connection;
+    return new UnavailableError(`lock "${lockName}" ${what}${trouble}`, {
+      lockName,
+      ...(lastError && { cause: lastError }),
+    });
+  }
+
+  /** Asks something about a lock, until it is answered, within `commandTimeout`. */
+  async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
+    this.assertOpen(lock.name);
+    const patience = new Patience({ limitMs: this.commandTimeoutMs, registry: this.acquisitions });
+    try {
+      return await insist(this.connection, patience, lock.name, question);
+    } catch (error) {
+      if (!(error instanceof PatienceOver)) throw error;
+      if (error.ending === 'closed') throw this.closedError(lock.name);
+      throw this.unavailable(
+        lock.name,
+        `not looked at: Redis did not answer within ${String(this.commandTimeoutMs)} ms`,
+      );
+    } finally {
+      patience.dispose();
+    }
+  }
+
+  /** Something that works but is probably not meant: an event, and once per name a warning of the process. */
+  warn(lockName: string, message: string, ownerId?: string): void {
+    this.events.tell('warning', () => ({ message, lockName, ownerId }));
+    if (this.#warnedNames.has(lockName) || this.#warnedNames.size >= MAX_NAMES_WARNED) return;
+    this.#warnedNames.add(lockName);
+    process.emitWarning(message, 'HoldfastWarning');
+  }
+
+  /** Ends what waits, takes back and releases what is held. Bounded by `commandTimeout`. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const patience of [...this.acquisitions]) patience.end('closed');
+    const limit = pLimit(CLOSE_CONCURRENCY);
+    const patience = new Patience({ limitMs: this.commandTimeoutMs });
+    const releases = [...this.ownerships].map((ownership) => {
+      ownership.lose('closed');
+      const { lock, ownerId } = ownership;
+      return limit(() =>
+        insist(this.connection, patience, lock.name, () => lock.release(ownerId, 0)),
+      );
+    });
+    try {
+      await Promise.allSettled(releases);
+      // The calls that were ended give their places and owners up in this turn of the loop.
+      await new Promise(setImmediate);
+      await patience.within(this.leftovers.close()).catch(() => undefined);
+    } finally {
+      patience.dispose();
+    }
+  }
+}

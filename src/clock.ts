@@ -1,0 +1,24 @@
+// Time as leases see it: the larger of what the monotonic clock and the wall clock say went by.
+// A monotonic clock may stand still while the machine is suspended; a wall clock may be set back.
+
+/** A point in time on both clocks, in milliseconds. */
+export interface Instant {
+  readonly monotonicMs: number;
+  readonly wallMs: number;
+}
+
+export function now(): Instant {
+  return { monotonicMs: performance.now(), wallMs: Date.now() };
+}
+
+export function elapsedMs(since: Instant): number {
+  return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs);
+}
+
+/** The longest delay that a Node.js timer takes; a longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** `setTimeout` that never fires early for a delay too long for it: whoever is called looks at the clock again. */
+export function setTimer(callback: () => void, delayMs: number): NodeJS.Timeout {
+  return setTimeout(callback, Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS));
+}

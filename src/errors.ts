@@ -1,0 +1,118 @@
+// Every error that holdfast throws, each with a stable code.
+
+/** The stable, machine-readable name of an error. */
+export type ErrorCode =
+  | 'LOCK_TIMEOUT'
+  | 'LOCK_NOT_HELD'
+  | 'LOCK_LOST'
+  | 'LOCK_ABORTED'
+  | 'CLIENT_CLOSED'
+  | 'REDIS_UNAVAILABLE'
+  | 'KEY_CONFLICT'
+  | 'INVALID_OPTION';
+
+/** What an error may be about: the lock, and the error beneath. */
+export interface ErrorContext {
+  /** The lock's name, as it was given to `getLock`. */
+  lockName?: string | undefined;
+  /** The error or reason beneath. */
+  cause?: unknown;
+}
+
+/** The base of all errors of this library. */
+export abstract class HoldfastError extends Error {
+  /** The stable, machine-readable name of this error. */
+  abstract readonly code: ErrorCode;
+  /** The lock that the error is about; undefined when it is about none. */
+  readonly lockName: string | undefined;
+
+  constructor(message: string, context: ErrorContext = {}) {
+    super(message, 'cause' in context ? { cause: context.cause } : undefined);
+    this.lockName = context.lockName;
+  }
+}
+
+/** Who had the lock when it was last looked at. */
+export interface SeenHolder {
+  /** The owner that holds it: `<clientId>:<n>`. */
+  holder: string;
+  /** What was left of its lease, in milliseconds; -1: no expiry. */
+  holderTtlMs: number;
+}
+
+/** Somebody else had the lock until the wait ran out. */
+export class LockTimeoutError extends HoldfastError {
+  override readonly name = 'LockTimeoutError';
+  readonly code = 'LOCK_TIMEOUT';
+  /** The owner that was last seen to hold the lock: `<clientId>:<n>`. */
+  readonly holder: string | undefined;
+  /** What was then left of that owner's lease, in milliseconds; -1: no expiry. */
+  readonly holderTtlMs: number | undefined;
+
+  constructor(message: string, context: ErrorContext & Partial<SeenHolder> = {}) {
+    super(message, context);
+    this.holder = context.holder;
+    this.holderTtlMs = context.holderTtlMs;
+  }
+}
+
+/** The caller asked to undo a lock that it does not hold. */
+export class LockNotHeldError extends HoldfastError {
+  override readonly name = 'LockNotHeldError';
+  readonly code = 'LOCK_NOT_HELD';
+}
+
+/**
+ * How a lock was lost.
+ *
+ * - `expired`: its lease ended; nobody renewed it in time (a fixed lease ran out, or this process was paused)
+ * - `taken`: somebody else holds it
+ * - `deleted`: its key was gone before the lease ended (`DEL`, `FLUSHALL`, a server that came back empty)
+ * - `forced`: somebody called `forceUnlock`
+ * - `unreachable`: Redis did not confirm a renewal before the lease ended
+ * - `closed`: the client was closed, or the `run` that acquired it ended, while it was held
+ */
+export type LossReason = 'expired' | 'taken' | 'deleted' | 'forced' | 'unreachable' | 'closed';
+
+/** The lock was held, and is held no longer; what it guarded may have changed since. */
+export class LockLostError extends HoldfastError {
+  override readonly name = 'LockLostError';
+  readonly code = 'LOCK_LOST';
+  /** How it was lost. */
+  readonly lossReason: LossReason;
+
+  constructor(message: string, context: ErrorContext & { lossReason: LossReason }) {
+    super(message, context);
+    this.lossReason = context.lossReason;
+  }
+}
+
+/** The caller's signal aborted while it waited; `cause` is the signal's reason. */
+export class LockAbortedError extends HoldfastError {
+  override readonly name = 'LockAbortedError';
+  readonly code = 'LOCK_ABORTED';
+}
+
+/** The client is closed. */
+export class ClosedError extends HoldfastError {
+  override readonly name = 'ClosedError';
+  readonly code = 'CLIENT_CLOSED';
+}
+
+/** Redis could not be asked, or gave no usable answer in time; whether the lock is free is not known. */
+export class UnavailableError extends HoldfastError {
+  override readonly name = 'UnavailableError';
+  readonly code = 'REDIS_UNAVAILABLE';
+}
+
+/** The key holds something that is not a lock; nothing was changed. */
+export class KeyConflictError extends HoldfastError {
+  override readonly name = 'KeyConflictError';
+  readonly code = 'KEY_CONFLICT';
+}
+
+/** An argument or option is not usable; nothing was sent. */
+export class OptionError extends HoldfastError {
+  override readonly name = 'OptionError';
+  readonly code = 'INVALID_OPTION';
+}

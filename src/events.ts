@@ -1,0 +1,102 @@
+// What a client tells: the events of `Holdfast#on`, one type each.
+
+import { EventEmitter } from 'eventemitter3';
+import type { HoldfastError, LossReason } from './errors.js';
+
+/** What every event about a lock names. */
+export interface LockEvent {
+  /** The lock's name, as it was given to `getLock`. */
+  lockName: string;
+  /** The owner on the server: `<clientId>:<n>`. */
+  ownerId: string;
+}
+
+/** A lock was acquired, also by a nested call. */
+export interface AcquiredEvent extends LockEvent {
+  /** How often its owner holds it now; 1: the outermost acquisition. */
+  holdCount: number;
+  /** The lease in milliseconds. */
+  leaseMs: number;
+  /** Whether the watchdog renews it. */
+  watched: boolean;
+}
+
+/** A hold was released. */
+export interface ReleasedEvent extends LockEvent {
+  /** How often its owner still holds it; 0: the lock is free. */
+  holdCount: number;
+  /** How long the owner has held the lock, in milliseconds. */
+  heldForMs: number;
+}
+
+/** A call found the lock held by somebody else and waits. */
+export interface WaitingEvent extends LockEvent {
+  /** The owner that holds it. */
+  holder: string;
+  /** What is left of that owner's lease, in milliseconds; -1: no expiry. */
+  holderTtlMs: number;
+}
+
+/** The watchdog renewed a lease. */
+export interface RenewedEvent extends LockEvent {
+  /** The lease in milliseconds, counted from the renewal. */
+  leaseMs: number;
+}
+
+/** A lock was lost while it was held. */
+export interface LostEvent extends LockEvent {
+  /** How it was lost. */
+  lossReason: LossReason;
+  /** When it was acquired. */
+  heldSince: Date;
+  /** How long it was held, in milliseconds. */
+  heldForMs: number;
+  /** The same error that the holds' signals carry. */
+  error: HoldfastError;
+}
+
+/** Something that works but is probably not meant. */
+export interface WarningEvent {
+  /** What it is and what to do. */
+  message: string;
+  /** The lock it is about. */
+  lockName: string;
+  /** The owner it is about, where there is one. */
+  ownerId?: string | undefined;
+}
+
+/** Something failed that no caller waits for: a connection, a renewal, a clean-up. */
+export interface ErrorEvent {
+  error: Error;
+  /** The lock it is about, where there is one. */
+  lockName?: string | undefined;
+  /** The owner it is about, where there is one. */
+  ownerId?: string | undefined;
+}
+
+/** The events of a client. */
+export interface HoldfastEvents {
+  acquired: (event: AcquiredEvent) => void;
+  released: (event: ReleasedEvent) => void;
+  waiting: (event: WaitingEvent) => void;
+  renewed: (event: RenewedEvent) => void;
+  lost: (event: LostEvent) => void;
+  warning: (event: WarningEvent) => void;
+  error: (event: ErrorEvent) => void;
+}
+
+/** Tells listeners, and never lets one of them break the lock that tells. */
+export class Events extends EventEmitter<HoldfastEvents> {
+  /** Builds the event only if somebody listens. */
+  tell<Name extends keyof HoldfastEvents>(
+    name: Name,
+    describe: () => Parameters<HoldfastEvents[Name]>[0],
+  ): void {
+    if (this.listenerCount(name) === 0) return;
+    try {
+      (this as EventEmitter).emit(name, describe());
+    } catch (error) {
+      process.emitWarning(`a listener of "${name}" threw: ${String(error)}`, 'HoldfastWarning');
+    }
+  }
+}

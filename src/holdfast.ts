@@ -1,0 +1,198 @@
+// The client: where locks come from.
+
+import { randomInt, randomUUID } from 'node:crypto';
+import { Client } from './client.js';
+import { LockLostError } from './errors.js';
+import { Events, type HoldfastEvents } from './events.js';
+import { Lock } from './lock.js';
+import { ReentrantLock } from './locks/reentrant-lock.js';
+import { Node } from './node.js';
+import { parseDuration, parseFunction, parseName, parseOptions, parseText } from './options.js';
+import type { RedisSource } from './redis/clients.js';
+import { currentScope, outsideScopes, Scope } from './scope.js';
+
+/** Options of a {@link Holdfast}; times in milliseconds. */
+export interface HoldfastOptions {
+  /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
+  redis: RedisSource;
+  /** The lease of locks that name none; the watchdog renews it every third of it. Default: 30,000 ms, at least 100. */
+  lockWatchdogTimeout?: number;
+  /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`. */
+  commandTimeout?: number;
+  /** Identifies this client on the server. Default: a UUID. */
+  clientId?: string;
+  /** In front of every lock name, behind the instance's own `keyPrefix` if it has one. Default: none. */
+  keyPrefix?: string;
+}
+
+const KNOWN_OPTIONS = [
+  'redis',
+  'lockWatchdogTimeout',
+  'commandTimeout',
+  'clientId',
+  'keyPrefix',
+] as const;
+
+/**
+ * A client of one Redis or Valkey (standalone, Sentinel or cluster), and the locks on it.
+ *
+ * It has two connections of its own: one for commands, one for subscriptions as soon as something waits.
+ *
+ * ```ts
+ * const holdfast = new Holdfast({ redis: 'redis://localhost:6379' });
+ * await holdfast.getLock('orders:42').withLock(async () => { … });
+ * await holdfast.close();
+ * ```
+ */
+export class Holdfast implements AsyncDisposable {
+  readonly #client: Client;
+  readonly #node: Node;
+  readonly #events = new Events();
+  readonly #keyPrefix: string;
+  #closing: Promise<void> | undefined;
+  /** Starts anywhere, so that two processes that were given the same clientId still never share an owner. */
+  #lastOwnerNumber = randomInt(2 ** 47);
+
+  /**
+   * Connects at once, in the background; locks wait for the connection.
+   *
+   * @throws {@link OptionError} an option is missing, unknown or out of range
+   */
+  constructor(options: HoldfastOptions) {
+    const given = parseOptions('new Holdfast()', options, KNOWN_OPTIONS);
+    const lockWatchdogTimeoutMs = parseDuration(
+      given.lockWatchdogTimeout ?? 30_000,
+      'lockWatchdogTimeout',
+      100,
+    );
+    const renewalIntervalMs = Math.ceil(lockWatchdogTimeoutMs / 3);
+    const commandTimeoutMs = parseDuration(
+      given.commandTimeout ?? renewalIntervalMs,
+      'commandTimeout',
+      1,
+    );
+    const clientId = parseText(given.clientId ?? randomUUID(), 'clientId');
+    const keyPrefix =
+      given.keyPrefix === undefined || given.keyPrefix === ''
+        ? ''
+        : parseText(given.keyPrefix, 'keyPrefix');
+    // A dead connection must be noticed in time for another renewal.
+    const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
+    this.#node = new Node(
+      { redis: options.redis, silenceLimitMs, lockWatchdogTimeoutMs },
+      this.#events,
+    );
+    this.#keyPrefix = this.#node.connection.keyPrefix + keyPrefix;
+    this.#client = new Client(
+      { clientId, lockWatchdogTimeoutMs, commandTimeoutMs },
+      this.#node.connection,
+      this.#events,
+    );
+    this.#node.connection.onReady(this.#client.leftovers.tryAgain);
+  }
+
+  /** Identifies this client on the server. */
+  get clientId(): string {
+    return this.#client.clientId;
+  }
+
+  /**
+   * The reentrant lock of this name. Not fair: who is woken first, tries first.
+   *
+   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
+   * @throws {@link OptionError} the name is not usable
+   */
+  getLock(name: string): Lock {
+    return new Lock(this.#client, this.#reentrantLock(parseName(name)));
+  }
+
+  /**
+   * Runs `fn` as one owner: all `lock()` calls inside belong to it, as they would belong to one thread. Locks that are
+   * still held when `fn` ends are released, and a `warning` is emitted. The scope is the process's: it holds for the
+   * locks of other clients, too.
+   *
+   * @returns what `fn` returns
+   */
+  async run<T>(fn: () => T | Promise<T>): Promise<T> {
+    parseFunction(fn, 'the function given to run()');
+    const scope = new Scope(currentScope(), true);
+    try {
+      return await scope.run(fn);
+    } finally {
+      await this.#end(scope);
+    }
+  }
+
+  /** Runs `fn` outside all scopes: for work that outlives the request or job that starts it. Returns what `fn` returns. */
+  detach<T>(fn: () => T): T {
+    parseFunction(fn, 'the function given to detach()');
+    return outsideScopes(fn);
+  }
+
+  /** Adds a listener. One that throws is reported by `process.emitWarning`; an `error` without listener is dropped. */
+  on<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
+    (this.#events as { on(name: Name, listener: HoldfastEvents[Name]): unknown }).on(
+      name,
+      listener,
+    );
+    return this;
+  }
+
+  /** Adds a listener for the next such event only. */
+  once<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
+    (this.#events as { once(name: Name, listener: HoldfastEvents[Name]): unknown }).once(
+      name,
+      listener,
+    );
+    return this;
+  }
+
+  /** Removes a listener. */
+  off<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
+    (this.#events as { off(name: Name, listener: HoldfastEvents[Name]): unknown }).off(
+      name,
+      listener,
+    );
+    return this;
+  }
+
+  /**
+   * Ends all waits with {@link ClosedError}, takes back and releases what is held (the holds' signals abort), and closes
+   * the connections. Bounded by `commandTimeout`. Never rejects; once more is harmless.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(): Promise<void> {
+    await this.#client.close();
+    await this.#node.close();
+  }
+
+  #reentrantLock(name: string): ReentrantLock {
+    return new ReentrantLock(this.#node, this.clientId, this.#keyPrefix, name, this.#newOwnerId);
+  }
+
+  readonly #newOwnerId = (): string => `${this.clientId}:${String(++this.#lastOwnerNumber)}`;
+
+  /** What a run still holds when it ends was forgotten. */
+  async #end(scope: Scope): Promise<void> {
+    await Promise.all(
+      scope.end().map(async (hold) => {
+        const { lockName, ownerId } = hold;
+        const message = `a run ended while it still held lock "${lockName}": it was released; unlock it before the run ends`;
+        this.#client.warn(lockName, message, ownerId);
+        const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
+          lockName,
+          lossReason: 'closed',
+        });
+        await hold.revoke(error).catch(() => undefined); // lost before: told already
+      }),
+    );
+  }
+}

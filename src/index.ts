@@ -1,0 +1,33 @@
+// holdfast: distributed locks for Node.js on Redis or Valkey. All that is public.
+
+export { Holdfast, type HoldfastOptions } from './holdfast.js';
+export type { Lock } from './lock.js';
+export type { Hold } from './hold.js';
+export type { AcquireOptions, LockOptions } from './options.js';
+export type { RedisSource } from './redis/clients.js';
+export {
+  ClosedError,
+  HoldfastError,
+  KeyConflictError,
+  LockAbortedError,
+  LockLostError,
+  LockNotHeldError,
+  LockTimeoutError,
+  OptionError,
+  UnavailableError,
+  type ErrorCode,
+  type ErrorContext,
+  type LossReason,
+  type SeenHolder,
+} from './errors.js';
+export type {
+  AcquiredEvent,
+  ErrorEvent,
+  HoldfastEvents,
+  LockEvent,
+  LostEvent,
+  ReleasedEvent,
+  RenewedEvent,
+  WaitingEvent,
+  WarningEvent,
+} from './events.js';

@@ -1,0 +1,223 @@
+// A lock as the caller sees it: the same surface for every kind of lock.
+
+import { Acquisition } from './acquisition.js';
+import type { Client } from './client.js';
+import { LockNotHeldError, LockTimeoutError } from './errors.js';
+import type { Hold, HoldOrigin } from './hold.js';
+import type { LockBackend } from './backend.js';
+import {
+  parseFunction,
+  parseOptions,
+  parseRequest,
+  type AcquireOptions,
+  type AcquireRequest,
+  type LockOptions,
+} from './options.js';
+import { actingScope, currentScope, holdersAround, nearestHolder, Scope } from './scope.js';
+
+const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
+
+/**
+ * A lock by its name. Objects are light and keep no state of their own: get one where you need it, or keep it and
+ * share it between callers; who holds it is a matter of scopes, not of objects.
+ *
+ * All times are milliseconds. Every method that acquires may throw, besides what it names:
+ * {@link UnavailableError} when Redis could not be asked in time, {@link ClosedError}, {@link KeyConflictError},
+ * {@link OptionError}, {@link LockAbortedError} when its signal aborts, and {@link LockLostError} when it is nested in
+ * a hold that was lost.
+ */
+export class Lock {
+  readonly #client: Client;
+  readonly #backend: LockBackend;
+
+  /** @internal */
+  constructor(client: Client, backend: LockBackend) {
+    this.#client = client;
+    this.#backend = backend;
+  }
+
+  /** The name, as it was given to `getLock`. */
+  get name(): string {
+    return this.#backend.name;
+  }
+
+  /**
+   * Acquires it for the innermost `run`, or anonymously; waits for ever. Undo it by {@link Lock.unlock}.
+   *
+   * @param lease - milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the unlock
+   */
+  async lock(lease?: number | LockOptions): Promise<void> {
+    const options =
+      typeof lease === 'object'
+        ? parseOptions('lock()', lease, ['lease', 'signal'], this.name)
+        : { lease };
+    await this.#acquire(parseRequest(this.name, options, Infinity), 'lock');
+  }
+
+  /**
+   * Like {@link Lock.lock}, but waits for at most `wait`.
+   *
+   * @param wait - milliseconds, 0 by default: one attempt, bounded by `commandTimeout`; `Infinity`: for ever
+   * @param lease - as in {@link Lock.lock}
+   * @returns false when somebody else had it all the time
+   */
+  async tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean> {
+    const options =
+      typeof wait === 'object'
+        ? parseOptions('tryLock()', wait, ALL_OPTIONS, this.name)
+        : { wait, lease };
+    return (await this.#tryAcquire(parseRequest(this.name, options, 0), 'lock')) !== undefined;
+  }
+
+  /**
+   * Undoes the latest `lock()` or `tryLock()` of the innermost `run`; outside any run the oldest one of this client.
+   *
+   * @throws {@link LockNotHeldError} there is none to undo
+   * @throws {@link LockLostError} the lock was lost before
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`; the lock is removed from the server as
+   *   soon as that can be reached, and there is nothing left to undo
+   */
+  async unlock(): Promise<void> {
+    this.#client.assertOpen(this.name);
+    const position = currentScope();
+    const acting = actingScope(position);
+    if (!acting) {
+      await this.#client.anonymous.unlock(this.#backend);
+      return;
+    }
+    const own = acting.holders(this.#backend.id);
+    const around = holdersAround(position, this.#backend.id).filter((holder) =>
+      own.includes(holder),
+    );
+    const hold = around
+      .flatMap((holder) => [...holder.holds])
+      .findLast(({ isUnlockable }) => isUnlockable);
+    if (!hold) {
+      throw new LockNotHeldError(
+        `lock "${this.name}" cannot be unlocked: this run has no lock() or tryLock() to undo`,
+        {
+          lockName: this.name,
+        },
+      );
+    }
+    await hold.release();
+  }
+
+  /**
+   * Acquires it and hands it over as a {@link Hold}, which any code may release. Inside a `run`, nested calls re-enter it.
+   *
+   * @param options - `wait` is `Infinity` by default
+   * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out
+   */
+  async acquire(options?: AcquireOptions): Promise<Hold> {
+    return await this.#acquire(this.#request('acquire()', options, Infinity), 'acquire');
+  }
+
+  /**
+   * Like {@link Lock.acquire}, but makes one attempt by default.
+   *
+   * @param options - `wait` is 0 by default
+   * @returns undefined when somebody else had it all the time
+   */
+  async tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
+    return await this.#tryAcquire(this.#request('tryAcquire()', options, 0), 'acquire');
+  }
+
+  /**
+   * Acquires it, runs `fn`, and releases it whatever happens. Acquisitions of the same lock inside `fn` re-enter it, one
+   * at a time. An error of `fn` is what the caller sees, also when the lock was lost.
+   *
+   * @param options - `wait` is `Infinity` by default
+   * @returns what `fn` returns
+   * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out; `fn` was not called
+   * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
+   */
+  async withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
+  async withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
+  async withLock<T>(
+    ...args: [(hold: Hold) => T | Promise<T>] | [AcquireOptions, (hold: Hold) => T | Promise<T>]
+  ): Promise<T> {
+    const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
+    const request = this.#request('withLock()', options, Infinity);
+    parseFunction(fn, 'the function given to withLock()', this.name);
+    const scope = new Scope(currentScope(), false);
+    const hold = await this.#acquire(request, 'withLock', scope);
+    let result: T;
+    try {
+      result = await scope.run(() => fn(hold));
+    } catch (error) {
+      await hold.releaseQuietly().catch(() => undefined); // that it was lost is told by its signal and the event
+      throw error;
+    }
+    await hold.releaseQuietly();
+    return result;
+  }
+
+  /** Whether anybody holds it. @throws {@link UnavailableError} */
+  async isLocked(): Promise<boolean> {
+    return await this.#client.ask(this.#backend, () => this.#backend.isLocked());
+  }
+
+  /** Whether the caller is inside a hold of it; outside all scopes, whether `unlock()` has one to undo. Asks the server. */
+  async isHeldByCurrentOwner(): Promise<boolean> {
+    return (await this.getHoldCount()) > 0;
+  }
+
+  /** How often the caller's owner holds it; 0: not at all. Asks the server. */
+  async getHoldCount(): Promise<number> {
+    const ownerId = this.#currentOwnerId();
+    this.#client.assertOpen(this.name);
+    if (ownerId === undefined) return 0;
+    return await this.#client.ask(this.#backend, () => this.#backend.holdCount(ownerId));
+  }
+
+  /** Milliseconds until its lease ends, whoever holds it; -2: nobody does, -1: it has no expiry. */
+  async remainTimeToLive(): Promise<number> {
+    return await this.#client.ask(this.#backend, () => this.#backend.remainTimeToLive());
+  }
+
+  /**
+   * Frees it whoever holds it. The holder learns it at its next renewal at the latest; until then both may work.
+   *
+   * @returns whether it was held
+   */
+  async forceUnlock(): Promise<boolean> {
+    const { lockWatchdogTimeoutMs, ownerships } = this.#client;
+    const holder = await this.#client.ask(this.#backend, () =>
+      this.#backend.forceUnlock(lockWatchdogTimeoutMs),
+    );
+    for (const ownership of ownerships) if (ownership.ownerId === holder) ownership.lose('forced');
+    return holder !== undefined;
+  }
+
+  #request(
+    what: string,
+    options: AcquireOptions | undefined,
+    defaultWaitMs: number,
+  ): AcquireRequest {
+    const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
+    return parseRequest(this.name, given, defaultWaitMs);
+  }
+
+  #acquire(request: AcquireRequest, origin: HoldOrigin, scope?: Scope): Promise<Hold> {
+    return new Acquisition(this.#client, this.#backend, request, origin, scope).hold();
+  }
+
+  async #tryAcquire(request: AcquireRequest, origin: HoldOrigin): Promise<Hold | undefined> {
+    try {
+      return await this.#acquire(request, origin);
+    } catch (error) {
+      if (error instanceof LockTimeoutError) return undefined;
+      throw error;
+    }
+  }
+
+  #currentOwnerId(): string | undefined {
+    const position = currentScope();
+    const holder = nearestHolder(position, this.#backend.id);
+    if (holder) return holder.ownership.ownerId;
+    return actingScope(position)
+      ? undefined
+      : this.#client.anonymous.oldest(this.#backend.id)?.ownerId;
+  }
+}

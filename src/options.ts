@@ -1,0 +1,146 @@
+// Reads what callers give, and says what is wrong with it before anything is sent.
+
+import { inspect } from 'node:util';
+import { OptionError } from './errors.js';
+
+/** How an acquisition may be asked for; times in milliseconds. */
+export interface AcquireOptions {
+  /** How long to wait at most, in milliseconds; `Infinity`: for ever. */
+  wait?: number | undefined;
+  /** The lease in milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the release. */
+  lease?: number | undefined;
+  /** Ends the wait when it aborts. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Options of `lock()`, which waits for ever. */
+export type LockOptions = Omit<AcquireOptions, 'wait'>;
+
+/** What was asked for, checked. */
+export interface AcquireRequest {
+  readonly waitMs: number;
+  /** undefined: the watchdog's. */
+  readonly leaseMs: number | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Long enough for any name that is one; a longer one is a mistake. */
+const MAX_NAME_BYTES = 1_024;
+
+/** The longest lease: Redis counts in 64 bits, JavaScript exactly up to here. */
+const MAX_LEASE_MS = Number.MAX_SAFE_INTEGER;
+
+export function parseName(name: unknown): string {
+  if (typeof name !== 'string') throw invalid('lock name', name, 'a string');
+  if (name === '') throw invalid('lock name', name, 'at least one character');
+  const byteCount = Buffer.byteLength(name);
+  if (byteCount > MAX_NAME_BYTES) {
+    throw new OptionError(
+      `lock name is ${String(byteCount)} bytes long (${show(name.slice(0, 40))}…): at most ${String(MAX_NAME_BYTES)} are allowed`,
+    );
+  }
+  if (!name.isWellFormed()) {
+    throw invalid(
+      'lock name',
+      name,
+      'well-formed Unicode; a lone surrogate would make different names the same key',
+    );
+  }
+  return name;
+}
+
+/** A lease that must be given: milliseconds, a whole number of at least 1. */
+export function parseLease(lease: unknown, what: string, lockName?: string): number {
+  if (typeof lease === 'number' && Number.isInteger(lease) && lease >= 1 && lease <= MAX_LEASE_MS)
+    return lease;
+  throw invalid(
+    what,
+    lease,
+    `a whole number of milliseconds from 1 to ${String(MAX_LEASE_MS)}`,
+    lockName,
+  );
+}
+
+/** Reads `(wait?, lease?)` or one options object. */
+export function parseRequest(
+  lockName: string,
+  given: Partial<Record<keyof AcquireOptions, unknown>>,
+  defaultWaitMs: number,
+): AcquireRequest {
+  return {
+    waitMs: parseWait(given.wait === undefined ? defaultWaitMs : given.wait, lockName),
+    leaseMs: parseWatchedLease(given.lease, lockName),
+    signal: parseSignal(given.signal, lockName),
+  };
+}
+
+/** An options object as it was given: known names only, since a misspelt `wait` would wait for ever. */
+export function parseOptions<Option extends string>(
+  what: string,
+  given: unknown,
+  known: readonly Option[],
+  lockName?: string,
+): Partial<Record<Option, unknown>> {
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw invalid(what, given, 'an object', lockName);
+  for (const name of Object.keys(given)) {
+    if (!(known as readonly string[]).includes(name)) {
+      throw new OptionError(
+        `${about(lockName)}${what} has no option "${name}": it takes ${known.join(', ')}`,
+        { lockName },
+      );
+    }
+  }
+  return given;
+}
+
+/** A duration that must be given: milliseconds, a whole number. */
+export function parseDuration(durationMs: unknown, what: string, minimumMs: number): number {
+  if (typeof durationMs === 'number' && Number.isSafeInteger(durationMs) && durationMs >= minimumMs)
+    return durationMs;
+  throw invalid(what, durationMs, `a whole number of milliseconds, at least ${String(minimumMs)}`);
+}
+
+export function parseText(text: unknown, what: string): string {
+  if (typeof text === 'string' && text !== '' && text.isWellFormed()) return text;
+  throw invalid(what, text, 'a string of at least one character');
+}
+
+export function parseFunction(fn: unknown, what: string, lockName?: string): void {
+  if (typeof fn !== 'function') throw invalid(what, fn, 'a function', lockName);
+}
+
+function parseWait(wait: unknown, lockName: string): number {
+  if (typeof wait === 'number' && wait >= 0) return wait;
+  throw invalid('wait', wait, 'a number of milliseconds of at least 0, or Infinity', lockName);
+}
+
+function parseWatchedLease(lease: unknown, lockName: string): number | undefined {
+  if (lease === undefined || lease === -1) return undefined;
+  try {
+    return parseLease(lease, 'lease', lockName);
+  } catch {
+    const right =
+      'a whole number of milliseconds of at least 1; left out or -1, the watchdog renews it';
+    throw invalid('lease', lease, right, lockName);
+  }
+}
+
+function parseSignal(signal: unknown, lockName: string): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw invalid('signal', signal, 'an AbortSignal', lockName);
+}
+
+function invalid(what: string, value: unknown, right: string, lockName?: string): OptionError {
+  return new OptionError(`${about(lockName)}${what} is ${show(value)}: it must be ${right}`, {
+    lockName,
+  });
+}
+
+function about(lockName: string | undefined): string {
+  return lockName === undefined ? '' : `lock "${lockName}": `;
+}
+
+function show(value: unknown): string {
+  return typeof value === 'function' ? 'a function' : inspect(value, { depth: 0 });
+}

@@ -1,0 +1,113 @@
+// Makes the ioredis clients that a Holdfast talks through: its own ones, whatever the user gave.
+
+import { Redis, type Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { OptionError } from '../errors.js';
+
+/** Where Redis is: a URL, ioredis options, or an instance, which is duplicated and stays the user's. */
+export type RedisSource = string | RedisOptions | Redis | Cluster;
+
+/** The options in the form that ioredis 6 wants under exact optional property types. */
+type DuplicateOptions = ClusterOptions & { redisOptions: { replyMapping?: never } };
+type TemplateOptions = RedisOptions & { replyMapping?: never };
+
+/** An ioredis client of ours. */
+export type RedisClient = Redis | Cluster;
+
+/** A way to make clients for one Redis, and the key prefix that the user's own client has. */
+export interface ClientFactory {
+  readonly keyPrefix: string;
+  create(role: 'commands' | 'subscriber'): RedisClient;
+}
+
+export function isCluster(client: RedisClient): client is Cluster {
+  return client.isCluster;
+}
+
+export function clientFactory(source: RedisSource): ClientFactory {
+  const template = asClient(source);
+  if (isCluster(template)) {
+    const keyPrefix = template.options.keyPrefix ?? template.options.redisOptions?.keyPrefix ?? '';
+    return {
+      keyPrefix,
+      create: (role) => template.duplicate([], clusterOptions(template.options, role)),
+    };
+  }
+  return {
+    keyPrefix: template.options.keyPrefix ?? '',
+    create: (role) => template.duplicate(nodeOptions(role)),
+  };
+}
+
+/** A URL or options become a client that never connects: a template like an instance of the user's. */
+function asClient(source: RedisSource): RedisClient {
+  if (typeof source === 'string') return new Redis(source, { lazyConnect: true });
+  if (!isObject(source)) {
+    throw new OptionError(
+      `option "redis" is ${String(source)}: it must be a URL, ioredis options, or a Redis or Cluster instance`,
+    );
+  }
+  if ('duplicate' in source) return source;
+  return new Redis({ ...(source as TemplateOptions), lazyConnect: true });
+}
+
+function isObject(source: unknown): source is object {
+  return typeof source === 'object' && source !== null && !Array.isArray(source);
+}
+
+/** ioredis resends nothing and queues nothing for us: a command that may have run is repeated only by whoever knows that it may have. */
+const NO_RESEND = {
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  enableAutoPipelining: false,
+  // Names of locks are prefixed by us: ioredis would not prefix channels.
+  keyPrefix: '',
+  readOnly: false,
+  monitor: false,
+  lazyConnect: false,
+  stringNumbers: false,
+  // Time limits are ours: the caller's wait, or commandTimeout.
+  commandTimeout: undefined,
+  // A socket that does not answer its FIN must not outlive the client.
+  disconnectTimeout: 200,
+} satisfies RedisOptions;
+
+function nodeOptions(role: 'commands' | 'subscriber'): Partial<RedisOptions> {
+  return {
+    ...NO_RESEND,
+    enableOfflineQueue: false,
+    autoResubscribe: false,
+    // ioredis 5 sends SUBSCRIBE before the ready check's INFO, which a subscriber must not send.
+    enableReadyCheck: role === 'commands',
+    retryStrategy: reconnectDelayMs,
+    sentinelRetryStrategy: reconnectDelayMs,
+    // A master that became a replica: connect anew, to wherever the master is now.
+    reconnectOnError: (error) => error.message.startsWith('READONLY'),
+    role: 'master',
+  };
+}
+
+function clusterOptions(
+  options: ClusterOptions,
+  role: 'commands' | 'subscriber',
+): DuplicateOptions {
+  return {
+    ...options,
+    // ioredis 5 does not merge these when it duplicates.
+    redisOptions: { ...(options.redisOptions as DuplicateOptions['redisOptions']), ...NO_RESEND },
+    keyPrefix: '',
+    scaleReads: 'master',
+    enableOfflineQueue: false,
+    enableAutoPipelining: false,
+    lazyConnect: false,
+    // The two cases in which a command may already have run; MOVED and ASK are still followed.
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    clusterRetryStrategy: reconnectDelayMs,
+    shardedSubscribers: role === 'subscriber',
+  };
+}
+
+/** Exponential from 50 ms to 1 s, with jitter so that a fleet does not come back as one. */
+function reconnectDelayMs(attempt: number): number {
+  return Math.min(50 * 2 ** (attempt - 1), 1_000) * (0.75 + Math.random() / 2);
+}

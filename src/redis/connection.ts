@@ -1,0 +1,150 @@
+// A client's way to Redis: one connection for commands, and one for subscriptions when somebody first waits.
+
+import { type Events } from '../events.js';
+import { UnavailableError } from '../errors.js';
+import {
+  clientFactory,
+  isCluster,
+  type ClientFactory,
+  type RedisClient,
+  type RedisSource,
+} from './clients.js';
+import { describe, Link } from './link.js';
+import { failureKind } from './failure.js';
+import type { Script } from './scripts.generated.js';
+import {
+  isTooOld,
+  majorVersion,
+  parseServerInfo,
+  tooOldMessage,
+  type ServerInfo,
+} from './server-info.js';
+
+export interface ConnectionOptions {
+  redis: RedisSource;
+  /** A connection is dropped and made anew when it does not answer for this long. */
+  silenceLimitMs: number;
+}
+
+export class Connection {
+  readonly #factory: ClientFactory;
+  readonly #silenceLimitMs: number;
+  readonly #events: Events;
+  readonly #commands: Link;
+  readonly #readyListeners = new Set<() => void>();
+  #subscriber: Link | undefined;
+  #server: ServerInfo = { version: undefined };
+  #saidTooOld = false;
+
+  constructor({ redis, silenceLimitMs }: ConnectionOptions, events: Events) {
+    this.#factory = clientFactory(redis);
+    this.#silenceLimitMs = silenceLimitMs;
+    this.#events = events;
+    this.#commands = this.#link('commands', {
+      greet: (client) => this.#greet(client),
+      ready: () => {
+        for (const listener of this.#readyListeners) listener();
+      },
+    });
+  }
+
+  /** The key prefix of the user's own client. */
+  get keyPrefix(): string {
+    return this.#factory.keyPrefix;
+  }
+
+  get isReady(): boolean {
+    return this.#commands.isReady;
+  }
+
+  get isCluster(): boolean {
+    return isCluster(this.#commands.client);
+  }
+
+  /** Whether releases are published by SPUBLISH: in a cluster of Redis 7 or newer, as Redisson does. */
+  get isSharded(): boolean {
+    return this.isCluster && majorVersion(this.#server) >= 7;
+  }
+
+  /** Resolves when commands can be sent; rejects when waiting would not help. */
+  whenReady(): Promise<void> {
+    return this.#commands.whenReady();
+  }
+
+  /** Calls back on every new connection. */
+  onReady(listener: () => void): void {
+    this.#readyListeners.add(listener);
+  }
+
+  /** Runs a script once: EVALSHA, and EVAL where the server does not know it yet. */
+  run(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+  ): Promise<unknown> {
+    return this.#commands.ask(async (client) => {
+      try {
+        return await client.evalsha(script.sha1, keys.length, ...keys, ...args);
+      } catch (error) {
+        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
+        return await client.eval(script.source, keys.length, ...keys, ...args);
+      }
+    });
+  }
+
+  /** Runs one plain command once. */
+  command<T>(send: (client: RedisClient) => Promise<T>): Promise<T> {
+    return this.#commands.ask(send);
+  }
+
+  /** Opens the subscriber connection; `ready` is called on every new one. */
+  openSubscriber(ready: () => void): Link {
+    this.#subscriber = this.#link('subscriber', { ready });
+    return this.#subscriber;
+  }
+
+  /** The last connection error in words, to go behind a message; empty when there is none. */
+  get trouble(): string {
+    const error = this.#commands.lastError;
+    return error ? ` (last connection error: ${describe(error)})` : '';
+  }
+
+  get lastError(): Error | undefined {
+    return this.#commands.lastError;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#commands.close(), this.#subscriber?.close()]);
+  }
+
+  #link(
+    role: 'commands' | 'subscriber',
+    listener: { greet?(client: RedisClient): Promise<void>; ready(): void },
+  ): Link {
+    return new Link(this.#factory.create(role), this.#silenceLimitMs, {
+      ...listener,
+      failed: (error) => {
+        this.#events.tell('error', () => ({
+          error: new UnavailableError(
+            `the ${role} connection to Redis failed: ${describe(error)}`,
+            { cause: error },
+          ),
+        }));
+      },
+    });
+  }
+
+  async #greet(client: RedisClient): Promise<void> {
+    try {
+      this.#server = parseServerInfo(await client.info('server'));
+    } catch (error) {
+      if (failureKind(error) === 'unanswered') throw error;
+      this.#server = { version: undefined }; // INFO is not allowed for this user
+    }
+    if (!isTooOld(this.#server)) return;
+    const error = new UnavailableError(tooOldMessage(this.#server));
+    if (!this.#saidTooOld) this.#events.tell('error', () => ({ error }));
+    this.#saidTooOld = true;
+    throw error;
+  }
+}

@@ -1,0 +1,194 @@
+// One ioredis client of ours, and what is known of its health: ready, refused, silent, closed.
+
+import { ClosedError, UnavailableError } from '../errors.js';
+import { failureKind } from './failure.js';
+import type { RedisClient } from './clients.js';
+
+/** What the owner of a link wants to know. */
+export interface LinkListener {
+  /** Runs on every new connection before it counts as ready; an error it throws refuses the connection for good. */
+  greet?(client: RedisClient): Promise<void>;
+  /** A new connection is ready for commands. */
+  ready(): void;
+  /** The connection failed; ioredis connects anew by itself. */
+  failed(error: Error): void;
+}
+
+interface Deferred {
+  promise: Promise<void>;
+  resolve: () => void;
+  reject: (error: Error) => void;
+}
+
+function deferred(): Deferred {
+  const parts = {} as Deferred;
+  parts.promise = new Promise((resolve, reject) => Object.assign(parts, { resolve, reject }));
+  // Nobody may be waiting when the connection is refused.
+  parts.promise.catch(() => undefined);
+  return parts;
+}
+
+export class Link {
+  readonly client: RedisClient;
+  readonly #listener: LinkListener;
+  readonly #silenceLimitMs: number;
+  #isReady = false;
+  #closing: Promise<void> | undefined;
+  #readiness = deferred();
+  /** Why the server does not let us in; waiting would not help. */
+  #refusal: UnavailableError | undefined;
+  #lastError: Error | undefined;
+  #unanswered = 0;
+  #quietSinceMs = 0;
+  #silenceTimer: NodeJS.Timeout | undefined;
+  #handshakeTimer: NodeJS.Timeout | undefined;
+
+  /** A connection that stays silent for `silenceLimitMs` while something is unanswered is dropped and made anew. */
+  constructor(client: RedisClient, silenceLimitMs: number, listener: LinkListener) {
+    this.client = client;
+    this.#silenceLimitMs = silenceLimitMs;
+    this.#listener = listener;
+    client.on('error', (error: Error) => {
+      this.#failed(error);
+    });
+    client.on('connect', () => {
+      this.#awaitHandshake();
+    });
+    client.on('ready', () => {
+      void this.#greet();
+    });
+    client.on('close', () => {
+      this.#down();
+    });
+  }
+
+  get isReady(): boolean {
+    return this.#isReady;
+  }
+
+  /** The last thing that went wrong with the connection, until it is ready again. */
+  get lastError(): Error | undefined {
+    return this.#lastError;
+  }
+
+  /** Resolves when commands can be sent; rejects when the server refuses us or the link is closed. */
+  whenReady(): Promise<void> {
+    if (this.#refusal) return Promise.reject(this.#refusal);
+    return this.#readiness.promise;
+  }
+
+  /** Sends one command, once. Rejects with the server's error, or with that of the connection it was lost with. */
+  async ask<T>(command: (client: RedisClient) => Promise<T>): Promise<T> {
+    if (!this.#isReady) throw this.#refusal ?? new Error(`not connected${this.#because()}`);
+    if (this.#unanswered++ === 0) this.#quietSinceMs = performance.now();
+    this.#silenceTimer ??= setTimeout(this.#checkSilence, this.#silenceLimitMs);
+    try {
+      return await command(this.client);
+    } finally {
+      this.#unanswered--;
+      this.#quietSinceMs = performance.now();
+    }
+  }
+
+  /** Disconnects for good; resolves when the socket is gone. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.#down();
+    this.#readiness.reject(new ClosedError('the client is closed'));
+    if (this.client.status === 'end') return;
+    const ended = new Promise<void>((resolve) => this.client.once('end', resolve));
+    this.client.disconnect();
+    await ended;
+  }
+
+  async #greet(): Promise<void> {
+    const isCurrent = this.#readiness;
+    try {
+      await this.#listener.greet?.(this.client);
+    } catch (error) {
+      if (error instanceof UnavailableError) this.#refuse(error);
+      return;
+    }
+    if (this.#closing || this.#readiness !== isCurrent || this.client.status !== 'ready') return;
+    clearTimeout(this.#handshakeTimer);
+    this.#isReady = true;
+    this.#refusal = undefined;
+    this.#lastError = undefined;
+    this.#readiness.resolve();
+    this.#listener.ready();
+  }
+
+  #failed(error: Error): void {
+    if (this.#closing) return;
+    const isNews = error.message !== this.#lastError?.message;
+    this.#lastError = error;
+    if (failureKind(error) === 'denied') {
+      this.#refuse(
+        new UnavailableError(`Redis refuses the connection: ${error.message}`, { cause: error }),
+      );
+    }
+    // A server that is down fails every attempt in the same words: say it once.
+    if (isNews) this.#listener.failed(error);
+  }
+
+  #refuse(refusal: UnavailableError): void {
+    this.#refusal = refusal;
+    this.#readiness.reject(refusal);
+    this.#readiness = deferred();
+  }
+
+  #down(): void {
+    clearTimeout(this.#handshakeTimer);
+    clearTimeout(this.#silenceTimer);
+    this.#silenceTimer = undefined;
+    if (!this.#isReady) return;
+    this.#isReady = false;
+    this.#readiness = deferred();
+  }
+
+  #awaitHandshake(): void {
+    clearTimeout(this.#handshakeTimer);
+    this.#handshakeTimer = setTimeout(() => {
+      this.#drop(new Error(`no handshake within ${String(this.#silenceLimitMs)} ms`));
+    }, this.#silenceLimitMs);
+  }
+
+  readonly #checkSilence = (): void => {
+    this.#silenceTimer = undefined;
+    if (this.#unanswered === 0 || !this.#isReady) return;
+    const leftMs = this.#quietSinceMs + this.#silenceLimitMs - performance.now();
+    if (leftMs > 0) {
+      this.#silenceTimer = setTimeout(this.#checkSilence, Math.ceil(leftMs));
+      return;
+    }
+    // After a blocked event loop the answers may be here, unread: read them first.
+    const unansweredSinceMs = this.#quietSinceMs;
+    setTimeout(() => {
+      if (this.#unanswered > 0 && this.#quietSinceMs === unansweredSinceMs) {
+        this.#drop(new Error(`no answer within ${String(this.#silenceLimitMs)} ms`));
+      }
+    }, 1);
+  };
+
+  #drop(error: Error): void {
+    if (this.#closing) return;
+    this.#failed(error);
+    this.client.disconnect(true);
+  }
+
+  #because(): string {
+    return this.#lastError ? ` (last connection error: ${describe(this.#lastError)})` : '';
+  }
+}
+
+/** Node's "all addresses refused" error has an empty message; its parts have the words. */
+export function describe(error: Error): string {
+  if (error.message !== '') return error.message;
+  if (error instanceof AggregateError && error.errors[0] instanceof Error)
+    return error.errors[0].message;
+  return (error as NodeJS.ErrnoException).code ?? error.name;
+}

@@ -1,0 +1,31 @@
+// What the server at the other end says of itself.
+
+/** The oldest Redis that holdfast is made for. */
+const MINIMUM_VERSION = { major: 6, minor: 2 } as const;
+
+export interface ServerInfo {
+  /** `redis_version`, which Valkey reports too; undefined when the server does not tell. */
+  readonly version: string | undefined;
+}
+
+export function parseServerInfo(info: string): ServerInfo {
+  return { version: /^redis_version:(\S+)/m.exec(info)?.[1] };
+}
+
+export function majorVersion(server: ServerInfo): number {
+  return Number.parseInt(server.version ?? '0', 10);
+}
+
+/** A server that does not tell its version is taken to be new enough. */
+export function isTooOld({ version }: ServerInfo): boolean {
+  if (version === undefined) return false;
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return (
+    major < MINIMUM_VERSION.major ||
+    (major === MINIMUM_VERSION.major && minor < MINIMUM_VERSION.minor)
+  );
+}
+
+export function tooOldMessage({ version }: ServerInfo): string {
+  return `Redis ${version ?? ''} is too old: holdfast needs Redis ${String(MINIMUM_VERSION.major)}.${String(MINIMUM_VERSION.minor)} or newer, or any Valkey`;
+}

@@ -1,0 +1,137 @@
+// Owner scopes: who is calling, in a runtime without threads. Scopes form a tree that follows the asynchronous
+// calls; an acquisition looks outwards in it for a holder of the same lock.
+
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Hold } from './hold.js';
+import type { Holder } from './holder.js';
+import type { Patience } from './waiting/patience.js';
+import { Turns } from './waiting/turns.js';
+
+/** `run` only, never `enterWith`: a scope must not leak into code that follows the call that opened it. */
+const storage = new AsyncLocalStorage<Scope | undefined>();
+
+export class Scope {
+  readonly parent: Scope | undefined;
+  /** Whether `holdfast.run` opened it: then `lock()` inside acts for it. */
+  readonly #isRun: boolean;
+  #hasEnded = false;
+  readonly #holders = new Map<string, Holder[]>();
+  readonly #attempts = new Map<string, Turns>();
+  readonly #waiters = new Map<string, Set<Patience>>();
+
+  constructor(parent: Scope | undefined, isRun: boolean) {
+    this.parent = parent;
+    this.#isRun = isRun;
+  }
+
+  /** A run that has ended owns nothing: what its left-over timers and callbacks acquire is not its own. */
+  get isActing(): boolean {
+    return this.#isRun && !this.#hasEnded;
+  }
+
+  run<T>(fn: () => T): T {
+    return storage.run(this, fn);
+  }
+
+  /** This scope holds a lock now: who waits for it inside may re-enter instead. */
+  enter(id: string, holder: Holder): void {
+    this.#holders.set(id, [...this.holders(id), holder]);
+    for (const waiter of this.#waiters.get(id) ?? []) waiter.lookAgain();
+  }
+
+  leave(id: string, holder: Holder): void {
+    const rest = this.holders(id).filter((other) => other !== holder);
+    if (rest.length > 0) this.#holders.set(id, rest);
+    else this.#holders.delete(id);
+  }
+
+  holders(id: string): readonly Holder[] {
+    return this.#holders.get(id) ?? [];
+  }
+
+  /** The attempts of one scope at one lock go one after another: it is one owner. */
+  attempts(id: string): Turns {
+    let turns = this.#attempts.get(id);
+    if (!turns) this.#attempts.set(id, (turns = new Turns()));
+    return turns;
+  }
+
+  /** Tells a waiter when this scope gets the lock; returns how to stop that. */
+  onEnter(id: string, waiter: Patience): () => void {
+    let waiters = this.#waiters.get(id);
+    if (!waiters) this.#waiters.set(id, (waiters = new Set()));
+    waiters.add(waiter);
+    return () => waiters.delete(waiter);
+  }
+
+  /** Ends it; returns the holds that are still its own. */
+  end(): Hold[] {
+    this.#hasEnded = true;
+    return [...this.#holders.values()].flat().flatMap((holder) => [...holder.holds]);
+  }
+}
+
+/** The innermost scope of the code that runs now. */
+export function currentScope(): Scope | undefined {
+  return storage.getStore();
+}
+
+/** Runs `fn` outside all scopes. */
+export function outsideScopes<T>(fn: () => T): T {
+  return storage.run(undefined, fn);
+}
+
+/** A scope inside the current one, in which `holder` is the nearest holder of its lock. */
+export function lockScope(id: string, holder: Holder): Scope {
+  const scope = new Scope(currentScope(), false);
+  scope.enter(id, holder);
+  return scope;
+}
+
+/** From `scope` outwards. */
+export function* outwards(scope: Scope | undefined): Generator<Scope> {
+  for (let next = scope; next; next = next.parent) yield next;
+}
+
+/** The scope that `lock()` and `unlock()` act for: the innermost `run`; undefined: an anonymous caller. */
+export function actingScope(scope: Scope | undefined): Scope | undefined {
+  for (const outer of outwards(scope)) if (outer.isActing) return outer;
+  return undefined;
+}
+
+/** The holders of a lock that code in `scope` is inside of, nearest first. */
+export function holdersAround(scope: Scope | undefined, id: string): Holder[] {
+  if (!scope) return [];
+  const holders = [...outwards(scope)]
+    .flatMap((outer) => outer.holders(id))
+    .filter((holder) => !holder.hasEnded);
+  return holders.filter((holder) => isAround(holder, holders));
+}
+
+/**
+ * A run's `lock()` inside a `withLock` body makes the run a holder below that body. A parallel branch of the run is
+ * not inside the body, so it must not re-enter what is below it: all holders above must be around, too, or over.
+ */
+function isAround(holder: Holder, holders: readonly Holder[]): boolean {
+  for (let above = holder.parent; above; above = above.parent) {
+    if (!above.hasEnded && !holders.includes(above)) return false;
+  }
+  return true;
+}
+
+/**
+ * The holder that an acquisition in `scope` re-enters: the nearest, or what was entered below it since, such as by
+ * a `lock()` in its body; that came later and is further in, though its scope may be further out.
+ */
+export function nearestHolder(scope: Scope | undefined, id: string): Holder | undefined {
+  const [nearest, ...others] = holdersAround(scope, id);
+  return others.reduce(
+    (found, holder) => (found && isBelow(holder, found) ? holder : found),
+    nearest,
+  );
+}
+
+function isBelow(holder: Holder, above: Holder): boolean {
+  for (let next = holder.parent; next; next = next.parent) if (next === above) return true;
+  return false;
+}

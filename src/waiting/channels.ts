@@ -1,0 +1,154 @@
+// The channels that a client listens to: subscribed once for all who listen, again after every reconnect,
+// and kept a little while after the last listener left.
+
+import type { Events } from '../events.js';
+import type { Connection } from '../redis/connection.js';
+import type { RedisClient } from '../redis/clients.js';
+import { failureKind } from '../redis/failure.js';
+import { UnavailableError } from '../errors.js';
+import type { Link } from '../redis/link.js';
+
+/** How long a channel stays subscribed when nobody listens, so that a hot lock does not churn. */
+const LINGER_MS = 2_000;
+
+export interface ChannelListener {
+  /** The subscription stands, for the first time or anew: what was published before may have been missed. */
+  subscribed(): void;
+  message(payload: string): void;
+}
+
+class Channel {
+  readonly name: string;
+  readonly isSharded: boolean;
+  readonly listeners = new Set<ChannelListener>();
+  /** When the server confirmed the subscription, on the monotonic clock. */
+  subscribedAtMs: number | undefined;
+  lingerTimer: NodeJS.Timeout | undefined;
+
+  constructor(name: string, isSharded: boolean) {
+    this.name = name;
+    this.isSharded = isSharded;
+  }
+
+  confirm(): void {
+    this.subscribedAtMs = performance.now();
+    for (const listener of this.listeners) listener.subscribed();
+  }
+}
+
+/** One listener's part in a channel. */
+export interface Subscription {
+  /** When the server confirmed the subscription, on the monotonic clock; undefined: not yet. */
+  readonly subscribedAtMs: number | undefined;
+  close(): void;
+}
+
+export class Channels {
+  readonly #connection: Connection;
+  readonly #events: Events;
+  readonly #channels = new Map<string, Channel>();
+  #link: Link | undefined;
+
+  constructor(connection: Connection, events: Events) {
+    this.#connection = connection;
+    this.#events = events;
+  }
+
+  subscribe(name: string, isSharded: boolean, listener: ChannelListener): Subscription {
+    let channel = this.#channels.get(name);
+    if (!channel) {
+      channel = new Channel(name, isSharded);
+      this.#channels.set(name, channel);
+      void this.#send([channel]);
+    }
+    clearTimeout(channel.lingerTimer);
+    channel.listeners.add(listener);
+    const joined = channel;
+    return {
+      get subscribedAtMs() {
+        return joined.subscribedAtMs;
+      },
+      close: () => {
+        joined.listeners.delete(listener);
+        if (joined.listeners.size > 0) return;
+        clearTimeout(joined.lingerTimer);
+        joined.lingerTimer = setTimeout(() => {
+          this.#drop(joined);
+        }, LINGER_MS);
+      },
+    };
+  }
+
+  /** Forgets everything; the connection goes with the client. */
+  close(): void {
+    for (const channel of this.#channels.values()) clearTimeout(channel.lingerTimer);
+    this.#channels.clear();
+  }
+
+  #open(): Link {
+    const subscribeAnew = (): void => {
+      for (const channel of this.#channels.values()) channel.subscribedAtMs = undefined;
+      void this.#send([...this.#channels.values()]);
+    };
+    const link = this.#connection.openSubscriber(subscribeAnew);
+    link.client.on('subscribersReady', subscribeAnew); // a cluster's slots have moved
+    const hear = (name: string, payload: string): void => {
+      for (const listener of this.#channels.get(name)?.listeners ?? []) listener.message(payload);
+    };
+    link.client.on('message', hear);
+    link.client.on('smessage', hear);
+    return link;
+  }
+
+  /** Subscribes; until the link is ready there is nothing to do, since then all are subscribed. */
+  async #send(channels: readonly Channel[]): Promise<void> {
+    this.#link ??= this.#open();
+    if (!this.#link.isReady) return;
+    const sharded = channels.filter((channel) => channel.isSharded);
+    const classic = channels.filter((channel) => !channel.isSharded);
+    await Promise.all([
+      ...(classic.length > 0
+        ? [this.#ask(classic, (client) => client.subscribe(...names(classic)))]
+        : []),
+      // Each channel has a slot of its own.
+      ...sharded.map((channel) =>
+        this.#ask([channel], (client) => client.ssubscribe(channel.name)),
+      ),
+    ]);
+  }
+
+  async #ask(
+    channels: readonly Channel[],
+    command: (client: RedisClient) => Promise<unknown>,
+  ): Promise<void> {
+    try {
+      await this.#link?.ask(command);
+    } catch (error) {
+      // Unanswered: the connection is gone, and the next one subscribes to all of them.
+      if (failureKind(error) === 'unanswered') return;
+      this.#events.tell('error', () => ({
+        error: new UnavailableError(
+          `cannot subscribe to ${names(channels).join(', ')}: ${String(error)}; those who wait now wake up only when the holder's lease ends`,
+          { cause: error },
+        ),
+      }));
+      return;
+    }
+    for (const channel of channels)
+      if (this.#channels.get(channel.name) === channel) channel.confirm();
+  }
+
+  #drop(channel: Channel): void {
+    this.#channels.delete(channel.name);
+    if (!this.#link?.isReady) return;
+    this.#link
+      .ask((client) =>
+        channel.isSharded ? client.sunsubscribe(channel.name) : client.unsubscribe(channel.name),
+      )
+      .catch(() => undefined); // a lost connection has no subscriptions
+  }
+}
+
+function names(channels: readonly Channel[]): string[] {
+  return channels.map((channel) => channel.name);
+}

@@ -1,0 +1,128 @@
+// Those of one client who wait for one lock: woken one at a time, in order, by a message or by the end of the
+// holder's lease. While the lock is held they send nothing, however many they are.
+
+import { setTimer } from '../clock.js';
+import type { ChannelListener, Subscription } from './channels.js';
+
+/** How soon a lock without expiry is looked at again. */
+const NO_EXPIRY_RETRY_MS = 10_000;
+
+/** One waiter's place in the line. */
+export class Place {
+  readonly #line: Line;
+  #woken!: Promise<void>;
+  #wake!: () => void;
+
+  constructor(line: Line) {
+    this.#line = line;
+    this.#sleep();
+  }
+
+  /** Resolves when it is this waiter's turn to try. */
+  get woken(): Promise<void> {
+    return this.#woken;
+  }
+
+  /** Whether this waiter is the one to try. */
+  get isUp(): boolean {
+    return this.#line.isUp(this);
+  }
+
+  /** The try found the lock held for `ttlMs` more (-1: no expiry): sleeps on, at the same place. */
+  stillHeld(ttlMs: number): void {
+    this.#sleep();
+    this.#line.stillHeld(this, ttlMs);
+  }
+
+  /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
+  leave(leaseMs?: number): void {
+    this.#line.leave(this, leaseMs);
+  }
+
+  wake(): void {
+    this.#wake();
+  }
+
+  #sleep(): void {
+    this.#woken = new Promise((resolve) => (this.#wake = resolve));
+  }
+}
+
+export class Line implements ChannelListener {
+  readonly #subscription: Subscription;
+  readonly #onEmpty: () => void;
+  readonly #places = new Set<Place>();
+  #trying: Place | undefined;
+  /** A message came while somebody was trying: that try may have been too early. */
+  #wokenMeanwhile = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(subscribe: (listener: ChannelListener) => Subscription, onEmpty: () => void) {
+    this.#subscription = subscribe(this);
+    this.#onEmpty = onEmpty;
+  }
+
+  /** Joins at the end, after a try that was sent at `triedAtMs` (monotonic) and found the lock held for `ttlMs` more. */
+  join(triedAtMs: number, ttlMs: number): Place {
+    const place = new Place(this);
+    this.#places.add(place);
+    this.#sleepFor(ttlMs);
+    // Released between that try and the subscription: nobody heard it. (While it is not confirmed, its confirmation wakes.)
+    const { subscribedAtMs } = this.#subscription;
+    if (subscribedAtMs !== undefined && subscribedAtMs > triedAtMs) this.#wake();
+    return place;
+  }
+
+  isUp(place: Place): boolean {
+    return this.#trying === place;
+  }
+
+  stillHeld(place: Place, ttlMs: number): void {
+    if (this.#trying === place) this.#trying = undefined;
+    this.#sleepFor(ttlMs);
+    if (this.#wokenMeanwhile) this.#wake();
+  }
+
+  leave(place: Place, leaseMs?: number): void {
+    this.#places.delete(place);
+    const wasTrying = this.#trying === place;
+    if (wasTrying) this.#trying = undefined;
+    if (this.#places.size === 0) {
+      clearTimeout(this.#timer);
+      this.#subscription.close();
+      this.#onEmpty();
+      return;
+    }
+    if (leaseMs !== undefined) this.#sleepFor(leaseMs);
+    else if (wasTrying) this.#wake();
+    if (this.#wokenMeanwhile) this.#wake();
+  }
+
+  subscribed(): void {
+    this.#wake();
+  }
+
+  message(): void {
+    this.#wake();
+  }
+
+  #wake(): void {
+    this.#wokenMeanwhile = this.#trying !== undefined;
+    if (this.#trying) return;
+    const first = this.#places.values().next();
+    if (first.done) return;
+    this.#trying = first.value;
+    first.value.wake();
+  }
+
+  /** A message may never come (its sender died, or the connection): look again when the holder's lease is over. */
+  #sleepFor(ttlMs: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimer(
+      () => {
+        this.#wake();
+      },
+      ttlMs < 0 ? NO_EXPIRY_RETRY_MS : ttlMs,
+    );
+  }
+}

@@ -1,0 +1,119 @@
+// How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
+
+import { setTimer } from '../clock.js';
+
+/** Why a call may not go on. */
+export type Ending = 'timeout' | 'aborted' | 'closed';
+
+/** Thrown out of an await when the patience is over. */
+export class PatienceOver extends Error {
+  readonly ending: Ending;
+
+  constructor(ending: Ending) {
+    super(ending);
+    this.ending = ending;
+  }
+}
+
+export interface PatienceOptions {
+  /** Milliseconds; Infinity: no limit. */
+  limitMs: number;
+  signal?: AbortSignal | undefined;
+  /** Where a closing client finds the calls that it has to end. */
+  registry?: Set<Patience> | undefined;
+}
+
+export class Patience {
+  readonly #signal: AbortSignal | undefined;
+  readonly #registry: Set<Patience> | undefined;
+  readonly #endsAtMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  #ending: Ending | undefined;
+  /** Rejects the promise that is awaited now. */
+  #stop: ((over: PatienceOver) => void) | undefined;
+  /** Wakes the sleep that is going on now. */
+  #wake: (() => void) | undefined;
+  #shallLookAgain = false;
+
+  constructor({ limitMs, signal, registry }: PatienceOptions) {
+    this.#signal = signal;
+    this.#registry = registry;
+    this.#endsAtMs = performance.now() + limitMs;
+    if (limitMs !== Infinity) this.#timer = setTimer(this.#checkTime, limitMs);
+    signal?.addEventListener('abort', this.#abort);
+    registry?.add(this);
+  }
+
+  /** The promise's outcome, or PatienceOver if that comes first. A late outcome is dropped: whoever must undo it does. */
+  within<T>(promise: Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      promise.then(resolve, reject);
+      if (this.#ending) reject(new PatienceOver(this.#ending));
+      else this.#stop = reject;
+    });
+  }
+
+  /** Like `within`, for idle waits: `lookAgain` ends it too. True if the promise resolved, false if it did not. */
+  async sleep(promise: Promise<void>): Promise<boolean> {
+    if (this.#shallLookAgain) {
+      this.#shallLookAgain = false;
+      return false;
+    }
+    try {
+      return await this.within(
+        new Promise<boolean>((resolve) => {
+          this.#wake = () => {
+            resolve(false);
+          };
+          void promise.then(() => {
+            resolve(true);
+          });
+        }),
+      );
+    } finally {
+      this.#wake = undefined;
+    }
+  }
+
+  /** What was found before may hold no longer: ends the sleep that goes on, or the next one. */
+  lookAgain(): void {
+    if (this.#wake) this.#wake();
+    else this.#shallLookAgain = true;
+  }
+
+  async pause(delayMs: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    try {
+      await this.within(new Promise<void>((resolve) => (timer = setTimer(resolve, delayMs))));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  end(ending: Ending): void {
+    if (this.#ending) return;
+    this.#ending = ending;
+    this.#stop?.(new PatienceOver(ending));
+  }
+
+  dispose(): void {
+    clearTimeout(this.#timer);
+    this.#signal?.removeEventListener('abort', this.#abort);
+    this.#registry?.delete(this);
+  }
+
+  readonly #abort = (): void => {
+    this.end('aborted');
+  };
+
+  readonly #checkTime = (): void => {
+    const leftMs = this.#endsAtMs - performance.now();
+    if (leftMs > 1) this.#timer = setTimer(this.#checkTime, leftMs);
+    // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
+    else this.#timer = setTimer(this.#timeOut, 1);
+  };
+
+  readonly #timeOut = (): void => {
+    this.end('timeout');
+  };
+}

@@ -1,0 +1,32 @@
+// All timers of this process that are still to fire, unref'd ones included, and where they were set.
+import { createHook } from 'node:async_hooks';
+
+/** Timers set by code of this repository or its dependencies, but not by the tests' own machinery. */
+export function activeTimers(): Map<NodeJS.Timeout, string> {
+  for (const timer of timers.keys()) if (isOver(timer)) timers.delete(timer);
+  return new Map([...timers].filter(([, origin]) => !MACHINERY.test(origin)));
+}
+
+const MACHINERY = /node_modules\/(vitest|@vitest|vite)\/|\/test\/support\//;
+
+const timers = new Map<NodeJS.Timeout, string>();
+
+// Without a `destroy` hook, which would make every promise slower.
+createHook({
+  init(_id, type, _trigger, resource) {
+    if (type === 'Timeout') timers.set(resource as NodeJS.Timeout, callerOutsideNode());
+  },
+}).enable();
+
+function callerOutsideNode(): string {
+  const frames = new Error().stack?.split('\n').slice(2) ?? [];
+  const outside = frames.find(
+    (frame) => !frame.includes('node:') && !frame.includes('active-timers'),
+  );
+  return outside?.trim() ?? 'by Node';
+}
+
+// Node keeps this in the timer; there is no public question for it.
+function isOver(timer: NodeJS.Timeout): boolean {
+  return (timer as unknown as { _destroyed: boolean })._destroyed;
+}

@@ -1,0 +1,108 @@
+// Starts TypeScript child processes for tests, and talks with them by messages.
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { ChildMessage } from './child-messages.js';
+
+/** Starts test/support/children/<file>, which gets `env` on top of this process's environment. */
+export function startChild(file: string, env: Record<string, string> = {}): Child {
+  return new Child(file, env);
+}
+
+export class Child implements AsyncDisposable {
+  /** Everything the child printed. */
+  output = '';
+  readonly #file: string;
+  readonly #process: ChildProcess;
+  readonly #exit: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+  readonly #received: ChildMessage[] = [];
+  #onMessage: () => void = () => undefined;
+
+  constructor(file: string, env: Record<string, string>) {
+    this.#file = file;
+    this.#process = fork(fileURLToPath(new URL(`children/${file}`, import.meta.url)), {
+      execArgv: ['--import', 'tsx', ...ioredis5Loader()],
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    });
+    running.add(this.#process);
+    this.#exit = once(this.#process, 'exit').then(([code, signal]) => {
+      running.delete(this.#process);
+      this.#onMessage();
+      return { code: code as number | null, signal: signal as NodeJS.Signals | null };
+    });
+    this.#process.stdout?.on('data', (text: Buffer) => (this.output += text.toString()));
+    this.#process.stderr?.on('data', (text: Buffer) => (this.output += text.toString()));
+    this.#process.on('message', (message) => {
+      this.#received.push(message as ChildMessage);
+      this.#onMessage();
+    });
+  }
+
+  get pid(): number {
+    return this.#process.pid!;
+  }
+
+  send(message: ChildMessage): void {
+    this.#process.send(message);
+  }
+
+  /** The next message of this type, leaving others in place; throws when none comes or the child ended. */
+  async next(type: string, timeoutMs = 20_000): Promise<ChildMessage> {
+    const deadline = performance.now() + timeoutMs;
+    for (;;) {
+      const index = this.#received.findIndex((message) => message.type === type);
+      if (index !== -1) return this.#received.splice(index, 1)[0]!;
+      const hasEnded = this.#process.exitCode !== null || this.#process.signalCode !== null;
+      if (hasEnded || performance.now() >= deadline) {
+        const why = hasEnded ? 'the child ended' : `${timeoutMs} ms went by`;
+        throw new Error(`no "${type}" from ${this.#file}: ${why}\n${this.output}`);
+      }
+      await this.#messageOr(deadline);
+    }
+  }
+
+  /** Resolves when the child has ended. */
+  exited(): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
+    return this.#exit;
+  }
+
+  /** Ends it with this signal and waits until it is gone. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    this.#process.kill(signal);
+    await this.#exit;
+  }
+
+  /** Freezes it (SIGSTOP). */
+  pause(): void {
+    this.#process.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#process.kill('SIGCONT');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+
+  #messageOr(deadline: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, deadline - performance.now());
+      this.#onMessage = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+function ioredis5Loader(): string[] {
+  if (process.env['HOLDFAST_IOREDIS'] !== '5') return [];
+  return ['--import', new URL('ioredis5-loader.mjs', import.meta.url).href];
+}
+
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});

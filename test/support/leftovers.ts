@@ -1,0 +1,91 @@
+// What a test left behind: on the shared server, and in this process.
+import { Redis } from 'ioredis';
+import { subscribe } from 'node:diagnostics_channel';
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { activeTimers } from './active-timers.js';
+import { nameToken } from './unique-name.js';
+
+/** What is open in this process at one moment. */
+export interface ProcessState {
+  readonly sockets: ReadonlySet<Socket>;
+  readonly timers: ReadonlySet<NodeJS.Timeout>;
+  readonly resources: ReadonlyMap<string, number>;
+}
+
+export function processState(): ProcessState {
+  const resources = new Map<string, number>();
+  for (const kind of process.getActiveResourcesInfo()) {
+    if (WATCHED_KINDS.has(kind)) resources.set(kind, (resources.get(kind) ?? 0) + 1);
+  }
+  return { sockets: new Set(openSockets), timers: new Set(activeTimers().keys()), resources };
+}
+
+/**
+ * Waits up to `graceMs` for everything beyond `before` to go; describes what stayed, one line each.
+ * Keys and channels are those with a name from uniqueName(), so tests in other processes do not matter.
+ */
+export async function leftovers(
+  redis: Redis,
+  before: ProcessState,
+  graceMs = 2_000,
+): Promise<string[]> {
+  const deadline = performance.now() + graceMs;
+  for (;;) {
+    const found = [...(await onServer(redis)), ...inProcess(before)];
+    if (found.length === 0 || performance.now() > deadline) return found;
+    await sleep(20);
+  }
+}
+
+/** Deletes the keys with names from uniqueName(), so that one test's leftovers fail only that test. */
+export async function deleteLeftoverKeys(redis: Redis): Promise<void> {
+  const keys = await leftoverKeys(redis);
+  if (keys.length > 0) await redis.del(...keys);
+}
+
+async function onServer(redis: Redis): Promise<string[]> {
+  const pattern = `*${nameToken}*`;
+  const keys = await leftoverKeys(redis);
+  const channels = (await redis.pubsub('CHANNELS', pattern)) as string[];
+  const sharded =
+    ((await redis.pubsub('SHARDCHANNELS', pattern).catch(() => [])) as string[]) ?? [];
+  return [
+    ...keys.map((key) => `key ${key}`),
+    ...[...channels, ...sharded].map((channel) => `subscription to ${channel}`),
+  ];
+}
+
+async function leftoverKeys(redis: Redis): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const page of redis.scanStream({ match: `*${nameToken}*`, count: 1_000 })) {
+    keys.push(...(page as string[]));
+  }
+  return keys;
+}
+
+function inProcess(before: ProcessState): string[] {
+  const now = processState();
+  const sockets = [...now.sockets]
+    .filter((socket) => !before.sockets.has(socket))
+    .map(
+      (socket) => `open connection to ${socket.remoteAddress ?? '?'}:${socket.remotePort ?? '?'}`,
+    );
+  const timers = [...activeTimers()]
+    .filter(([timer]) => !before.timers.has(timer))
+    .map(([, origin]) => `timer set ${origin}`);
+  const resources = [...now.resources]
+    .map(([kind, count]) => ({ kind, more: count - (before.resources.get(kind) ?? 0) }))
+    .filter(({ more }) => more > 0)
+    .map(({ kind, more }) => `${more} more active ${kind}`);
+  return [...sockets, ...timers, ...resources];
+}
+
+const WATCHED_KINDS = new Set(['TCPServerWrap', 'ProcessWrap']);
+
+const openSockets = new Set<Socket>();
+subscribe('net.client.socket', (message) => {
+  const { socket } = message as { socket: Socket };
+  openSockets.add(socket);
+  socket.once('close', () => openSockets.delete(socket));
+});

@@ -1,0 +1,154 @@
+// One proxied connection: a client's socket, the server's socket, and what happens between them.
+import type { Socket } from 'node:net';
+import { ProxyFlow } from './proxy-flow.js';
+import type { Treatment } from './proxy-interceptors.js';
+import { commandArguments, isMessage, RespFrames } from './resp-frames.js';
+
+/** What the proxy decides for all its links. */
+export interface LinkRules {
+  treat(command: Buffer, args: Buffer[]): Treatment;
+  rewrite(reply: Buffer): Buffer;
+  onEnd(): void;
+}
+
+export class ProxyLink {
+  readonly #client: Socket;
+  readonly #server: Socket;
+  readonly #upstream: ProxyFlow;
+  readonly #downstream: ProxyFlow;
+  readonly #rules: LinkRules;
+  /** Commands that the server has not answered yet. */
+  #unanswered = 0;
+  /** A command after whose predecessors are answered, or after whose own reply, the link ends. */
+  #last: Treatment | undefined;
+  /** Nothing is read any more. */
+  #deaf = false;
+  /** The end of one side does not reach the other. */
+  #isolated = false;
+
+  constructor(client: Socket, server: Socket, rules: LinkRules) {
+    this.#client = client.setNoDelay();
+    this.#server = server.setNoDelay();
+    this.#rules = rules;
+    this.#upstream = new ProxyFlow(server);
+    this.#downstream = new ProxyFlow(client);
+    const commands = new RespFrames();
+    const replies = new RespFrames();
+    client.on('data', (chunk: Buffer) => {
+      for (const frame of commands.push(chunk)) this.#onCommand(frame);
+    });
+    server.on('data', (chunk: Buffer) => {
+      for (const frame of replies.push(chunk)) this.#onReply(frame);
+    });
+    for (const socket of [client, server]) {
+      socket.on('error', () => undefined);
+      socket.on('close', () => {
+        if (!this.#isolated) this.cut();
+        if (client.closed && server.closed) rules.onEnd();
+      });
+    }
+  }
+
+  setDelay({ upstreamMs, downstreamMs }: { upstreamMs: number; downstreamMs: number }): void {
+    this.#upstream.delayMs = upstreamMs;
+    this.#downstream.delayMs = downstreamMs;
+  }
+
+  /** Ends both sides at once; the client sees a reset. */
+  cut(): void {
+    this.#close();
+    this.#client.resetAndDestroy();
+  }
+
+  /** The server's side ends; the client's side stays open and hears nothing any more. */
+  halfOpen(): void {
+    this.#isolated = true;
+    this.#close();
+  }
+
+  /** Lets nothing through, not even the end of a connection. */
+  isolate(): void {
+    this.#isolated = true;
+    this.#upstream.hold();
+    this.#downstream.hold();
+  }
+
+  /** Undoes isolate(). */
+  heal(buffered: 'forward' | 'drop'): void {
+    if (this.#deaf) return;
+    this.#isolated = false;
+    this.#upstream.letGo(buffered);
+    this.#downstream.letGo(buffered);
+    if (this.#server.destroyed) this.cut();
+    else if (this.#client.destroyed) this.#endServer();
+  }
+
+  #close(): void {
+    this.#deaf = true;
+    this.#upstream.end();
+    this.#downstream.end();
+    this.#server.destroy();
+  }
+
+  #onCommand(frame: Buffer): void {
+    if (this.#deaf || this.#last) return;
+    const treatment = this.#rules.treat(frame, commandArguments(frame));
+    switch (treatment.kind) {
+      case 'forward':
+        this.#forward(frame);
+        treatment.done();
+        return;
+      case 'lose reply':
+        this.#last = treatment;
+        this.#forward(frame);
+        return;
+      case 'hold back':
+        this.#last = treatment;
+        if (this.#unanswered === 0) this.#finish(treatment);
+        return;
+      case 'cut after forwarding':
+        this.#cutAfter(frame);
+        treatment.done();
+    }
+  }
+
+  #onReply(frame: Buffer): void {
+    if (this.#deaf) return;
+    if (isMessage(frame)) {
+      this.#downstream.send(this.#rules.rewrite(frame));
+      return;
+    }
+    this.#unanswered = Math.max(0, this.#unanswered - 1);
+    const ends = this.#last && this.#unanswered === 0;
+    if (!ends || this.#last?.kind === 'hold back')
+      this.#downstream.send(this.#rules.rewrite(frame));
+    if (ends && this.#last) this.#finish(this.#last);
+  }
+
+  #forward(frame: Buffer): void {
+    this.#unanswered++;
+    this.#upstream.send(frame);
+  }
+
+  #cutAfter(frame: Buffer): void {
+    this.#upstream.send(frame);
+    this.#endServer();
+    this.#client.resetAndDestroy();
+  }
+
+  // An orderly end: a reset could make the server drop what it has not read yet.
+  #endServer(): void {
+    this.#isolated = true;
+    this.#deaf = true;
+    this.#server.end();
+  }
+
+  #finish(treatment: Treatment): void {
+    if (treatment.then === 'silence') this.halfOpen();
+    else
+      this.#client.end(() => {
+        this.cut();
+      });
+    treatment.done();
+  }
+}

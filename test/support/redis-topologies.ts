@@ -1,0 +1,135 @@
+// Starts groups of Redis servers: independent masters, a Sentinel set-up, a cluster.
+import { Redis } from 'ioredis';
+import { eventually } from './eventually.js';
+import { startRedisProcess } from './redis-process.js';
+import { startRedis, type RedisServer } from './redis-server.js';
+
+/** Starts `count` servers that know nothing of each other. */
+export async function startMasters(count: number): Promise<RedisServer[] & AsyncDisposable> {
+  const masters = await Promise.all(Array.from({ length: count }, () => startRedis()));
+  return Object.assign(masters, { [Symbol.asyncDispose]: () => disposeAll(masters) });
+}
+
+export interface SentinelSetup extends AsyncDisposable {
+  /** The name of the group of master and replica. */
+  readonly name: string;
+  /** What ioredis takes as `sentinels`. */
+  readonly sentinels: { host: string; port: number }[];
+  readonly master: RedisServer;
+  readonly replica: RedisServer;
+  /** Kills the master and waits until the replica is master for clients too. */
+  failover(): Promise<void>;
+}
+
+/** Starts a master with a replica and three sentinels, and waits until they know each other. */
+export async function startSentinel(): Promise<SentinelSetup> {
+  const name = 'holdfast';
+  const syncAtOnce = ['--repl-diskless-sync-delay', '0'];
+  const master = await startRedisProcess({ args: syncAtOnce });
+  const replicaOf = ['--replicaof', master.host, String(master.port)];
+  const replica = await startRedisProcess({ args: [...syncAtOnce, ...replicaOf] });
+  await eventually(async () => {
+    const info = String(await call(replica, 'INFO', 'replication'));
+    if (!info.includes('master_link_status:up')) throw new Error('the replica is not in step');
+  });
+  const sentinels = await Promise.all([1, 2, 3].map(() => startRedisProcess({ mode: 'sentinel' })));
+  await Promise.all(sentinels.map((sentinel) => watchMaster(sentinel, name, master)));
+  await Promise.all(
+    sentinels.map((sentinel) =>
+      eventually(async () => {
+        const state = await masterState(sentinel, name);
+        if (state['num-slaves'] !== '1') throw new Error('the sentinel does not know the replica');
+        if (state['num-other-sentinels'] !== '2')
+          throw new Error('the sentinels do not know each other');
+      }, 30_000),
+    ),
+  );
+  return {
+    name,
+    sentinels: sentinels.map(({ host, port }) => ({ host, port })),
+    master,
+    replica,
+    async failover() {
+      await master.kill();
+      await eventually(async () => {
+        const ports = await Promise.all(sentinels.map((sentinel) => masterState(sentinel, name)));
+        if (ports.some(({ port }) => port !== String(replica.port)))
+          throw new Error('no failover yet');
+      }, 30_000);
+    },
+    [Symbol.asyncDispose]: () => disposeAll([...sentinels, replica, master]),
+  };
+}
+
+export interface Cluster extends AsyncDisposable {
+  readonly masters: readonly RedisServer[];
+  /** What ioredis takes as start-up nodes. */
+  readonly nodes: { host: string; port: number }[];
+}
+
+/** Starts a cluster of three masters, all slots covered. */
+export async function startCluster(): Promise<Cluster> {
+  const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
+  const masters = await Promise.all([1, 2, 3].map(() => startRedisProcess({ args })));
+  const [first] = masters;
+  const slots = [
+    ['0', '5460'],
+    ['5461', '10922'],
+    ['10923', '16383'],
+  ];
+  await Promise.all(
+    masters.map((node, index) => call(node, 'CLUSTER', 'ADDSLOTSRANGE', ...slots[index]!)),
+  );
+  for (const node of masters.slice(1)) {
+    await call(node, 'CLUSTER', 'MEET', first!.host, String(first!.port));
+  }
+  await Promise.all(
+    masters.map((node) =>
+      eventually(async () => {
+        const info = String(await call(node, 'CLUSTER', 'INFO'));
+        if (!/cluster_state:ok/.test(info)) throw new Error('the cluster is not up');
+        if (!/cluster_known_nodes:3/.test(info))
+          throw new Error('the nodes do not know each other');
+      }, 30_000),
+    ),
+  );
+  return {
+    masters,
+    nodes: masters.map(({ host, port }) => ({ host, port })),
+    [Symbol.asyncDispose]: () => disposeAll(masters),
+  };
+}
+
+async function watchMaster(
+  sentinel: RedisServer,
+  name: string,
+  master: RedisServer,
+): Promise<void> {
+  await call(sentinel, 'SENTINEL', 'MONITOR', name, master.host, String(master.port), '2');
+  await call(sentinel, 'SENTINEL', 'SET', name, 'down-after-milliseconds', '500');
+  await call(sentinel, 'SENTINEL', 'SET', name, 'failover-timeout', '3000');
+}
+
+async function masterState(sentinel: RedisServer, name: string): Promise<Record<string, string>> {
+  const pairs = (await call(sentinel, 'SENTINEL', 'MASTER', name)) as string[];
+  return Object.fromEntries(
+    Array.from({ length: pairs.length / 2 }, (_, i) => [pairs[2 * i], pairs[2 * i + 1]]),
+  ) as Record<string, string>;
+}
+
+async function call(server: RedisServer, command: string, ...args: string[]): Promise<unknown> {
+  const redis = new Redis({
+    port: server.port,
+    enableReadyCheck: false,
+    retryStrategy: () => null,
+  });
+  try {
+    return await redis.call(command, ...args);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function disposeAll(servers: readonly RedisServer[]): Promise<void> {
+  await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+}

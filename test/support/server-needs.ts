@@ -1,0 +1,18 @@
+// Which test files start servers of their own; where only HOLDFAST_REDIS_URL is given, they are left out.
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const STARTS_SERVER = /\b(startRedis|startSentinel|startCluster|startMasters)\(/;
+
+/** The integration test files that cannot run with one given server, as paths from the repository's root. */
+export function filesThatStartServers(): string[] {
+  const folder = 'test/integration';
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.test.ts'))
+    .map((file) => join(folder, file))
+    .filter((file) => STARTS_SERVER.test(readFileSync(file, 'utf8')));
+  console.warn(
+    `HOLDFAST_TEST_BACKEND=none: leaving out ${files.length} test files that start servers of their own`,
+  );
+  return files;
+}

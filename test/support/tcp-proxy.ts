@@ -1,0 +1,159 @@
+// A TCP proxy in front of Redis that delays, drops, cuts, holds back and repeats what passes through it.
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { freePort } from './free-port.js';
+import {
+  ProxyInterceptors,
+  type CommandMatch,
+  type HeldCommand,
+  type Interception,
+} from './proxy-interceptors.js';
+import { ProxyLink } from './proxy-link.js';
+
+/** Starts a proxy in front of the server on `targetPort`. */
+export async function startProxy(targetPort: number, targetHost = '127.0.0.1'): Promise<TcpProxy> {
+  for (let attempt = 1; ; attempt++) {
+    const proxy = new TcpProxy(await freePort(), { host: targetHost, port: targetPort });
+    try {
+      await proxy.accept();
+      return proxy;
+    } catch (error) {
+      if (attempt === 5) throw error;
+    }
+  }
+}
+
+export class TcpProxy implements AsyncDisposable {
+  readonly host = '127.0.0.1';
+  readonly port: number;
+  /** Connections accepted so far. */
+  connections = 0;
+  /** Bytes of commands received from clients so far. */
+  bytesUpstream = 0;
+  readonly #target: { host: string; port: number };
+  readonly #interceptors: ProxyInterceptors;
+  readonly #links = new Set<ProxyLink>();
+  readonly #rewrites: { from: Buffer; to: Buffer }[] = [];
+  #listener: Server | undefined;
+  #isBlackhole = false;
+  #delay = { upstreamMs: 0, downstreamMs: 0 };
+
+  constructor(port: number, target: { host: string; port: number }) {
+    this.port = port;
+    this.#target = target;
+    this.#interceptors = new ProxyInterceptors(target);
+  }
+
+  get url(): string {
+    return `redis://${this.host}:${this.port}`;
+  }
+
+  get openConnections(): number {
+    return this.#links.size;
+  }
+
+  /** Resets all connections; new ones are accepted as before. */
+  cut(): void {
+    for (const link of this.#links) link.cut();
+  }
+
+  /** Stops listening: new connections are refused, the present ones stay. */
+  refuse(): void {
+    this.#listener?.close();
+    this.#listener = undefined;
+  }
+
+  /** Listens again on the same port. */
+  async accept(): Promise<void> {
+    if (this.#listener) return;
+    const listener = createServer((client) => {
+      this.#addLink(client);
+    });
+    await new Promise<void>((resolve, reject) => {
+      listener.once('error', reject).listen(this.port, this.host, resolve);
+    });
+    this.#listener = listener;
+  }
+
+  /** Forwards nothing in either direction; connections stay open and new ones are accepted. */
+  blackhole(): void {
+    this.#isBlackhole = true;
+    for (const link of this.#links) link.isolate();
+  }
+
+  /** Ends the black hole; what was sent meanwhile is forwarded now, or lost. */
+  heal(buffered: 'forward' | 'drop' = 'forward'): void {
+    this.#isBlackhole = false;
+    for (const link of this.#links) link.heal(buffered);
+  }
+
+  /** Delays what passes from now on, keeping its order; without arguments, no longer. */
+  delay({
+    upstreamMs = 0,
+    downstreamMs = 0,
+  }: { upstreamMs?: number; downstreamMs?: number } = {}): void {
+    this.#delay = { upstreamMs, downstreamMs };
+    for (const link of this.#links) link.setDelay(this.#delay);
+  }
+
+  /** The server's side of all present connections ends; the clients do not notice. */
+  halfOpen(): void {
+    for (const link of this.#links) link.halfOpen();
+  }
+
+  /** The next matching command is executed, its reply is lost and its connection reset. */
+  loseReplyTo(match: CommandMatch): Interception {
+    return this.#interceptors.add(match, 'lose reply');
+  }
+
+  /** The next matching command is sent on, and its connection reset without waiting for the reply. */
+  cutAfterForwarding(match: CommandMatch): Interception {
+    return this.#interceptors.add(match, 'cut after forwarding');
+  }
+
+  /** The next matching command is kept from the server; its connection is reset, or open but silent. */
+  holdBack(match: CommandMatch, then: 'cut' | 'silence' = 'cut'): HeldCommand {
+    return this.#interceptors.add(match, 'hold back', then);
+  }
+
+  /** The next matching command passes as usual, and a copy of it can be delivered later. */
+  copyNext(match: CommandMatch): HeldCommand {
+    return this.#interceptors.add(match, 'forward');
+  }
+
+  /** Replaces text in all replies by other text of the same length. */
+  rewrite(from: string, to: string): void {
+    if (from.length !== to.length) throw new Error(`"${to}" has another length than "${from}"`);
+    this.#rewrites.push({ from: Buffer.from(from), to: Buffer.from(to) });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.refuse();
+    this.cut();
+    await new Promise(setImmediate);
+  }
+
+  #addLink(client: Socket): void {
+    this.connections++;
+    const server = connect(this.#target);
+    const link = new ProxyLink(client, server, {
+      treat: (command, args) => {
+        this.bytesUpstream += command.length;
+        return this.#interceptors.treat(args);
+      },
+      rewrite: (reply) => this.#rewritten(reply),
+      onEnd: () => this.#links.delete(link),
+    });
+    this.#links.add(link);
+    link.setDelay(this.#delay);
+    if (this.#isBlackhole) link.isolate();
+  }
+
+  #rewritten(reply: Buffer): Buffer {
+    for (const { from, to } of this.#rewrites) {
+      for (let at = reply.indexOf(from); at !== -1; at = reply.indexOf(from, at + to.length)) {
+        to.copy(reply, at);
+      }
+    }
+    return reply;
+  }
+}

@@ -1,0 +1,38 @@
+// Two test projects: unit (no Redis, fake timers) and integration (real servers, nothing mocked).
+import { defineConfig } from 'vitest/config';
+import { filesThatStartServers } from './test/support/server-needs.js';
+
+// HOLDFAST_IOREDIS=5 runs the same tests on ioredis 5; child processes do it by ioredis5-loader.mjs.
+const alias =
+  process.env['HOLDFAST_IOREDIS'] === '5' ? [{ find: /^ioredis$/, replacement: 'ioredis5' }] : [];
+
+export default defineConfig({
+  resolve: { alias },
+  test: {
+    restoreMocks: true,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'unit',
+          include: ['test/unit/**/*.test.ts'],
+          testTimeout: 5_000,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
+          exclude: process.env['HOLDFAST_TEST_BACKEND'] === 'none' ? filesThatStartServers() : [],
+          globalSetup: ['test/support/shared-redis.ts'],
+          setupFiles: ['test/support/clean-check.ts'],
+          pool: 'forks',
+          maxWorkers: 2,
+          testTimeout: 30_000,
+          hookTimeout: 30_000,
+        },
+      },
+    ],
+  },
+});
