@@ -3,7 +3,7 @@
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
--- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now
+-- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the owner of the i-th lock at 1+i
 --
 -- Returns for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).

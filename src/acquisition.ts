@@ -259,11 +259,11 @@ export class Acquisition {
     if (!(error instanceof PatienceOver)) return error;
     if (error.ending === 'aborted') return this.#aborted('while waiting');
     if (error.ending === 'closed') return this.#client.closedError(this.#lock.name);
-    return this.#timedOut();
+    return this.#timedOut(error.trouble);
   }
 
   /** "Somebody else has it" is said only if the server said so, and could still be asked. */
-  #timedOut(): Error {
+  #timedOut(trouble: Error | undefined): Error {
     const unansweredMs = performance.now() - (this.#unansweredSinceMs ?? Infinity);
     if (this.#seen && this.#client.connection.isReady && unansweredMs <= SLOW_ANSWER_MS) {
       return this.#heldElsewhere(this.#seen);
@@ -273,6 +273,7 @@ export class Acquisition {
     return this.#client.unavailable(
       this.#lock.name,
       `not acquired: Redis did not answer within ${String(limitMs)} ms`,
+      trouble,
     );
   }
 

@@ -12,16 +12,18 @@ export type AcquireReply =
 /** What the server says of a lock that its caller should hold: kept, or how it was lost. */
 export type KeepReply = 'kept' | Extract<LossReason, 'taken' | 'deleted' | 'forced'>;
 
-/** A lease that the watchdog renews. */
+/** A lease that the watchdog looks after. */
 export interface Renewable {
   readonly ownerId: string;
+  /** Whether the lease is prolonged; one of a fixed lease is only looked after. */
+  readonly isWatched: boolean;
   /** Finds out whether the lease is over before anything else is done with it. */
   checkDeadline(): void;
   /** Whether it is held, and was last confirmed at least `minAgeMs` ago. */
   isDue(minAgeMs: number): boolean;
   /** A renewal is on its way. */
   renewing(): void;
-  /** The server's answer to a renewal; an unanswered one is never reported. */
+  /** The server's answer to a renewal by `leaseMs`, 0 for a mere look; an unanswered one is never reported. */
   renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void;
 }
 
@@ -41,7 +43,7 @@ export interface LockBackend {
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply>;
   /** Sets the hold count; 0 frees the lock and wakes those who wait. */
   release(ownerId: string, holdCount: number): Promise<KeepReply>;
-  /** Renews until `unwatch`. */
+  /** Looks after it until `unwatch`: renews it if it is watched, and finds out if it is lost. */
   watch(lease: Renewable): void;
   unwatch(lease: Renewable): void;
   /** Where those of this client wait who did not get it. */

@@ -9,6 +9,7 @@ import { insist } from './insist.js';
 import { Leftovers } from './leftovers.js';
 import type { Ownership } from './ownership.js';
 import type { Connection } from './redis/connection.js';
+import { describe } from './redis/link.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
 /** How many releases a closing client has under way at a time. */
@@ -25,7 +26,7 @@ export interface ClientOptions {
 }
 
 /** The part of a connection that locks need to know of. */
-export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'trouble' | 'lastError'>;
+export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'>;
 
 export class Client {
   readonly clientId: string;
@@ -63,31 +64,42 @@ export class Client {
     );
   }
 
-  /** Redis could not be asked about a lock; names what is wrong with the connection. */
-  unavailable(lockName: string, what: string): UnavailableError {
-    const { lastError, trouble } = this.connection;
-    return new UnavailableError(`lock "${lockName}" ${what}${trouble}`, {
+  /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
+  unavailable(lockName: string, what: string, cause?: Error): UnavailableError {
+    const trouble = cause ?? this.connection.lastError;
+    const why = trouble ? ` (last error: ${describe(trouble)})` : '';
+    return new UnavailableError(`lock "${lockName}" ${what}${why}`, {
       lockName,
-      ...(lastError && { cause: lastError }),
+      ...(trouble && { cause: trouble }),
     });
   }
 
-  /** Asks something about a lock, until it is answered, within `commandTimeout`. */
-  async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
-    this.assertOpen(lock.name);
-    const patience = new Patience({ limitMs: this.commandTimeoutMs, registry: this.acquisitions });
+  /** Runs an operation that `commandTimeout` bounds. */
+  async bounded<T>(
+    lockName: string,
+    what: string,
+    operation: (patience: Patience) => Promise<T>,
+    registry?: Set<Patience>,
+  ): Promise<T> {
+    const patience = new Patience({ limitMs: this.commandTimeoutMs, registry });
     try {
-      return await insist(this.connection, patience, lock.name, question);
+      return await operation(patience);
     } catch (error) {
       if (!(error instanceof PatienceOver)) throw error;
-      if (error.ending === 'closed') throw this.closedError(lock.name);
-      throw this.unavailable(
-        lock.name,
-        `not looked at: Redis did not answer within ${String(this.commandTimeoutMs)} ms`,
-      );
+      if (error.ending === 'closed') throw this.closedError(lockName);
+      const limit = `Redis did not answer within ${String(this.commandTimeoutMs)} ms`;
+      throw this.unavailable(lockName, `${what}: ${limit}`, error.trouble);
     } finally {
       patience.dispose();
     }
+  }
+
+  /** Asks something about a lock until it is answered. Closing the client ends it. */
+  async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
+    this.assertOpen(lock.name);
+    const insistently = (patience: Patience): Promise<T> =>
+      insist(this.connection, patience, lock.name, question);
+    return await this.bounded(lock.name, 'not looked at', insistently, this.acquisitions);
   }
 
   /** Something that works but is probably not meant: an event, and once per name a warning of the process. */

@@ -1,6 +1,7 @@
 // What a client tells: the events of `Holdfast#on`, one type each.
 
 import { EventEmitter } from 'eventemitter3';
+import { outsideScopes } from './scope.js';
 import type { HoldfastError, LossReason } from './errors.js';
 
 /** What every event about a lock names. */
@@ -85,7 +86,7 @@ export interface HoldfastEvents {
   error: (event: ErrorEvent) => void;
 }
 
-/** Tells listeners, and never lets one of them break the lock that tells. */
+/** Tells listeners, outside all scopes, and never lets one of them break the lock that tells. */
 export class Events extends EventEmitter<HoldfastEvents> {
   /** Builds the event only if somebody listens. */
   tell<Name extends keyof HoldfastEvents>(
@@ -94,7 +95,7 @@ export class Events extends EventEmitter<HoldfastEvents> {
   ): void {
     if (this.listenerCount(name) === 0) return;
     try {
-      (this as EventEmitter).emit(name, describe());
+      outsideScopes(() => (this as EventEmitter).emit(name, describe()));
     } catch (error) {
       process.emitWarning(`a listener of "${name}" threw: ${String(error)}`, 'HoldfastWarning');
     }

@@ -1,7 +1,7 @@
 // Asks Redis until it answers, or patience is over. ioredis repeats nothing by itself; this does, and says so to
 // whoever sends, since a repeat may find the work already done.
 
-import { KeyConflictError, UnavailableError } from './errors.js';
+import { ClosedError, HoldfastError, KeyConflictError, UnavailableError } from './errors.js';
 import { failureKind } from './redis/failure.js';
 import type { Connection } from './redis/connection.js';
 import { PatienceOver, type Patience } from './waiting/patience.js';
@@ -17,23 +17,29 @@ export async function insist<T>(
 ): Promise<T> {
   let isRepeat = false;
   for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
-    if (!connection.isReady) await patience.within(connection.whenReady());
     try {
-      return await patience.within(send(isRepeat));
+      if (!connection.isReady) await patience.within(connection.whenReady());
+      const reply = await patience.within(send(isRepeat));
+      patience.trouble = undefined;
+      return reply;
     } catch (error) {
-      if (error instanceof PatienceOver || error instanceof UnavailableError) throw error;
+      if (error instanceof PatienceOver) throw error;
       const kind = failureKind(error);
       if (kind === 'conflict') throw keyConflict(lockName, error);
-      if (kind === 'denied' || kind === 'defect') {
-        throw new UnavailableError(`lock "${lockName}": Redis refuses: ${String(error)}`, {
-          lockName,
-          cause: error,
-        });
-      }
+      if (kind === 'denied' || kind === 'defect' || error instanceof HoldfastError)
+        throw refused(lockName, error);
       isRepeat ||= kind === 'unanswered';
+      patience.trouble = error as Error;
     }
     await patience.pause(pauseMs);
   }
+}
+
+function refused(lockName: string, cause: unknown): HoldfastError {
+  if (cause instanceof ClosedError)
+    return new ClosedError(`lock "${lockName}": ${cause.message}`, { lockName });
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new UnavailableError(`lock "${lockName}": ${why}`, { lockName, cause });
 }
 
 function keyConflict(lockName: string, cause: unknown): KeyConflictError {

@@ -3,11 +3,13 @@
 
 import { elapsedMs, now, setTimer, type Instant } from './clock.js';
 import type { Client } from './client.js';
-import { LockLostError, UnavailableError, type LossReason } from './errors.js';
+import { UnavailableError, type LockLostError, type LossReason } from './errors.js';
 import { insist } from './insist.js';
+import { lockLost } from './loss.js';
 import type { KeepReply, LockBackend, Renewable } from './backend.js';
 import { later, leftMs, validity, type Validity } from './validity.js';
-import { Patience, PatienceOver } from './waiting/patience.js';
+import type { Patience } from './waiting/patience.js';
+import { Turns } from './waiting/turns.js';
 
 /** A hold as its owner sees it. */
 export interface OwnedHold {
@@ -33,8 +35,9 @@ export class Ownership implements Renewable {
   #isRenewalUnanswered = false;
   /** The longest lease that was asked for: how long its key may stay on the server if nobody removes it. */
   #longestLeaseMs: number;
+  #shallRenew = true;
   /** What changes the hold count on the server goes one after another. */
-  #chain: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Turns();
 
   /** The server confirmed an acquisition that was sent at `sentAt`. */
   constructor(
@@ -51,7 +54,7 @@ export class Ownership implements Renewable {
     this.#longestLeaseMs = leaseMs;
     this.#state = { kind: 'held', validity: validity(sentAt, leaseMs), confirmedAt: sentAt };
     client.ownerships.add(this);
-    this.#awaitDeadline();
+    lock.watch(this);
   }
 
   get isHeld(): boolean {
@@ -88,7 +91,7 @@ export class Ownership implements Renewable {
   add(hold: OwnedHold): void {
     this.#holds.add(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
-    else if (hold.isWatched) this.lock.watch(this);
+    else if (!this.#deadlineTimer) this.#awaitDeadline();
   }
 
   /** One more hold, counted and confirmed on the server. False when it was released in the meantime. */
@@ -98,7 +101,7 @@ export class Ownership implements Renewable {
 
   /** The lease ends no earlier than `leaseMs` from now. False when it was released in the meantime. */
   extend(leaseMs: number): Promise<boolean> {
-    return this.#bounded('extended', (patience) =>
+    return this.#client.bounded(this.lock.name, 'not known to be extended', (patience) =>
       this.#inTurn(patience, () => this.#confirm(this.#holds.size, leaseMs, patience)),
     );
   }
@@ -106,9 +109,9 @@ export class Ownership implements Renewable {
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
   async remove(hold: OwnedHold, isRepeat: boolean): Promise<void> {
     this.#holds.delete(hold);
-    if (![...this.#holds].some(({ isWatched }) => isWatched)) this.lock.unwatch(this);
+    if (this.#holds.size === 0) this.lock.unwatch(this);
     try {
-      await this.#bounded('released', (patience) =>
+      await this.#client.bounded(this.lock.name, 'not known to be released', (patience) =>
         this.#inTurn(patience, () => this.#release(patience, isRepeat)),
       );
     } catch (error) {
@@ -119,22 +122,25 @@ export class Ownership implements Renewable {
 
   /** Not renewed from now on, whatever its holds say: it ends with its lease at the latest. */
   stopRenewing(): void {
-    this.lock.unwatch(this);
+    this.#shallRenew = false;
   }
 
-  lose(lossReason: LossReason, cause?: unknown): LockLostError {
+  /** Whether its lease is prolonged when it is due. One of a fixed lease is only looked after. */
+  get isWatched(): boolean {
+    if (!this.#shallRenew) return false;
+    for (const hold of this.#holds) if (hold.isWatched) return true;
+    return false;
+  }
+
+  lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
-    const error = lockLost(this, lossReason, cause);
+    const { ownerId, heldForMs } = this;
+    const lost = { lockName: this.lock.name, ownerId, heldForMs };
+    const error = lockLost(lost, lossReason);
     this.#become({ kind: 'lost', error });
     for (const hold of this.#holds) hold.lost(error);
-    this.#client.events.tell('lost', () => ({
-      lockName: this.lock.name,
-      ownerId: this.ownerId,
-      lossReason,
-      heldSince: new Date(this.#acquiredAt.wallMs),
-      heldForMs: this.heldForMs,
-      error,
-    }));
+    const heldSince = new Date(this.#acquiredAt.wallMs);
+    this.#client.events.tell('lost', () => ({ ...lost, lossReason, heldSince, error }));
     // The server may still keep what we do not dare to rely on.
     if (lossReason === 'expired' || lossReason === 'unreachable') this.#abandon();
     return error;
@@ -163,11 +169,9 @@ export class Ownership implements Renewable {
       return;
     }
     this.#prolong(sentAt, leaseMs);
-    this.#client.events.tell('renewed', () => ({
-      lockName: this.lock.name,
-      ownerId: this.ownerId,
-      leaseMs,
-    }));
+    if (leaseMs === 0) return;
+    const { ownerId, lock } = this;
+    this.#client.events.tell('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
   }
 
   async #confirm(holdCount: number, leaseMs: number, patience: Patience): Promise<boolean> {
@@ -185,7 +189,7 @@ export class Ownership implements Renewable {
     return true;
   }
 
-  async #release(patience: Patience, isRepeat: boolean): Promise<void> {
+  async #release(patience: Patience, isRepeat: boolean): Promise<boolean> {
     this.#throwIfLost();
     const holdCount = this.#holds.size;
     const reply = await insist(this.#client.connection, patience, this.lock.name, (isSentAgain) => {
@@ -193,9 +197,9 @@ export class Ownership implements Renewable {
       return this.lock.release(this.ownerId, holdCount);
     });
     // Gone on a repeat: the first try was executed, its answer was lost.
-    const isDone = reply === 'kept' || (isRepeat && holdCount === 0);
-    if (isDone && holdCount === 0) this.#become({ kind: 'released' });
-    else if (!isDone) throw this.#loseTo(reply);
+    if (reply !== 'kept' && !(isRepeat && holdCount === 0)) throw this.#loseTo(reply);
+    if (holdCount === 0) this.#become({ kind: 'released' });
+    return true;
   }
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
@@ -237,58 +241,18 @@ export class Ownership implements Renewable {
   #awaitDeadline(): void {
     if (this.#state.kind !== 'held') return;
     this.#deadlineTimer = setTimer(() => {
+      this.#deadlineTimer = undefined;
       this.checkDeadline();
-      this.#awaitDeadline(); // it was prolonged in the meantime
+      if (this.#holds.size > 0) this.#awaitDeadline(); // it was prolonged in the meantime
     }, leftMs(this.#state.validity));
   }
 
-  async #inTurn<T>(patience: Patience, operation: () => Promise<T>): Promise<T> {
-    const before = this.#chain;
-    let done!: () => void;
-    const after = new Promise<void>((resolve) => (done = resolve));
-    this.#chain = before.then(() => after); // also when we give up waiting: what is before us goes on
+  async #inTurn(patience: Patience, operation: () => Promise<boolean>): Promise<boolean> {
+    if (!(await this.#turns.take(patience))) return false;
     try {
-      await patience.within(before);
       return await operation();
     } finally {
-      done();
+      this.#turns.pass();
     }
   }
-
-  /** Runs an operation that `commandTimeout` bounds. */
-  async #bounded<T>(done: string, operation: (patience: Patience) => Promise<T>): Promise<T> {
-    const limitMs = this.#client.commandTimeoutMs;
-    const patience = new Patience({ limitMs });
-    try {
-      return await operation(patience);
-    } catch (error) {
-      if (!(error instanceof PatienceOver)) throw error;
-      throw this.#client.unavailable(
-        this.lock.name,
-        `not known to be ${done}: Redis did not answer within ${String(limitMs)} ms`,
-      );
-    } finally {
-      patience.dispose();
-    }
-  }
-}
-
-const WHAT_HAPPENED: Record<LossReason, string> = {
-  expired: 'its lease ended before it was released or renewed',
-  taken: 'somebody else holds it',
-  deleted: 'its key is gone from the server',
-  forced: 'it was freed by forceUnlock',
-  unreachable: 'Redis did not confirm a renewal before its lease ended',
-  closed: 'its client was closed, or its run ended, while it was held',
-};
-
-function lockLost(
-  { lock, ownerId, heldForMs }: Ownership,
-  lossReason: LossReason,
-  cause: unknown,
-): LockLostError {
-  return new LockLostError(
-    `lock "${lock.name}" lost after ${String(Math.round(heldForMs))} ms by ${ownerId}: ${WHAT_HAPPENED[lossReason]}`,
-    { lockName: lock.name, lossReason, cause },
-  );
 }

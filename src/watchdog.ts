@@ -1,4 +1,5 @@
-// Renews the leases of all watched holds of a client: one timer, a round every third of the lease, in batches.
+// Looks after all that a client holds: one timer, a round every third of the lease, in batches. Watched leases are
+// renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
 import type { KeepReply, Renewable } from './backend.js';
 import { now, setTimer } from './clock.js';
@@ -17,7 +18,7 @@ export interface WatchdogOptions {
   leaseMs: number;
   /** What may go into one script call has the same batch key. */
   batchKey: (keys: LockKeys) => string;
-  /** Sends one batch; the answers are in the same order. */
+  /** Sends one batch, with a lease of 0 for a mere look; the answers are in the same order. */
   renew: (batch: readonly WatchedLease[], leaseMs: number) => Promise<readonly KeepReply[]>;
   /** A batch stayed unanswered. It will be sent again before its leases end. */
   failed: (error: unknown, batch: readonly WatchedLease[]) => void;
@@ -45,9 +46,9 @@ export class Watchdog {
     if (this.#watched.size === 0) this.#disarm();
   }
 
-  /** Renews at once what is due: the connection is back. */
+  /** Renews everything at once: the connection is new, and the server may be another. */
   readonly renewNow = (): void => {
-    if (this.#watched.size > 0) this.#round();
+    if (this.#watched.size > 0) this.#round(0);
   };
 
   #roundWithin(delayMs: number): void {
@@ -55,7 +56,9 @@ export class Watchdog {
     if (this.#roundAt <= at) return;
     this.#disarm();
     this.#roundAt = at;
-    this.#timer = setTimer(this.#round, delayMs);
+    this.#timer = setTimer(() => {
+      this.#round();
+    }, delayMs);
   }
 
   #disarm(): void {
@@ -63,20 +66,23 @@ export class Watchdog {
     this.#roundAt = Infinity;
   }
 
-  /** A lease is due at half the interval: so a round leaves out what was just acquired or renewed, and a retry what it did renew. */
-  readonly #round = (): void => {
+  /**
+   * A lease is due at half the interval: so a round leaves out what was just acquired or renewed, and a round that
+   * retries leaves out what was answered.
+   */
+  #round(dueAgeMs = this.#intervalMs / 2): void {
     this.#disarm();
     this.#roundWithin(this.#intervalMs);
-    for (const batch of this.#batches()) void this.#renew(batch);
-  };
+    for (const batch of this.#batches(dueAgeMs)) void this.#renew(batch);
+  }
 
-  #batches(): WatchedLease[][] {
+  #batches(dueAgeMs: number): WatchedLease[][] {
     const open = new Map<string, WatchedLease[]>();
     const batches: WatchedLease[][] = [];
     for (const watched of [...this.#watched.values()]) {
       watched.lease.checkDeadline();
-      if (!watched.lease.isDue(this.#intervalMs / 2)) continue;
-      const key = this.#options.batchKey(watched.keys);
+      if (!watched.lease.isDue(dueAgeMs)) continue;
+      const key = `${String(watched.lease.isWatched)} ${this.#options.batchKey(watched.keys)}`;
       let batch = open.get(key);
       if (!batch || batch.length === BATCH_SIZE) {
         batch = [];
@@ -89,7 +95,8 @@ export class Watchdog {
   }
 
   async #renew(batch: readonly WatchedLease[]): Promise<void> {
-    const { leaseMs, renew, failed } = this.#options;
+    const { renew, failed } = this.#options;
+    const leaseMs = batch[0]?.lease.isWatched ? this.#options.leaseMs : 0;
     const sentAt = now();
     for (const { lease } of batch) lease.renewing();
     try {

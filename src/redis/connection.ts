@@ -2,6 +2,7 @@
 
 import { type Events } from '../events.js';
 import { UnavailableError } from '../errors.js';
+import { outsideScopes } from '../scope.js';
 import {
   clientFactory,
   isCluster,
@@ -103,12 +104,7 @@ export class Connection {
     return this.#subscriber;
   }
 
-  /** The last connection error in words, to go behind a message; empty when there is none. */
-  get trouble(): string {
-    const error = this.#commands.lastError;
-    return error ? ` (last connection error: ${describe(error)})` : '';
-  }
-
+  /** What went wrong with the connection last; undefined while it is ready. */
   get lastError(): Error | undefined {
     return this.#commands.lastError;
   }
@@ -121,17 +117,14 @@ export class Connection {
     role: 'commands' | 'subscriber',
     listener: { greet?(client: RedisClient): Promise<void>; ready(): void },
   ): Link {
-    return new Link(this.#factory.create(role), this.#silenceLimitMs, {
-      ...listener,
-      failed: (error) => {
-        this.#events.tell('error', () => ({
-          error: new UnavailableError(
-            `the ${role} connection to Redis failed: ${describe(error)}`,
-            { cause: error },
-          ),
-        }));
-      },
-    });
+    const failed = (cause: Error): void => {
+      const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
+      this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
+    };
+    // Whoever happens to come first must not lend its scope to all that the connection will ever say.
+    return outsideScopes(
+      () => new Link(this.#factory.create(role), this.#silenceLimitMs, { ...listener, failed }),
+    );
   }
 
   async #greet(client: RedisClient): Promise<void> {

@@ -170,13 +170,13 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   renew: {
     name: 'renew',
-    sha1: '27ba7e43232ba1fae5dfcd9b0430418bb5f58ee1',
+    sha1: '56ae6d5c725e734ba5bdafee7446ec48032419d5',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
--- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now
+-- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the owner of the i-th lock at 1+i
 --
 -- Returns for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).

@@ -8,10 +8,13 @@ export type Ending = 'timeout' | 'aborted' | 'closed';
 /** Thrown out of an await when the patience is over. */
 export class PatienceOver extends Error {
   readonly ending: Ending;
+  /** What went wrong while there was patience. */
+  readonly trouble: Error | undefined;
 
-  constructor(ending: Ending) {
+  constructor(ending: Ending, trouble?: Error) {
     super(ending);
     this.ending = ending;
+    this.trouble = trouble;
   }
 }
 
@@ -24,6 +27,8 @@ export interface PatienceOptions {
 }
 
 export class Patience {
+  /** What went wrong so far, for whoever has to explain the end. */
+  trouble: Error | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #registry: Set<Patience> | undefined;
   readonly #endsAtMs: number;
@@ -48,7 +53,7 @@ export class Patience {
   within<T>(promise: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       promise.then(resolve, reject);
-      if (this.#ending) reject(new PatienceOver(this.#ending));
+      if (this.#ending) reject(new PatienceOver(this.#ending, this.trouble));
       else this.#stop = reject;
     });
   }
@@ -93,7 +98,7 @@ export class Patience {
   end(ending: Ending): void {
     if (this.#ending) return;
     this.#ending = ending;
-    this.#stop?.(new PatienceOver(ending));
+    this.#stop?.(new PatienceOver(ending, this.trouble));
   }
 
   dispose(): void {
