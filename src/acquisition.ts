@@ -3,27 +3,19 @@
 
 import { now } from './clock.js';
 import type { Client } from './client.js';
-import { LockAbortedError, LockTimeoutError, type SeenHolder } from './errors.js';
+import type { SeenHolder } from './errors.js';
 import { Hold, type HoldOrigin } from './hold.js';
 import { Holder } from './holder.js';
 import { insist } from './insist.js';
 import type { LockBackend } from './backend.js';
 import type { AcquireRequest } from './options.js';
 import { Ownership } from './ownership.js';
-import {
-  actingScope,
-  currentScope,
-  holdersAround,
-  nearestHolder,
-  outwards,
-  type Scope,
-} from './scope.js';
+import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
+import { aborted, heldElsewhere } from './refusals.js';
 import { leftMs, validity } from './validity.js';
 import type { Place } from './waiting/line.js';
+import { noticeWaiting } from './waiting/notice.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
-
-/** After how long a wait for a lock that this client itself holds outside any scope is told. */
-const NESTED_CALL_WARNING_MS = 1_000;
 
 /** An attempt that is younger when the wait ends is taken for a slow answer, not for a missing one. */
 const SLOW_ANSWER_MS = 100;
@@ -41,7 +33,7 @@ export class Acquisition {
   /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
   readonly #ownScope: Scope | undefined;
   readonly #patience: Patience;
-  readonly #cleanups: (() => void)[] = [];
+  #endWaiting: (() => void) | undefined;
   #place: Place | undefined;
   #ownerId: string | undefined;
   #seen: SeenHolder | undefined;
@@ -62,7 +54,7 @@ export class Acquisition {
     this.#ownScope = ownScope;
     this.#leaseMs = request.leaseMs ?? client.lockWatchdogTimeoutMs;
     client.assertOpen(lock.name);
-    if (request.signal?.aborted) throw this.#aborted('nothing was sent');
+    if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
     this.#patience = new Patience({
       // A single attempt is bounded as any command is.
       limitMs: request.waitMs === 0 ? client.commandTimeoutMs : request.waitMs,
@@ -84,7 +76,7 @@ export class Acquisition {
           isAcquired = true;
           return attempt;
         }
-        if (attempt === 'held') await this.#wait();
+        if (this.#place && attempt === 'held') await this.#patience.sleep(this.#place.woken);
       }
     } catch (error) {
       throw this.#explain(error);
@@ -92,7 +84,7 @@ export class Acquisition {
       if (this.#unansweredSinceMs !== undefined && this.#ownerId !== undefined) {
         this.#client.leftovers.remove(this.#lock, this.#ownerId, this.#leaseMs);
       }
-      for (const cleanup of this.#cleanups) cleanup();
+      this.#endWaiting?.();
       this.#place?.leave(isAcquired ? this.#leaseMs : undefined);
       this.#patience.dispose();
     }
@@ -117,8 +109,8 @@ export class Acquisition {
 
   /** The acting scope holds it already. */
   async #countUp(holder: Holder): Promise<Attempt> {
-    if (!(await holder.ownership.reenter(this.#leaseMs, this.#patience))) return 'look again';
-    return this.#begin(holder);
+    const begin = (): Hold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
+    return (await holder.ownership.reenter(this.#leaseMs, this.#patience, begin)) ?? 'look again';
   }
 
   /** An ancestor holds it: one child of it at a time. */
@@ -126,20 +118,20 @@ export class Acquisition {
     const { ownership, turns } = outer;
     if (turns.isTaken) {
       this.#seen = { holder: ownership.ownerId, holderTtlMs: Math.round(ownership.remaining()) };
-      if (this.#request.waitMs === 0) throw this.#heldElsewhere(this.#seen);
-      this.#beginWaiting();
+      if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, this.#seen);
+      this.#beginWaiting(this.#seen);
     }
     if (!(await turns.take(this.#patience))) return 'look again';
-    let isEntered = false;
+    let hold: Hold | undefined;
     try {
       // The ancestor may have gone while we waited.
-      if (outer.hasEnded || nearestHolder(this.#position, this.#lock.id) !== outer)
-        return 'look again';
-      isEntered = await ownership.reenter(this.#leaseMs, this.#patience);
+      if (nearestHolder(this.#position, this.#lock.id) !== outer) return 'look again';
+      const begin = (): Hold => this.#begin(this.#newHolder(ownership, outer));
+      hold = await ownership.reenter(this.#leaseMs, this.#patience, begin);
+      return hold ?? 'look again';
     } finally {
-      if (!isEntered) turns.pass();
+      if (!hold) turns.pass();
     }
-    return isEntered ? this.#begin(this.#newHolder(ownership, outer)) : 'look again';
   }
 
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
@@ -163,21 +155,21 @@ export class Acquisition {
       this.#unansweredSinceMs ??= sentAt.monotonicMs;
       return this.#lock.acquire(ownerId, this.#leaseMs);
     });
+    this.#patience.assertNotOver(); // nobody takes what was granted in the instant in which we gave up
     this.#unansweredSinceMs = undefined;
-    if (reply.outcome === 'held') {
-      this.#seen = reply;
-      if (this.#request.waitMs === 0) throw this.#heldElsewhere(this.#seen);
-      if (this.#place) this.#place.stillHeld(reply.holderTtlMs);
-      else this.#place = this.#lock.line().join(sentAt.monotonicMs, reply.holderTtlMs);
-      return 'held';
-    }
+    if (reply.outcome === 'held') return this.#joinLine(reply, sentAt.monotonicMs);
     if (leftMs(validity(sentAt, this.#leaseMs)) <= 0) return this.#tooLate(ownerId);
-    return this.#begin(
-      this.#newHolder(
-        new Ownership(this.#client, this.#lock, ownerId, sentAt, this.#leaseMs),
-        undefined,
-      ),
-    );
+    const ownership = new Ownership(this.#client, this.#lock, ownerId, sentAt, this.#leaseMs);
+    return this.#begin(this.#newHolder(ownership, undefined));
+  }
+
+  #joinLine(seen: SeenHolder, triedAtMs: number): Attempt {
+    this.#seen = seen;
+    if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, seen);
+    this.#beginWaiting(seen);
+    if (this.#place) this.#place.stillHeld(seen.holderTtlMs);
+    else this.#place = this.#lock.line().join(triedAtMs, seen.holderTtlMs);
+    return 'held';
   }
 
   /** The answer took longer than the lease: what it granted is over. */
@@ -191,33 +183,12 @@ export class Acquisition {
     );
   }
 
-  async #wait(): Promise<void> {
-    this.#beginWaiting();
-    if (this.#place) await this.#patience.sleep(this.#place.woken);
-  }
-
-  /** On the first wait: says so, and arranges to be woken when a scope around gets the lock. */
-  #beginWaiting(): void {
-    if (this.#cleanups.length > 0) return;
-    const { id, name } = this.#lock;
-    const seen = this.#seen;
-    if (seen)
-      this.#client.events.tell('waiting', () => ({
-        lockName: name,
-        ownerId: this.#ownerId ?? seen.holder,
-        ...seen,
-      }));
-    const timer = setTimeout(() => {
-      const anonymous = this.#client.anonymous.held(id);
-      if (anonymous)
-        this.#client.warn(name, nestedCallMessage(name, anonymous.ownerId), anonymous.ownerId);
-    }, NESTED_CALL_WARNING_MS);
-    this.#cleanups.push(
-      () => {
-        clearTimeout(timer);
-      },
-      ...[...outwards(this.#position)].map((scope) => scope.onEnter(id, this.#patience)),
-    );
+  #beginWaiting(seen: SeenHolder): void {
+    this.#endWaiting ??= noticeWaiting(this.#client, this.#lock, this.#position, this.#patience, {
+      lockName: this.#lock.name,
+      ownerId: this.#ownerId ?? seen.holder,
+      ...seen,
+    });
   }
 
   /** undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
@@ -257,7 +228,8 @@ export class Acquisition {
   /** What ended the patience, in the words of the caller. */
   #explain(error: unknown): unknown {
     if (!(error instanceof PatienceOver)) return error;
-    if (error.ending === 'aborted') return this.#aborted('while waiting');
+    if (error.ending === 'aborted')
+      return aborted(this.#lock.name, 'while waiting', this.#request.signal);
     if (error.ending === 'closed') return this.#client.closedError(this.#lock.name);
     return this.#timedOut(error.trouble);
   }
@@ -266,7 +238,7 @@ export class Acquisition {
   #timedOut(trouble: Error | undefined): Error {
     const unansweredMs = performance.now() - (this.#unansweredSinceMs ?? Infinity);
     if (this.#seen && this.#client.connection.isReady && unansweredMs <= SLOW_ANSWER_MS) {
-      return this.#heldElsewhere(this.#seen);
+      return heldElsewhere(this.#lock.name, this.#request.waitMs, this.#seen);
     }
     const limitMs =
       this.#request.waitMs === 0 ? this.#client.commandTimeoutMs : this.#request.waitMs;
@@ -276,34 +248,4 @@ export class Acquisition {
       trouble,
     );
   }
-
-  #heldElsewhere({ holder, holderTtlMs }: SeenHolder): LockTimeoutError {
-    const lockName = this.#lock.name;
-    const until =
-      holderTtlMs < 0
-        ? 'without expiry'
-        : `its lease ends in ${String(holderTtlMs)} ms unless renewed`;
-    return new LockTimeoutError(
-      `lock "${lockName}" not acquired within ${String(this.#request.waitMs)} ms: held by ${holder}, ${until}`,
-      { lockName, holder, holderTtlMs },
-    );
-  }
-
-  #aborted(when: string): LockAbortedError {
-    return new LockAbortedError(
-      `lock "${this.#lock.name}" not acquired: the signal aborted, ${when}`,
-      {
-        lockName: this.#lock.name,
-        cause: this.#request.signal?.reason,
-      },
-    );
-  }
-}
-
-function nestedCallMessage(lockName: string, holder: string): string {
-  return (
-    `lock "${lockName}" has been waited for for 1 s while this client holds it outside any scope (as ${holder}). ` +
-    'If the waiting call is nested in the holding one, it waits for itself: ' +
-    'put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter'
-  );
 }

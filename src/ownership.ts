@@ -94,16 +94,31 @@ export class Ownership implements Renewable {
     else if (!this.#deadlineTimer) this.#awaitDeadline();
   }
 
-  /** One more hold, counted and confirmed on the server. False when it was released in the meantime. */
-  reenter(leaseMs: number, patience: Patience): Promise<boolean> {
-    return this.#inTurn(patience, () => this.#confirm(this.#holds.size + 1, leaseMs, patience));
+  /**
+   * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
+   * count in between; undefined when it does not, or when the ownership was released in the meantime.
+   */
+  async reenter<H extends OwnedHold>(
+    leaseMs: number,
+    patience: Patience,
+    begin: () => H | undefined,
+  ): Promise<H | undefined> {
+    let hold: H | undefined;
+    await this.#inTurn(patience, async () => {
+      if (await this.#confirm(this.#holds.size + 1, leaseMs, patience)) hold = begin();
+    });
+    return hold;
   }
 
   /** The lease ends no earlier than `leaseMs` from now. False when it was released in the meantime. */
-  extend(leaseMs: number): Promise<boolean> {
-    return this.#client.bounded(this.lock.name, 'not known to be extended', (patience) =>
-      this.#inTurn(patience, () => this.#confirm(this.#holds.size, leaseMs, patience)),
+  async extend(leaseMs: number): Promise<boolean> {
+    let isExtended = false;
+    await this.#client.bounded(this.lock.name, 'not known to be extended', (patience) =>
+      this.#inTurn(patience, async () => {
+        isExtended = await this.#confirm(this.#holds.size, leaseMs, patience);
+      }),
     );
+    return isExtended;
   }
 
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
@@ -189,7 +204,7 @@ export class Ownership implements Renewable {
     return true;
   }
 
-  async #release(patience: Patience, isRepeat: boolean): Promise<boolean> {
+  async #release(patience: Patience, isRepeat: boolean): Promise<void> {
     this.#throwIfLost();
     const holdCount = this.#holds.size;
     const reply = await insist(this.#client.connection, patience, this.lock.name, (isSentAgain) => {
@@ -199,7 +214,6 @@ export class Ownership implements Renewable {
     // Gone on a repeat: the first try was executed, its answer was lost.
     if (reply !== 'kept' && !(isRepeat && holdCount === 0)) throw this.#loseTo(reply);
     if (holdCount === 0) this.#become({ kind: 'released' });
-    return true;
   }
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
@@ -247,10 +261,11 @@ export class Ownership implements Renewable {
     }, leftMs(this.#state.validity));
   }
 
-  async #inTurn(patience: Patience, operation: () => Promise<boolean>): Promise<boolean> {
-    if (!(await this.#turns.take(patience))) return false;
+  async #inTurn(patience: Patience, operation: () => Promise<void>): Promise<void> {
+    if (!(await this.#turns.take(patience))) return; // to look again
     try {
-      return await operation();
+      await operation();
+      return;
     } finally {
       this.#turns.pass();
     }

@@ -99,10 +99,12 @@ export class Link {
   async #close(): Promise<void> {
     this.#down();
     this.#readiness.reject(new ClosedError('the client is closed'));
-    if (this.client.status === 'end') return;
+    const { status } = this.client;
+    if (status === 'end') return;
     const ended = new Promise<void>((resolve) => this.client.once('end', resolve));
     this.client.disconnect();
-    await ended;
+    // Between two attempts to connect there is no socket, and ioredis says nothing of its end.
+    if (status !== 'reconnecting') await ended;
   }
 
   async #greet(): Promise<void> {

@@ -95,6 +95,10 @@ export class Patience {
     }
   }
 
+  assertNotOver(): void {
+    if (this.#ending) throw new PatienceOver(this.#ending, this.trouble);
+  }
+
   end(ending: Ending): void {
     if (this.#ending) return;
     this.#ending = ending;

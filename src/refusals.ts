@@ -1,0 +1,39 @@
+// How an acquisition that came to nothing is told: who had the lock, or what could not be asked.
+
+import { LockAbortedError, LockTimeoutError, type SeenHolder } from './errors.js';
+
+/** Somebody else had it until the wait ran out. */
+export function heldElsewhere(
+  lockName: string,
+  waitMs: number,
+  seen: SeenHolder,
+): LockTimeoutError {
+  const { holder, holderTtlMs } = seen;
+  const until =
+    holderTtlMs < 0
+      ? 'without expiry'
+      : `its lease ends in ${String(holderTtlMs)} ms unless renewed`;
+  return new LockTimeoutError(
+    `lock "${lockName}" not acquired within ${String(waitMs)} ms: held by ${holder}, ${until}`,
+    { lockName, holder, holderTtlMs },
+  );
+}
+
+export function aborted(
+  lockName: string,
+  when: string,
+  signal: AbortSignal | undefined,
+): LockAbortedError {
+  return new LockAbortedError(`lock "${lockName}" not acquired: the signal aborted, ${when}`, {
+    lockName,
+    cause: signal?.reason,
+  });
+}
+
+export function nestedCallMessage(lockName: string, holder: string): string {
+  return (
+    `lock "${lockName}" has been waited for for 1 s while this client holds it outside any scope (as ${holder}). ` +
+    'If the waiting call is nested in the holding one, it waits for itself: ' +
+    'put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter'
+  );
+}
