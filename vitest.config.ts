@@ -29,6 +29,8 @@ export default defineConfig({
           setupFiles: ['test/support/clean-check.ts'],
           pool: 'forks',
           maxWorkers: 2,
+          // After the unit tests, not beside them.
+          sequence: { groupOrder: 1 },
           testTimeout: 30_000,
           hookTimeout: 30_000,
         },

@@ -1,5 +1,6 @@
--- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier
--- than a given time from now. Serves nested acquisitions (a higher count) and extensions (the same count).
+-- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
+-- given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
+-- extensions (the same count), and the question how a lock was lost.
 --
 -- Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
 -- lease, and never takes a lock that lapsed in the meantime.
@@ -8,7 +9,7 @@
 -- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] holdCount (integer): the count to set, at least 1
--- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now
+-- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
 --
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock = KEYS[1]

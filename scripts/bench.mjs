@@ -1,5 +1,15 @@
-// npm run bench: sets up, then runs the benchmarks; -- --smoke runs each only long enough to see that it works.
-import { runNode, setup } from './setup.mjs';
+// npm run bench: sets up, builds, then runs the benchmarks; -- --smoke runs each only long enough to see that it works.
+import { spawnSync } from 'node:child_process';
+import { root, runNode, setup } from './setup.mjs';
 
 await setup();
-runNode(['--import', 'tsx', 'benchmarks/main.ts', ...process.argv.slice(2)]);
+// They measure what ships: dist/.
+const { status } = spawnSync('npm', ['run', '--silent', 'build'], {
+  cwd: root,
+  stdio: 'inherit',
+  shell: process.platform === 'win32',
+});
+if (status !== 0) process.exit(1);
+const ioredis5 =
+  process.env.HOLDFAST_IOREDIS === '5' ? ['--import', './test/support/ioredis5-loader.mjs'] : [];
+runNode(['--import', 'tsx', ...ioredis5, 'benchmarks/main.ts', ...process.argv.slice(2)]);

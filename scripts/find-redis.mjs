@@ -12,8 +12,8 @@ import { installRedis } from './install-redis.mjs';
  */
 export async function findRedis({ preferDocker }) {
   const forced = process.env.HOLDFAST_TEST_BACKEND;
-  if (forced === 'none') return {};
-  if (forced === 'process') return serverProgram() ?? fail(NO_PROGRAM);
+  if (forced === 'none') return givenOnly();
+  if (forced === 'process') return serverProgram() ?? installedServer() ?? fail(NO_REDIS);
   if (forced === 'docker') return (await dockerEngine()) ?? fail(NO_ENGINE);
   if (forced) fail(`HOLDFAST_TEST_BACKEND is "${forced}"; it may be "process", "docker" or "none"`);
 
@@ -21,14 +21,10 @@ export async function findRedis({ preferDocker }) {
     ? ((await dockerEngine()) ?? serverProgram())
     : (serverProgram() ?? (await dockerEngine()));
   if (found) return found;
-  if (process.env.HOLDFAST_REDIS_URL) return { HOLDFAST_TEST_BACKEND: 'none' };
-
-  installRedis();
-  return serverProgram() ?? fail(NO_REDIS);
+  if (process.env.HOLDFAST_REDIS_URL) return givenOnly();
+  return installedServer() ?? fail(NO_REDIS);
 }
 
-const NO_PROGRAM =
-  'HOLDFAST_TEST_BACKEND is "process", but neither redis-server nor valkey-server is on the PATH (HOLDFAST_REDIS_SERVER=path names one elsewhere)';
 const NO_ENGINE =
   'HOLDFAST_TEST_BACKEND is "docker", but no Docker engine with a Redis image answers';
 const NO_REDIS = `no Redis found. One of these helps:
@@ -37,9 +33,15 @@ const NO_REDIS = `no Redis found. One of these helps:
   - start a Docker engine
   - HOLDFAST_REDIS_URL=redis://host:6379 names a server that is already running`;
 
+function givenOnly() {
+  console.log(
+    'setup: Redis is the one at HOLDFAST_REDIS_URL; tests that start servers are left out',
+  );
+  return { HOLDFAST_TEST_BACKEND: 'none' };
+}
+
 function serverProgram() {
-  const named = process.env.HOLDFAST_REDIS_SERVER;
-  const path = named ?? onPath('redis-server') ?? onPath('valkey-server');
+  const path = serverPath();
   if (!path) return undefined;
   const { status, stdout } = spawnSync(path, ['--version'], { encoding: 'utf8' });
   if (status !== 0) fail(`"${path} --version" does not answer`);
@@ -47,11 +49,21 @@ function serverProgram() {
   return { HOLDFAST_TEST_BACKEND: 'process', HOLDFAST_REDIS_SERVER: path };
 }
 
+function installedServer() {
+  installRedis();
+  return serverProgram();
+}
+
 async function dockerEngine() {
   const engine = await findDockerEngine();
   if (!engine) return undefined;
   console.log(`setup: Redis is ${engine.image} on the Docker engine ${engine.version}`);
-  return { HOLDFAST_TEST_BACKEND: 'docker' };
+  const path = serverPath();
+  return { HOLDFAST_TEST_BACKEND: 'docker', ...(path && { HOLDFAST_REDIS_SERVER: path }) };
+}
+
+function serverPath() {
+  return process.env.HOLDFAST_REDIS_SERVER ?? onPath('redis-server') ?? onPath('valkey-server');
 }
 
 function onPath(program) {

@@ -13,7 +13,9 @@ export function installRedis() {
     return;
   }
   const [program, ...args] = [...asRoot, 'sh', '-c', manager.script];
-  console.log(`setup: no Redis found; running ${asRoot.join(' ')} sh -c '${manager.script}'`);
+  console.log(
+    `setup: no Redis found; running ${[...asRoot, 'sh'].join(' ')} -c '${manager.script}'`,
+  );
   spawnSync(program, args, { stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
@@ -30,7 +32,7 @@ const APT_SCRIPT = `
   apt-get -qq update
   for server in redis-server valkey-server; do
     apt-get install -qq -y --no-install-recommends -o DPkg::Lock::Timeout=120 $server || continue
-    [ ! -d /run/systemd/system ] || systemctl disable $server
+    ! command -v systemctl > /dev/null || systemctl disable $server
     break
   done
 `;

@@ -90,7 +90,8 @@ export class Acquisition {
     }
   }
 
-  async #attempt(): Promise<Attempt> {
+  /** Not async itself: an uncontended acquire awaits no more than it must. */
+  #attempt(): Attempt | Promise<Attempt> {
     const acting = this.#actingScope;
     const own =
       acting &&
@@ -99,12 +100,13 @@ export class Acquisition {
       );
     const outer = own ?? nearestHolder(this.#position, this.#lock.id);
     if (outer?.ownership.loss) throw outer.ownership.loss;
-    if (own) return await this.#countUp(own);
-    if (outer) return await this.#enterBelow(outer);
-    if (this.#place && !this.#place.isUp) return 'held';
-    return acting && acting !== this.#ownScope
-      ? await this.#inTurnOf(acting)
-      : await this.#acquireAnew();
+    if (own) return this.#countUp(own);
+    if (!outer && this.#place && !this.#place.isUp) return 'held';
+    const enter = (): Promise<Attempt> => (outer ? this.#enterBelow(outer) : this.#acquireAnew());
+    if (!acting || acting === this.#ownScope) return enter();
+    // Behind a sibling it may take long: then the calls of one scope wait side by side.
+    const isBrief = !outer?.turns.isTaken || acting.isAttempting(this.#lock.id);
+    return isBrief ? this.#inTurnOf(acting, enter) : enter();
   }
 
   /** The acting scope holds it already. */
@@ -120,13 +122,16 @@ export class Acquisition {
       this.#seen = { holder: ownership.ownerId, holderTtlMs: Math.round(ownership.remaining()) };
       if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, this.#seen);
       this.#beginWaiting(this.#seen);
+      // A wake-up is for somebody who can try now.
+      this.#place?.leave();
+      this.#place = undefined;
     }
     if (!(await turns.take(this.#patience))) return 'look again';
     let hold: Hold | undefined;
     try {
       // The ancestor may have gone while we waited.
       if (nearestHolder(this.#position, this.#lock.id) !== outer) return 'look again';
-      const begin = (): Hold => this.#begin(this.#newHolder(ownership, outer));
+      const begin = (): Hold => this.#begin(new Holder(ownership, outer, this.#actingScope));
       hold = await ownership.reenter(this.#leaseMs, this.#patience, begin);
       return hold ?? 'look again';
     } finally {
@@ -135,12 +140,12 @@ export class Acquisition {
   }
 
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
-  async #inTurnOf(acting: Scope): Promise<Attempt> {
+  async #inTurnOf(acting: Scope, enter: () => Promise<Attempt>): Promise<Attempt> {
     const turns = acting.attempts(this.#lock.id);
     const mustLookAgain = turns.isTaken;
     if (!(await turns.take(this.#patience))) return 'look again';
     try {
-      return mustLookAgain ? 'look again' : await this.#acquireAnew();
+      return mustLookAgain ? 'look again' : await enter();
     } finally {
       turns.pass();
     }
@@ -157,10 +162,14 @@ export class Acquisition {
     });
     this.#patience.assertNotOver(); // nobody takes what was granted in the instant in which we gave up
     this.#unansweredSinceMs = undefined;
-    if (reply.outcome === 'held') return this.#joinLine(reply, sentAt.monotonicMs);
+    if (reply.outcome === 'held') {
+      // A scope around may have got it while we were asking.
+      if (nearestHolder(this.#position, this.#lock.id)) return 'look again';
+      return this.#joinLine(reply, sentAt.monotonicMs);
+    }
     if (leftMs(validity(sentAt, this.#leaseMs)) <= 0) return this.#tooLate(ownerId);
     const ownership = new Ownership(this.#client, this.#lock, ownerId, sentAt, this.#leaseMs);
-    return this.#begin(this.#newHolder(ownership, undefined));
+    return this.#begin(new Holder(ownership, undefined, this.#actingScope));
   }
 
   #joinLine(seen: SeenHolder, triedAtMs: number): Attempt {
@@ -196,30 +205,16 @@ export class Acquisition {
     return this.#ownScope ?? actingScope(this.#position);
   }
 
-  #newHolder(ownership: Ownership, parent: Holder | undefined): Holder {
-    const scope = this.#actingScope;
-    const { id } = this.#lock;
-    const holder = new Holder(ownership, parent, () => scope?.leave(id, holder));
-    scope?.enter(id, holder);
-    return holder;
-  }
-
   #begin(holder: Holder): Hold {
     const { ownership } = holder;
     const isWatched = this.#request.leaseMs === undefined;
-    const { id, name: lockName } = this.#lock;
-    const isAnonymous = !this.#actingScope;
-    const hold: Hold = new Hold(this.#client, holder, this.#origin, isWatched, () => {
-      if (isAnonymous) this.#client.anonymous.delete(id, hold);
-    });
-    if (isAnonymous) this.#client.anonymous.add(id, hold);
-    const { ownerId, holdCount } = ownership;
-    const leaseMs = this.#leaseMs;
+    const hold = new Hold(this.#client, holder, this.#origin, isWatched);
+    if (!holder.scope) this.#client.anonymous.add(this.#lock.id, hold);
     this.#client.events.tell('acquired', () => ({
-      lockName,
-      ownerId,
-      holdCount,
-      leaseMs,
+      lockName: this.#lock.name,
+      ownerId: ownership.ownerId,
+      holdCount: ownership.holdCount,
+      leaseMs: this.#leaseMs,
       watched: isWatched,
     }));
     return hold;

@@ -5,18 +5,19 @@ import type { Hold } from './hold.js';
 import type { LockBackend } from './backend.js';
 
 export class AnonymousHolds {
-  readonly #holds = new Map<string, Set<Hold>>();
+  readonly #holds = new Map<string, Hold[]>();
 
   add(id: string, hold: Hold): void {
     const holds = this.#holds.get(id);
-    if (holds) holds.add(hold);
-    else this.#holds.set(id, new Set([hold]));
+    if (holds) holds.push(hold);
+    else this.#holds.set(id, [hold]);
   }
 
   delete(id: string, hold: Hold): void {
     const holds = this.#holds.get(id);
-    holds?.delete(hold);
-    if (holds?.size === 0) this.#holds.delete(id);
+    const index = holds?.indexOf(hold) ?? -1;
+    if (index >= 0) holds?.splice(index, 1);
+    if (holds?.length === 0) this.#holds.delete(id);
   }
 
   /** A hold of this lock on which somebody may still rely. */

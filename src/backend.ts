@@ -39,10 +39,13 @@ export interface LockBackend {
   /** A new owner, never used before. */
   newOwnerId(): string;
   acquire(ownerId: string, leaseMs: number): Promise<AcquireReply>;
-  /** Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs`. */
+  /**
+   * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
+   * at all); or says how it was lost.
+   */
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply>;
-  /** Sets the hold count; 0 frees the lock and wakes those who wait. */
-  release(ownerId: string, holdCount: number): Promise<KeepReply>;
+  /** Frees the lock and wakes those who wait. False when this owner does not hold it (any more). */
+  release(ownerId: string): Promise<boolean>;
   /** Looks after it until `unwatch`: renews it if it is watched, and finds out if it is lost. */
   watch(lease: Renewable): void;
   unwatch(lease: Renewable): void;

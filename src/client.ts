@@ -66,7 +66,8 @@ export class Client {
 
   /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
   unavailable(lockName: string, what: string, cause?: Error): UnavailableError {
-    const trouble = cause ?? this.connection.lastError;
+    // What is wrong with the connection says more than "the command was lost with it".
+    const trouble = this.connection.lastError ?? cause;
     const why = trouble ? ` (last error: ${describe(trouble)})` : '';
     return new UnavailableError(`lock "${lockName}" ${what}${why}`, {
       lockName,
@@ -119,9 +120,7 @@ export class Client {
     const releases = [...this.ownerships].map((ownership) => {
       ownership.lose('closed');
       const { lock, ownerId } = ownership;
-      return limit(() =>
-        insist(this.connection, patience, lock.name, () => lock.release(ownerId, 0)),
-      );
+      return limit(() => insist(this.connection, patience, lock.name, () => lock.release(ownerId)));
     });
     try {
       await Promise.allSettled(releases);

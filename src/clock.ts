@@ -19,6 +19,10 @@ export function elapsedMs(since: Instant): number {
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** `setTimeout` that never fires early for a delay too long for it: whoever is called looks at the clock again. */
-export function setTimer(callback: () => void, delayMs: number): NodeJS.Timeout {
-  return setTimeout(callback, Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS));
+export function setTimer<Args extends unknown[]>(
+  callback: (...args: Args) => void,
+  delayMs: number,
+  ...args: Args
+): NodeJS.Timeout {
+  return setTimeout(callback, Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS), ...args);
 }

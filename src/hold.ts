@@ -22,25 +22,17 @@ export class Hold implements AsyncDisposable {
   readonly #origin: HoldOrigin;
   /** @internal */
   readonly isWatched: boolean;
-  readonly #onEnd: () => void;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
 
   /** @internal */
-  constructor(
-    client: Client,
-    holder: Holder,
-    origin: HoldOrigin,
-    isWatched: boolean,
-    onEnd: () => void,
-  ) {
+  constructor(client: Client, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
     this.#client = client;
     this.#holder = holder;
     this.isWatched = isWatched;
     this.#origin = origin;
-    this.#onEnd = onEnd;
     holder.add(this);
     holder.ownership.add(this);
   }
@@ -152,6 +144,7 @@ export class Hold implements AsyncDisposable {
   lost(error: LockLostError): void {
     this.#loss ??= error;
     this.#aborter?.abort(error);
+    this.#holder.disturb();
   }
 
   get #ownership(): Ownership {
@@ -173,7 +166,7 @@ export class Hold implements AsyncDisposable {
       throw error;
     } finally {
       this.#holder.remove(this);
-      this.#onEnd();
+      if (!this.#holder.scope) this.#client.anonymous.delete(ownership.lock.id, this);
     }
   }
 

@@ -3,40 +3,77 @@
 
 import type { Hold } from './hold.js';
 import type { Ownership } from './ownership.js';
+import type { Scope } from './scope.js';
 import { Turns } from './waiting/turns.js';
 
 export class Holder {
   readonly ownership: Ownership;
   /** The holder that this one re-entered; undefined for the outermost. */
   readonly parent: Holder | undefined;
-  /** The turns of its children. */
-  readonly turns: Turns = new Turns();
-  readonly #holds = new Set<Hold>();
-  readonly #onEnd: () => void;
+  /** The scope that holds by it; undefined: an anonymous caller. */
+  readonly scope: Scope | undefined;
+  /** Made when somebody re-enters it: most locks are held once. */
+  #turns: Turns | undefined;
+  #children: Set<Holder> | undefined;
+  readonly #holds: Hold[] = [];
 
-  constructor(ownership: Ownership, parent: Holder | undefined, onEnd: () => void) {
+  constructor(ownership: Ownership, parent: Holder | undefined, scope: Scope | undefined) {
     this.ownership = ownership;
     this.parent = parent;
-    this.#onEnd = onEnd;
+    this.scope = scope;
+    scope?.enter(ownership.lock.id, this);
+    if (parent) (parent.#children ??= new Set()).add(this);
   }
 
-  get holds(): Iterable<Hold> {
+  /** The turns of its children. */
+  get turns(): Turns {
+    this.#turns ??= new Turns(() => {
+      if (this.#holds.length === 0) this.#leave();
+    });
+    return this.#turns;
+  }
+
+  get holds(): readonly Hold[] {
     return this.#holds;
   }
 
   /** Whether all its holds were given up. (One that was lost has not ended: whoever re-enters it must learn that.) */
   get hasEnded(): boolean {
-    return this.#holds.size === 0 || this.ownership.isReleased;
+    return this.#holds.length === 0 || this.ownership.isReleased;
   }
 
   add(hold: Hold): void {
-    this.#holds.add(hold);
+    this.#holds.push(hold);
   }
 
-  /** A hold was given up; with the last one the next sibling has its turn. */
+  /** A hold was given up; with the last one the next sibling has its turn, unless a child is still inside. */
   remove(hold: Hold): void {
-    if (!this.#holds.delete(hold) || this.#holds.size > 0) return;
-    this.#onEnd();
-    this.parent?.turns.pass();
+    const index = this.#holds.indexOf(hold);
+    if (index < 0) return;
+    this.#holds.splice(index, 1);
+    if (this.#holds.length > 0) return;
+    this.scope?.leave(this.ownership.lock.id, this);
+    this.#surfaceChildren();
+    if (!this.#turns?.isTaken) this.#leave();
+  }
+
+  /** It was lost: who waits to re-enter it, or what is around it, must learn that now. */
+  disturb(): void {
+    this.#turns?.disturb();
+    this.parent?.disturb();
+  }
+
+  #leave(): void {
+    if (!this.parent) return;
+    this.parent.#children?.delete(this);
+    this.parent.turns.pass();
+  }
+
+  /** Who could not re-enter what is below it may be able to now. */
+  #surfaceChildren(): void {
+    for (const child of this.#children ?? []) {
+      child.scope?.wake(child.ownership.lock.id);
+      child.#surfaceChildren();
+    }
   }
 }

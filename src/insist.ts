@@ -18,8 +18,8 @@ export async function insist<T>(
   let isRepeat = false;
   for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     try {
-      if (!connection.isReady) await patience.within(connection.whenReady());
       patience.assertNotOver();
+      if (!connection.isReady) await patience.within(connection.whenReady());
       const reply = await patience.within(send(isRepeat));
       patience.trouble = undefined;
       return reply;

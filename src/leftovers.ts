@@ -45,7 +45,7 @@ export class Leftovers {
       this.#leftovers.delete(ownerId);
       return;
     }
-    const removal = leftover.lock.release(ownerId, 0).then(
+    const removal = leftover.lock.release(ownerId).then(
       () => {
         this.#leftovers.delete(ownerId);
       },

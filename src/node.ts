@@ -37,7 +37,7 @@ export class Node {
 
   /** The command that publishes on a lock's channel. */
   publishCommand(keys: LockKeys): 'PUBLISH' | 'SPUBLISH' {
-    return this.connection.isSharded && keys.shardable ? 'SPUBLISH' : 'PUBLISH';
+    return this.connection.isSharded && keys.isShardable ? 'SPUBLISH' : 'PUBLISH';
   }
 
   /** The one line in which all of this client wait for a lock. */
@@ -61,7 +61,12 @@ export class Node {
   async #renew(batch: readonly WatchedLease[], leaseMs: number): Promise<readonly KeepReply[]> {
     const keys = batch.flatMap(({ keys: { lock, forced } }) => [lock, forced]);
     const owners = batch.map(({ lease }) => lease.ownerId);
-    return (await this.connection.run(scripts.renew, keys, [leaseMs, ...owners])) as KeepReply[];
+    return await this.connection.run(
+      scripts.renew,
+      keys,
+      [leaseMs, ...owners],
+      (replies) => replies as KeepReply[],
+    );
   }
 }
 

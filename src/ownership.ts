@@ -3,7 +3,12 @@
 
 import { elapsedMs, now, setTimer, type Instant } from './clock.js';
 import type { Client } from './client.js';
-import { UnavailableError, type LockLostError, type LossReason } from './errors.js';
+import {
+  KeyConflictError,
+  UnavailableError,
+  type LockLostError,
+  type LossReason,
+} from './errors.js';
 import { insist } from './insist.js';
 import { lockLost } from './loss.js';
 import type { KeepReply, LockBackend, Renewable } from './backend.js';
@@ -28,7 +33,7 @@ export class Ownership implements Renewable {
   readonly ownerId: string;
   readonly #client: Client;
   readonly #acquiredAt: Instant;
-  readonly #holds = new Set<OwnedHold>();
+  readonly #holds: OwnedHold[] = [];
   #state: State;
   #deadlineTimer: NodeJS.Timeout | undefined;
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
@@ -73,7 +78,7 @@ export class Ownership implements Renewable {
   }
 
   get holdCount(): number {
-    return this.#holds.size;
+    return this.#holds.length;
   }
 
   get heldForMs(): number {
@@ -89,7 +94,7 @@ export class Ownership implements Renewable {
 
   /** A hold begins; the server counts it already. */
   add(hold: OwnedHold): void {
-    this.#holds.add(hold);
+    this.#holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
     else if (!this.#deadlineTimer) this.#awaitDeadline();
   }
@@ -104,9 +109,7 @@ export class Ownership implements Renewable {
     begin: () => H | undefined,
   ): Promise<H | undefined> {
     let hold: H | undefined;
-    await this.#inTurn(patience, async () => {
-      if (await this.#confirm(this.#holds.size + 1, leaseMs, patience)) hold = begin();
-    });
+    await this.#confirm(leaseMs, patience, 1, () => (hold = begin()));
     return hold;
   }
 
@@ -114,25 +117,24 @@ export class Ownership implements Renewable {
   async extend(leaseMs: number): Promise<boolean> {
     let isExtended = false;
     await this.#client.bounded(this.lock.name, 'not known to be extended', (patience) =>
-      this.#inTurn(patience, async () => {
-        isExtended = await this.#confirm(this.#holds.size, leaseMs, patience);
-      }),
+      this.#confirm(leaseMs, patience, 0, () => (isExtended = true)),
     );
     return isExtended;
   }
 
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
-  async remove(hold: OwnedHold, isRepeat: boolean): Promise<void> {
-    this.#holds.delete(hold);
-    if (this.#holds.size === 0) this.lock.unwatch(this);
-    try {
-      await this.#client.bounded(this.lock.name, 'not known to be released', (patience) =>
-        this.#inTurn(patience, () => this.#release(patience, isRepeat)),
-      );
-    } catch (error) {
-      if (error instanceof UnavailableError && this.#holds.size === 0) this.#abandon();
-      throw error;
-    }
+  remove(hold: OwnedHold, isRepeat: boolean): Promise<void> {
+    const index = this.#holds.indexOf(hold);
+    if (index >= 0) this.#holds.splice(index, 1);
+    if (this.#holds.length === 0) this.lock.unwatch(this);
+    return this.#client
+      .bounded(this.lock.name, 'not known to be released', (patience) =>
+        this.#release(patience, isRepeat),
+      )
+      .catch((error: unknown) => {
+        if (error instanceof UnavailableError && this.#holds.length === 0) this.#abandon();
+        throw error;
+      });
   }
 
   /** Not renewed from now on, whatever its holds say: it ends with its lease at the latest. */
@@ -142,9 +144,7 @@ export class Ownership implements Renewable {
 
   /** Whether its lease is prolonged when it is due. One of a fixed lease is only looked after. */
   get isWatched(): boolean {
-    if (!this.#shallRenew) return false;
-    for (const hold of this.#holds) if (hold.isWatched) return true;
-    return false;
+    return this.#shallRenew && this.#holds.some(({ isWatched }) => isWatched);
   }
 
   lose(lossReason: LossReason): LockLostError {
@@ -153,7 +153,7 @@ export class Ownership implements Renewable {
     const lost = { lockName: this.lock.name, ownerId, heldForMs };
     const error = lockLost(lost, lossReason);
     this.#become({ kind: 'lost', error });
-    for (const hold of this.#holds) hold.lost(error);
+    for (const hold of [...this.#holds]) hold.lost(error);
     const heldSince = new Date(this.#acquiredAt.wallMs);
     this.#client.events.tell('lost', () => ({ ...lost, lossReason, heldSince, error }));
     // The server may still keep what we do not dare to rely on.
@@ -163,7 +163,7 @@ export class Ownership implements Renewable {
 
   checkDeadline(): void {
     // Without holds it is being released: nobody relies on it, and the server's answer tells whether it was lost.
-    if (this.#state.kind !== 'held' || this.#holds.size === 0 || leftMs(this.#state.validity) > 0)
+    if (this.#state.kind !== 'held' || this.#holds.length === 0 || leftMs(this.#state.validity) > 0)
       return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
   }
@@ -189,31 +189,62 @@ export class Ownership implements Renewable {
     this.#client.events.tell('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
   }
 
-  async #confirm(holdCount: number, leaseMs: number, patience: Patience): Promise<boolean> {
-    this.#throwIfLost();
-    if (this.#state.kind === 'released') return false;
-    let sentAt = now();
-    this.#longestLeaseMs = Math.max(this.#longestLeaseMs, leaseMs);
-    const reply = await insist(this.#client.connection, patience, this.lock.name, () => {
-      sentAt = now();
-      return this.lock.reenter(this.ownerId, holdCount, leaseMs);
-    });
-    this.#throwIfLost();
-    if (reply !== 'kept') throw this.#loseTo(reply);
-    this.#prolong(sentAt, leaseMs);
-    return true;
+  /** Confirms that it is held, `more` times than now, and for `leaseMs` from now. */
+  async #confirm(
+    leaseMs: number,
+    patience: Patience,
+    more: number,
+    confirmed: () => void,
+  ): Promise<void> {
+    if (!this.#turns.tryTake() && !(await this.#turns.take(patience))) return;
+    try {
+      this.#throwIfLost();
+      if (this.#state.kind === 'released') return;
+      this.#longestLeaseMs = Math.max(this.#longestLeaseMs, leaseMs);
+      const sentAt = await this.#keep(this.#holds.length + more, leaseMs, patience);
+      this.#prolong(sentAt, leaseMs);
+      confirmed();
+    } finally {
+      this.#turns.pass();
+    }
   }
 
   async #release(patience: Patience, isRepeat: boolean): Promise<void> {
+    if (!this.#turns.tryTake() && !(await this.#turns.take(patience))) return;
+    try {
+      this.#throwIfLost();
+      if (this.#holds.length > 0) {
+        await this.#keep(this.#holds.length, 0, patience);
+        return;
+      }
+      isRepeat ||= this.#state.kind === 'released'; // by a release of another hold that was before us
+      const isReleased = await insist(
+        this.#client.connection,
+        patience,
+        this.lock.name,
+        (isSentAgain) => {
+          isRepeat ||= isSentAgain;
+          return this.lock.release(this.ownerId);
+        },
+      );
+      // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: it was lost.
+      if (!isReleased && !isRepeat) await this.#keep(1, 0, patience);
+      this.#become({ kind: 'released' });
+    } finally {
+      this.#turns.pass();
+    }
+  }
+
+  /** Tells the server the hold count and the lease; returns when that was sent. Throws if the lock is lost. */
+  async #keep(holdCount: number, leaseMs: number, patience: Patience): Promise<Instant> {
+    let sentAt = now();
+    const reply = await insist(this.#client.connection, patience, this.lock.name, () => {
+      sentAt = now();
+      return this.lock.reenter(this.ownerId, holdCount, leaseMs);
+    }).catch(takenIfConflict);
     this.#throwIfLost();
-    const holdCount = this.#holds.size;
-    const reply = await insist(this.#client.connection, patience, this.lock.name, (isSentAgain) => {
-      isRepeat ||= isSentAgain;
-      return this.lock.release(this.ownerId, holdCount);
-    });
-    // Gone on a repeat: the first try was executed, its answer was lost.
-    if (reply !== 'kept' && !(isRepeat && holdCount === 0)) throw this.#loseTo(reply);
-    if (holdCount === 0) this.#become({ kind: 'released' });
+    if (reply !== 'kept') throw this.#loseTo(reply);
+    return sentAt;
   }
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
@@ -257,17 +288,13 @@ export class Ownership implements Renewable {
     this.#deadlineTimer = setTimer(() => {
       this.#deadlineTimer = undefined;
       this.checkDeadline();
-      if (this.#holds.size > 0) this.#awaitDeadline(); // it was prolonged in the meantime
+      if (this.#holds.length > 0) this.#awaitDeadline(); // it was prolonged in the meantime
     }, leftMs(this.#state.validity));
   }
+}
 
-  async #inTurn(patience: Patience, operation: () => Promise<void>): Promise<void> {
-    if (!(await this.#turns.take(patience))) return; // to look again
-    try {
-      await operation();
-      return;
-    } finally {
-      this.#turns.pass();
-    }
-  }
+/** A key that holds something else now holds the lock no longer. */
+function takenIfConflict(error: unknown): KeepReply {
+  if (error instanceof KeyConflictError) return 'taken';
+  throw error;
 }

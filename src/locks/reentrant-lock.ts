@@ -2,8 +2,7 @@
 
 import type { AcquireReply, KeepReply, LockBackend, Renewable } from '../backend.js';
 import type { Node } from '../node.js';
-import { failureKind } from '../redis/failure.js';
-import { lockKeys, type LockKeys } from '../redis/keys.js';
+import { LockKeys } from '../redis/keys.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { Line } from '../waiting/line.js';
 
@@ -25,39 +24,35 @@ export class ReentrantLock implements LockBackend {
   ) {
     this.name = name;
     this.#node = node;
-    this.#keys = lockKeys(keyPrefix + name);
+    this.#keys = new LockKeys(keyPrefix + name);
     this.id = `${clientId} ${this.#keys.lock}`;
     this.newOwnerId = newOwnerId;
   }
 
-  async acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
-    const reply = await this.#node.connection.run(
+  acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
+    return this.#node.connection.run(
       scripts.acquire,
       [this.#keys.lock],
       [ownerId, leaseMs],
+      readAcquire,
     );
-    if (reply === 1) return ACQUIRED;
-    const [holder, holderTtlMs] = reply as [string, number];
-    return { outcome: 'held', holder, holderTtlMs };
   }
 
-  async reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
+  reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
     const { lock, forced } = this.#keys;
-    return await kept(
-      this.#node.connection.run(scripts.reenter, [lock, forced], [ownerId, holdCount, leaseMs]),
+    const args = [ownerId, holdCount, leaseMs];
+    return this.#node.connection.run(
+      scripts.reenter,
+      [lock, forced],
+      args,
+      (reply) => reply as KeepReply,
     );
   }
 
-  async release(ownerId: string, holdCount: number): Promise<KeepReply> {
-    const { lock, forced, channel } = this.#keys;
-    const publish = this.#node.publishCommand(this.#keys);
-    return await kept(
-      this.#node.connection.run(
-        scripts.release,
-        [lock, forced],
-        [ownerId, holdCount, channel, publish],
-      ),
-    );
+  release(ownerId: string): Promise<boolean> {
+    const { lock, channel } = this.#keys;
+    const args = [ownerId, channel, this.#node.publishCommand(this.#keys)];
+    return this.#node.connection.run(scripts.release, [lock], args, (reply) => reply === 1);
   }
 
   watch(lease: Renewable): void {
@@ -72,15 +67,15 @@ export class ReentrantLock implements LockBackend {
     return this.#node.line(this.#keys);
   }
 
-  async forceUnlock(fallbackMs: number): Promise<string | undefined> {
+  forceUnlock(fallbackMs: number): Promise<string | undefined> {
     const { lock, forced, channel } = this.#keys;
-    const publish = this.#node.publishCommand(this.#keys);
-    const reply = await this.#node.connection.run(
+    const args = [channel, this.#node.publishCommand(this.#keys), fallbackMs];
+    return this.#node.connection.run(
       scripts.forceUnlock,
       [lock, forced],
-      [channel, publish, fallbackMs],
+      args,
+      (reply) => (reply as string | null) ?? undefined,
     );
-    return (reply as string | null) ?? undefined;
   }
 
   async isLocked(): Promise<boolean> {
@@ -98,12 +93,8 @@ export class ReentrantLock implements LockBackend {
   }
 }
 
-/** A key that became something else holds the lock no longer: it was taken. */
-async function kept(answer: Promise<unknown>): Promise<KeepReply> {
-  try {
-    return (await answer) as KeepReply;
-  } catch (error) {
-    if (failureKind(error) === 'conflict') return 'taken';
-    throw error;
-  }
+function readAcquire(reply: unknown): AcquireReply {
+  if (reply === 1) return ACQUIRED;
+  const [holder, holderTtlMs] = reply as [string, number];
+  return { outcome: 'held', holder, holderTtlMs };
 }

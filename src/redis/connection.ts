@@ -1,6 +1,7 @@
 // A client's way to Redis: one connection for commands, and one for subscriptions when somebody first waits.
 
-import { type Events } from '../events.js';
+import { Command } from 'ioredis';
+import type { Events } from '../events.js';
 import { UnavailableError } from '../errors.js';
 import { outsideScopes } from '../scope.js';
 import {
@@ -77,25 +78,23 @@ export class Connection {
     this.#readyListeners.add(listener);
   }
 
-  /** Runs a script once: EVALSHA, and EVAL where the server does not know it yet. */
-  run(
-    script: Script,
+  /** Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. */
+  run<T>(
+    { sha1, source }: Script,
     keys: readonly string[],
     args: readonly (string | number)[],
-  ): Promise<unknown> {
-    return this.#commands.ask(async (client) => {
-      try {
-        return await client.evalsha(script.sha1, keys.length, ...keys, ...args);
-      } catch (error) {
-        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
-        return await client.eval(script.source, keys.length, ...keys, ...args);
-      }
-    });
+    read: (reply: unknown) => T,
+  ): Promise<T> {
+    return this.#commands.ask(script('evalsha', sha1, keys, args), read, (error) =>
+      isUnknownScript(error)
+        ? this.#commands.ask(script('eval', source, keys, args), read)
+        : undefined,
+    );
   }
 
   /** Runs one plain command once. */
   command<T>(send: (client: RedisClient) => Promise<T>): Promise<T> {
-    return this.#commands.ask(send);
+    return this.#commands.ask(send, (reply) => reply);
   }
 
   /** Opens the subscriber connection; `ready` is called on every new one. */
@@ -140,4 +139,21 @@ export class Connection {
     this.#saidTooOld = true;
     throw error;
   }
+}
+
+/** A command for `sendCommand`: client.evalsha() would do the same by way of a generic wrapper that costs more. */
+function script(
+  name: 'evalsha' | 'eval',
+  body: string,
+  keys: readonly string[],
+  args: readonly (string | number)[],
+): (client: RedisClient) => Promise<unknown> {
+  return (client) =>
+    client.sendCommand(
+      new Command(name, [body, keys.length, ...keys, ...args], { replyEncoding: 'utf8' }),
+    ) as Promise<unknown>;
+}
+
+function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }

@@ -1,24 +1,28 @@
 // The keys and channels of a lock on the server; lua/README.md is their data model.
 
-/** All that one lock has on the server. */
-export interface LockKeys {
+/** All that one lock has on the server. What an uncontended lock does not need is made when it is. */
+export class LockKeys {
   /** The hash that is the lock: owner -> hold count. */
   readonly lock: string;
-  /** Who was forced out of it, while that owner's lease would still have run. */
-  readonly forced: string;
-  /** Where its releases are published: the channel that Redisson uses too. */
-  readonly channel: string;
-  /** Whether channel and key are in one cluster slot, so that sharded pub/sub can carry it. */
-  readonly shardable: boolean;
-}
 
-export function lockKeys(name: string): LockKeys {
-  return {
-    lock: name,
-    forced: besides('holdfast_forced', name),
-    channel: besides('redisson_lock__channel', name),
-    shardable: sharesSlot(name),
-  };
+  constructor(lock: string) {
+    this.lock = lock;
+  }
+
+  /** Where its releases are published: the channel that Redisson uses too. */
+  get channel(): string {
+    return besides('redisson_lock__channel', this.lock);
+  }
+
+  /** Who was forced out of it, while that owner's lease would still have run. */
+  get forced(): string {
+    return besides('holdfast_forced', this.lock);
+  }
+
+  /** Whether channel and key are in one cluster slot, so that sharded pub/sub can carry it. */
+  get isShardable(): boolean {
+    return sharesSlot(this.lock);
+  }
 }
 
 /** Redisson's rule: braces put the key into the lock's slot, unless the name brings its own. */

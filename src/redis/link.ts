@@ -2,7 +2,8 @@
 
 import { ClosedError, UnavailableError } from '../errors.js';
 import { failureKind } from './failure.js';
-import type { RedisClient } from './clients.js';
+import type { Writable } from 'node:stream';
+import { isCluster, type RedisClient } from './clients.js';
 
 /** What the owner of a link wants to know. */
 export interface LinkListener {
@@ -77,17 +78,38 @@ export class Link {
     return this.#readiness.promise;
   }
 
-  /** Sends one command, once. Rejects with the server's error, or with that of the connection it was lost with. */
-  async ask<T>(command: (client: RedisClient) => Promise<T>): Promise<T> {
-    if (!this.#isReady) throw this.#refusal ?? new Error(`not connected${this.#because()}`);
+  /**
+   * Sends one command, once, and reads its reply. Rejects with the server's error, or with that of the connection it was
+   * lost with; `otherwise` may have a better answer to an error. (One promise for all: every acquire comes this way.)
+   */
+  ask<Reply, T>(
+    command: (client: RedisClient) => Promise<Reply>,
+    read: (reply: Reply) => T,
+    otherwise?: (error: unknown) => Promise<T> | undefined,
+  ): Promise<T> {
+    if (!this.#isReady) {
+      return Promise.reject(this.#refusal ?? new Error(`not connected${this.#because()}`));
+    }
     if (this.#unanswered++ === 0) this.#quietSinceMs = performance.now();
     this.#silenceTimer ??= setTimeout(this.#checkSilence, this.#silenceLimitMs);
-    try {
-      return await command(this.client);
-    } finally {
-      this.#unanswered--;
-      this.#quietSinceMs = performance.now();
-    }
+    if (!isCluster(this.client)) writeAtOnce(this.client.stream);
+    return command(this.client).then(
+      (reply) => {
+        this.#answered();
+        return read(reply);
+      },
+      (error: unknown) => {
+        this.#answered();
+        const answer = otherwise?.(error);
+        if (answer) return answer;
+        throw error;
+      },
+    );
+  }
+
+  #answered(): void {
+    this.#unanswered--;
+    this.#quietSinceMs = performance.now();
   }
 
   /** Disconnects for good; resolves when the socket is gone. */
@@ -185,6 +207,20 @@ export class Link {
   #because(): string {
     return this.#lastError ? ` (last connection error: ${describe(this.#lastError)})` : '';
   }
+}
+
+/**
+ * Makes one write of all commands of this turn of the event loop: ioredis makes a system call of each, and for a
+ * server that is waiting each would be a wake-up of its own.
+ */
+function writeAtOnce(stream: Writable): void {
+  if (stream.writableCorked > 0) return;
+  stream.cork();
+  process.nextTick(uncork, stream);
+}
+
+function uncork(stream: Writable): void {
+  stream.uncork();
 }
 
 /** Node's "all addresses refused" error has an empty message; its parts have the words. */

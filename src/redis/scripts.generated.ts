@@ -92,9 +92,10 @@ return holder
   },
   reenter: {
     name: 'reenter',
-    sha1: '2147c21136bc98573a4bbd0f4fecb006c1ef8916',
-    source: `-- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier
--- than a given time from now. Serves nested acquisitions (a higher count) and extensions (the same count).
+    sha1: 'f8b6e6585d4955c7e173c0ba32f12291b22a4472',
+    source: `-- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
+-- given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
+-- extensions (the same count), and the question how a lock was lost.
 --
 -- Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
 -- lease, and never takes a lock that lapsed in the meantime.
@@ -103,7 +104,7 @@ return holder
 -- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] holdCount (integer): the count to set, at least 1
--- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now
+-- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
 --
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock = KEYS[1]
@@ -130,42 +131,29 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   release: {
     name: 'release',
-    sha1: '8126e0b599bfe413fd7b51fb5e23574c065a8e09',
-    source: `-- Gives up one hold, or with a count of 0 the lock itself, and then wakes those who wait for it.
+    sha1: 'd734fc55526a9671bab561dc68cffc7c8dce0e59',
+    source: `-- Gives a lock up, whatever its hold count, and wakes those who wait for it.
 --
--- Safe to send twice and to arrive late: it carries the target count, and the owner's field is never used
--- again after it went, so a copy that comes later finds nothing to release.
+-- Safe to send twice and to arrive late: the owner's field is never used again after it went, so a copy that comes
+-- later finds nothing to release.
 --
 -- KEYS[1] lock (hash): owner -> hold count
--- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
--- ARGV[2] holdCount (integer): the count that is left; 0 frees the lock
--- ARGV[3] channel (string): the lock's unlock channel
--- ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
+-- ARGV[2] channel (string): the lock's unlock channel
+-- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 --
--- Returns 'kept', or how the lock was lost before: 'taken', 'forced' or 'deleted' (also when it expired).
+-- Returns 1 when it was released, 0 when this owner does not hold it (any more).
 local lock = KEYS[1]
-local forced = KEYS[2]
 local owner = ARGV[1]
-local holdCount = tonumber(ARGV[2])
-local channel = ARGV[3]
-local publish = ARGV[4]
+local channel = ARGV[2]
+local publish = ARGV[3]
 
-if holdCount == 0 and redis.call('HDEL', lock, owner) == 1 then
-  -- pcall: a user without permission for the channel must still be able to release.
-  redis.pcall(publish, channel, '0')
-  return 'kept'
+if redis.call('HDEL', lock, owner) == 0 then
+  return 0
 end
-if holdCount > 0 and redis.call('HEXISTS', lock, owner) == 1 then
-  redis.call('HSET', lock, owner, holdCount)
-  return 'kept'
-end
-
-if redis.call('GET', forced) == owner then
-  redis.call('DEL', forced)
-  return 'forced'
-end
-return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+-- pcall: a user without permission for the channel must still be able to release.
+redis.pcall(publish, channel, '0')
+return 1
 `,
   },
   renew: {

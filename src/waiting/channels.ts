@@ -122,7 +122,7 @@ export class Channels {
     command: (client: RedisClient) => Promise<unknown>,
   ): Promise<void> {
     try {
-      await this.#link?.ask(command);
+      await this.#link?.ask(command, () => undefined);
     } catch (error) {
       // Unanswered: the connection is gone, and the next one subscribes to all of them.
       if (failureKind(error) === 'unanswered') return;
@@ -142,8 +142,10 @@ export class Channels {
     this.#channels.delete(channel.name);
     if (!this.#link?.isReady) return;
     this.#link
-      .ask((client) =>
-        channel.isSharded ? client.sunsubscribe(channel.name) : client.unsubscribe(channel.name),
+      .ask(
+        (client) =>
+          channel.isSharded ? client.sunsubscribe(channel.name) : client.unsubscribe(channel.name),
+        () => undefined,
       )
       .catch(() => undefined); // a lost connection has no subscriptions
   }

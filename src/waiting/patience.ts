@@ -29,10 +29,10 @@ export interface PatienceOptions {
 export class Patience {
   /** What went wrong so far, for whoever has to explain the end. */
   trouble: Error | undefined;
-  readonly #signal: AbortSignal | undefined;
   readonly #registry: Set<Patience> | undefined;
   readonly #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;
+  #deafen: (() => void) | undefined;
   #ending: Ending | undefined;
   /** Rejects the promise that is awaited now. */
   #stop: ((over: PatienceOver) => void) | undefined;
@@ -41,11 +41,10 @@ export class Patience {
   #shallLookAgain = false;
 
   constructor({ limitMs, signal, registry }: PatienceOptions) {
-    this.#signal = signal;
     this.#registry = registry;
     this.#endsAtMs = performance.now() + limitMs;
-    if (limitMs !== Infinity) this.#timer = setTimer(this.#checkTime, limitMs);
-    signal?.addEventListener('abort', this.#abort);
+    if (limitMs !== Infinity) this.#timer = setTimer(checkTime, limitMs, this);
+    if (signal) this.#listenTo(signal);
     registry?.add(this);
   }
 
@@ -107,22 +106,34 @@ export class Patience {
 
   dispose(): void {
     clearTimeout(this.#timer);
-    this.#signal?.removeEventListener('abort', this.#abort);
+    this.#deafen?.();
     this.#registry?.delete(this);
   }
 
-  readonly #abort = (): void => {
-    this.end('aborted');
-  };
-
-  readonly #checkTime = (): void => {
+  /** Looks at the clock, since a timer may be early, or too short for a long wait. */
+  checkTime(): void {
     const leftMs = this.#endsAtMs - performance.now();
-    if (leftMs > 1) this.#timer = setTimer(this.#checkTime, leftMs);
+    if (leftMs > 1) this.#timer = setTimer(checkTime, leftMs, this);
     // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
-    else this.#timer = setTimer(this.#timeOut, 1);
-  };
+    else this.#timer = setTimer(timeOut, 1, this);
+  }
 
-  readonly #timeOut = (): void => {
-    this.end('timeout');
-  };
+  #listenTo(signal: AbortSignal): void {
+    const abort = (): void => {
+      this.end('aborted');
+    };
+    signal.addEventListener('abort', abort);
+    this.#deafen = () => {
+      signal.removeEventListener('abort', abort);
+    };
+  }
+}
+
+// One function for all, with the patience as its argument: no closures are made for a call that is answered at once.
+function checkTime(patience: Patience): void {
+  patience.checkTime();
+}
+
+function timeOut(patience: Patience): void {
+  patience.end('timeout');
 }

@@ -3,40 +3,58 @@
 import type { Patience } from './patience.js';
 
 export class Turns {
+  readonly #onIdle: (() => void) | undefined;
   #isTaken = false;
-  readonly #queue = new Set<() => void>();
+  /** Those who wait, in order. Most locks never have one. */
+  #queue: Map<() => void, Patience> | undefined;
+
+  /** `onIdle` is called when a turn ends and nobody is waiting for the next. */
+  constructor(onIdle?: () => void) {
+    this.#onIdle = onIdle;
+  }
 
   get isTaken(): boolean {
     return this.#isTaken;
   }
 
+  /** Takes the turn if nobody has it. */
+  tryTake(): boolean {
+    if (this.#isTaken) return false;
+    this.#isTaken = true;
+    return true;
+  }
+
   /** Takes the next turn; false when the caller had better look again. Throws PatienceOver. */
   async take(patience: Patience): Promise<boolean> {
-    if (!this.#isTaken) {
-      this.#isTaken = true;
-      return true;
-    }
+    if (this.tryTake()) return true;
     let grant!: () => void;
     const granted = new Promise<void>((resolve) => (grant = resolve));
-    this.#queue.add(grant);
+    const queue = (this.#queue ??= new Map<() => void, Patience>());
+    queue.set(grant, patience);
     let isMine = false;
     try {
       isMine = await patience.sleep(granted);
       return isMine;
     } finally {
       // Not in the queue any more and yet not ours: it was granted in the instant in which we gave up.
-      if (!this.#queue.delete(grant) && !isMine) this.pass();
+      if (!queue.delete(grant) && !isMine) this.pass();
     }
   }
 
   /** Ends a turn; the next in the queue has it. */
   pass(): void {
-    const next = this.#queue.values().next();
-    if (next.done) {
+    const [next] = this.#queue?.keys() ?? [];
+    if (next) {
+      this.#queue?.delete(next);
+      next();
+    } else {
       this.#isTaken = false;
-      return;
+      this.#onIdle?.();
     }
-    this.#queue.delete(next.value);
-    next.value();
+  }
+
+  /** What they wait for is not to be had any more: all in the queue look again. */
+  disturb(): void {
+    for (const patience of this.#queue?.values() ?? []) patience.lookAgain();
   }
 }

@@ -1,5 +1,5 @@
 // What a test left behind: on the shared server, and in this process.
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { subscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -48,8 +48,7 @@ async function onServer(redis: Redis): Promise<string[]> {
   const pattern = `*${nameToken}*`;
   const keys = await leftoverKeys(redis);
   const channels = (await redis.pubsub('CHANNELS', pattern)) as string[];
-  const sharded =
-    ((await redis.pubsub('SHARDCHANNELS', pattern).catch(() => [])) as string[]) ?? [];
+  const sharded = (await redis.pubsub('SHARDCHANNELS', pattern).catch(() => [])) as string[];
   return [
     ...keys.map((key) => `key ${key}`),
     ...[...channels, ...sharded].map((channel) => `subscription to ${channel}`),
@@ -67,7 +66,7 @@ async function leftoverKeys(redis: Redis): Promise<string[]> {
 function inProcess(before: ProcessState): string[] {
   const now = processState();
   const sockets = [...now.sockets]
-    .filter((socket) => !before.sockets.has(socket))
+    .filter((socket) => !before.sockets.has(socket) && isTcp(socket))
     .map(
       (socket) => `open connection to ${socket.remoteAddress ?? '?'}:${socket.remotePort ?? '?'}`,
     );
@@ -79,6 +78,11 @@ function inProcess(before: ProcessState): string[] {
     .filter(({ more }) => more > 0)
     .map(({ kind, more }) => `${more} more active ${kind}`);
   return [...sockets, ...timers, ...resources];
+}
+
+// A connection to the Docker engine's Unix socket may stay: it is kept alive for the next call.
+function isTcp(socket: Socket): boolean {
+  return socket.connecting || socket.remoteAddress !== undefined;
 }
 
 const WATCHED_KINDS = new Set(['TCPServerWrap', 'ProcessWrap']);

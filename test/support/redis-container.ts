@@ -1,4 +1,5 @@
 // A Redis server as a Docker container, by testcontainers.
+import { spawnSync } from 'node:child_process';
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 import { Redis } from 'ioredis';
 import { freePort } from './free-port.js';
@@ -6,22 +7,39 @@ import type { RedisServer, RedisServerOptions } from './redis-server.js';
 
 /** Starts a container on a fixed loopback port, so that it can come back there; tries further ports. */
 export async function startRedisContainer(options: RedisServerOptions): Promise<RedisServer> {
-  const image = process.env['HOLDFAST_REDIS_IMAGE'] ?? 'redis:7.4-alpine';
-  const inMemory = ['--save', '', '--appendonly', 'no', '--protected-mode', 'no'];
   for (let attempt = 1; ; attempt++) {
     const port = options.port ?? (await freePort());
     try {
-      const container = await new GenericContainer(image)
-        .withCommand(['redis-server', ...inMemory, ...(options.args ?? [])])
-        .withExposedPorts({ container: 6379, host: port })
-        .withWaitStrategy(Wait.forLogMessage('Ready to accept connections'))
-        .start();
+      const container = await redisContainer(port, options.args ?? []).start();
+      started.add(container.getId());
       return await controlled(container.getId(), container.getHost(), port);
     } catch (error) {
       if (attempt === 3) throw error;
+      doWithoutRyuk(error);
     }
   }
 }
+
+function redisContainer(port: number, args: readonly string[]): GenericContainer {
+  const inMemory = ['--save', '', '--appendonly', 'no', '--protected-mode', 'no'];
+  return new GenericContainer(process.env['HOLDFAST_REDIS_IMAGE'] ?? 'redis:7.4-alpine')
+    .withCommand(['redis-server', ...inMemory, ...args])
+    .withExposedPorts({ container: 6379, host: port })
+    .withWaitStrategy(Wait.forLogMessage('Ready to accept connections'));
+}
+
+// Ryuk, testcontainers' own container that removes the others after a crash, needs an image of its own
+// and privileges that not every engine gives. Without it, we remove them when this process exits.
+function doWithoutRyuk(error: unknown): void {
+  if (process.env['TESTCONTAINERS_RYUK_DISABLED']) return;
+  process.env['TESTCONTAINERS_RYUK_DISABLED'] = 'true';
+  console.warn(`containers are started without Ryuk from now on: ${String(error)}`);
+}
+
+const started = new Set<string>();
+process.once('exit', () => {
+  if (started.size > 0) spawnSync('docker', ['rm', '--force', ...started], { stdio: 'ignore' });
+});
 
 async function controlled(id: string, hostName: string, port: number): Promise<RedisServer> {
   const client = await getContainerRuntimeClient();
@@ -54,6 +72,7 @@ async function controlled(id: string, hostName: string, port: number): Promise<R
     },
     async [Symbol.asyncDispose]() {
       await container.remove({ force: true, v: true });
+      started.delete(id);
     },
   };
 }

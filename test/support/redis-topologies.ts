@@ -87,8 +87,8 @@ export async function startCluster(): Promise<Cluster> {
     masters.map((node) =>
       eventually(async () => {
         const info = String(await call(node, 'CLUSTER', 'INFO'));
-        if (!/cluster_state:ok/.test(info)) throw new Error('the cluster is not up');
-        if (!/cluster_known_nodes:3/.test(info))
+        if (!info.includes('cluster_state:ok')) throw new Error('the cluster is not up');
+        if (!info.includes('cluster_known_nodes:3'))
           throw new Error('the nodes do not know each other');
       }, 30_000),
     ),
@@ -119,6 +119,7 @@ async function masterState(sentinel: RedisServer, name: string): Promise<Record<
 
 async function call(server: RedisServer, command: string, ...args: string[]): Promise<unknown> {
   const redis = new Redis({
+    host: server.host,
     port: server.port,
     enableReadyCheck: false,
     retryStrategy: () => null,

@@ -35,12 +35,14 @@ describe('a Redis server of a test', () => {
     await expect(redis.ping()).rejects.toThrow('NOAUTH');
   });
 
-  it('ends when the process that started it crashes', async () => {
+  // Without Ryuk, containers outlive a crash.
+  const outlivesCrash = process.env['TESTCONTAINERS_RYUK_DISABLED'] === 'true';
+  it.skipIf(outlivesCrash)('ends when the process that started it crashes', async () => {
     await using child = startChild('redis-starter.ts');
     const { url } = await child.next('started');
     await child.kill('SIGKILL');
     await using redis = client(String(url));
-    await eventually(() => expect(redis.ping()).rejects.toThrow());
+    await eventually(() => expect(redis.ping()).rejects.toThrow(), 25_000);
   });
 });
 

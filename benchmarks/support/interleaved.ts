@@ -1,0 +1,26 @@
+// Runs contenders in turns: a short slice of each, in a new random order every round, so that whatever else the
+// machine does falls on all of them alike.
+
+/**
+ * Calls `slice` for every contender in every round and returns what it returned, by contender, in the order of rounds.
+ * The first round warms up and does not count.
+ */
+export async function interleaved<Contender, Result>(
+  contenders: readonly Contender[],
+  rounds: number,
+  slice: (contender: Contender) => Promise<Result>,
+): Promise<Map<Contender, Result[]>> {
+  const results = new Map<Contender, Result[]>(contenders.map((contender) => [contender, []]));
+  for (let round = 0; round <= rounds; round++) {
+    for (const contender of shuffled(contenders)) {
+      const result = await slice(contender);
+      if (round > 0) results.get(contender)!.push(result);
+    }
+  }
+  return results;
+}
+
+function shuffled<T>(items: readonly T[]): T[] {
+  const rest = [...items];
+  return items.map(() => rest.splice(Math.floor(Math.random() * rest.length), 1)[0]!);
+}

@@ -1,0 +1,37 @@
+// What the figures were measured on.
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { availableParallelism, cpus, loadavg } from 'node:os';
+import { Redis } from 'ioredis';
+
+/** A few lines for the head of a report. */
+export async function describeMachine(url: string): Promise<string> {
+  const [cpu] = cpus();
+  return [
+    `CPU      ${cpu?.model.trim() ?? 'unknown'}, ${availableParallelism()} cores, load ${loadavg()[0]!.toFixed(2)}`,
+    `Node.js  ${process.versions.node}`,
+    `Redis    ${await redisVersion(url)}`,
+    `ioredis  ${ioredisVersion()}`,
+  ].join('\n');
+}
+
+async function redisVersion(url: string): Promise<string> {
+  const redis = new Redis(url);
+  try {
+    const info = await redis.info('server');
+    const field = (name: string): string | undefined =>
+      new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
+    const valkey = field('valkey_version');
+    return valkey ? `Valkey ${valkey}` : (field('redis_version') ?? 'unknown');
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** Of the one that is used: ioredis5 stands in for it under HOLDFAST_IOREDIS=5. */
+function ioredisVersion(): string {
+  const name = process.env['HOLDFAST_IOREDIS'] === '5' ? 'ioredis5' : 'ioredis';
+  const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
+  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
+}

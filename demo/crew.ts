@@ -1,0 +1,102 @@
+// The worker processes, as the main process sees them.
+
+import { fork, type ChildProcess } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { Order, Report } from './messages.js';
+
+export type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'rests' | 'killed';
+
+export class Worker {
+  readonly name: string;
+  state: WorkerState = 'starts';
+  /** Since when it has been in this state, on the monotonic clock. */
+  sinceMs: number = performance.now();
+  readonly #process: ChildProcess;
+  readonly #exited: Promise<unknown>;
+
+  constructor(name: string, env: NodeJS.ProcessEnv, onReport: (report: Report) => void) {
+    this.name = name;
+    this.#process = fork(fileURLToPath(new URL('worker.ts', import.meta.url)), {
+      execArgv: ['--import', 'tsx'],
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    });
+    this.#process.on('message', (message) => {
+      onReport(message as Report);
+    });
+    this.#exited = once(this.#process, 'exit').then(() => {
+      if (this.state !== 'killed') onReport({ type: 'failed', message: 'the process ended' });
+    });
+  }
+
+  get isAlive(): boolean {
+    return this.state !== 'killed';
+  }
+
+  order(order: Order): void {
+    this.#process.send(order);
+  }
+
+  become(state: WorkerState): void {
+    this.state = state;
+    this.sinceMs = performance.now();
+  }
+
+  /** SIGKILL: it gets no chance to release anything. */
+  async kill(): Promise<void> {
+    this.become('killed');
+    this.#process.kill('SIGKILL');
+    await this.#exited;
+  }
+}
+
+interface CrewEvents {
+  report: [worker: Worker, report: Report];
+}
+
+/** Starts workers and passes on what they report. */
+export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
+  readonly workers: readonly Worker[];
+  /** Rejects when a worker fails. */
+  readonly failure: Promise<never>;
+
+  constructor(size: number, env: NodeJS.ProcessEnv) {
+    super();
+    let fail!: (error: Error) => void;
+    this.failure = new Promise<never>((_, reject) => (fail = reject));
+    this.failure.catch(() => undefined); // reported by whoever waits for the crew
+    this.workers = Array.from({ length: size }, (_, index) => {
+      const worker: Worker = new Worker(`worker ${index + 1}`, env, (report) => {
+        if (report.type === 'failed') fail(new Error(`${worker.name}: ${report.message}`));
+        this.emit('report', worker, report);
+      });
+      return worker;
+    });
+  }
+
+  get living(): readonly Worker[] {
+    return this.workers.filter(({ isAlive }) => isAlive);
+  }
+
+  /** Resolves when every living worker has reported this. */
+  async all(type: Report['type']): Promise<void> {
+    const missing = new Set(this.living);
+    await Promise.race([
+      this.failure,
+      new Promise<void>((resolve) => {
+        const listener = (worker: Worker, report: Report): void => {
+          if (report.type === type) missing.delete(worker);
+          if (missing.size > 0) return;
+          this.off('report', listener);
+          resolve();
+        };
+        this.on('report', listener);
+      }),
+    ]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.living.map((worker) => worker.kill()));
+  }
+}

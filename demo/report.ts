@@ -1,0 +1,42 @@
+// The table at the end, and the verdict.
+
+import { seconds } from './figures.js';
+import type { PhaseState } from './phase.js';
+
+/** Both phases side by side. */
+export function report(bare: PhaseState, locked: PhaseState): string {
+  const rows = [
+    ['', 'without locks', 'under holdfast'],
+    ['transfers', String(bare.transfers), String(locked.transfers)],
+    ['cents lost', bare.lostCents.toLocaleString('en'), locked.lostCents.toLocaleString('en')],
+    ['hand-overs of the lock', '-', String(locked.handOvers)],
+    ['longest wait', '-', seconds(locked.longestWaitMs, 2)],
+    ['takeover after the kill', '-', takeover(locked)],
+  ];
+  const [head, ...body] = rows.map(
+    ([label, ...cells]) =>
+      `  ${label!.padEnd(24)}${cells.map((cell) => cell.padStart(16)).join('')}`,
+  );
+  return ['', head, `  ${'-'.repeat(head!.length - 2)}`, ...body, ''].join('\n');
+}
+
+/** Whether the demo showed what it is there to show, and what to say about it. */
+export function verdict(locked: PhaseState): { isGood: boolean; text: string } {
+  if (locked.lostCents > 0) {
+    return { isGood: false, text: `Under holdfast ${locked.lostCents} cents were lost: a bug.` };
+  }
+  if (locked.takeoverMs === undefined) {
+    return { isGood: false, text: 'After the kill nobody got the lock: a bug.' };
+  }
+  return {
+    isGood: true,
+    text:
+      'Cents lost: by how much the balances differ from a ledger that is written in the same transactions.\n' +
+      'Under holdfast not a cent was lost. The killed process had written nothing yet, and nobody renewed its lease\n' +
+      'any more: when the 3 s were over, the lock went on to the next. The longest wait includes that.',
+  };
+}
+
+function takeover({ takeoverMs }: PhaseState): string {
+  return takeoverMs === undefined ? 'never' : seconds(takeoverMs, 2);
+}

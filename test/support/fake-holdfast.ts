@@ -1,0 +1,95 @@
+// A client without Redis: real scopes, holds and locks over a server in memory.
+import { EventEmitter } from 'node:events';
+import type { Redis } from 'ioredis';
+import { vi } from 'vitest';
+import { Client, type Reachable } from '../../src/client.js';
+import { Events, type HoldfastEvents } from '../../src/events.js';
+import { Holdfast } from '../../src/holdfast.js';
+import { Lock } from '../../src/lock.js';
+import { FakeNode, FakeServer } from './fake-backend.js';
+
+export interface FakeOptions {
+  server?: FakeServer;
+  clientId?: string;
+  lockWatchdogTimeout?: number;
+  commandTimeout?: number;
+}
+
+export interface FakeHoldfast {
+  readonly server: FakeServer;
+  readonly client: Client;
+  readonly events: Events;
+  /** Everything that was passed to process.emitWarning. */
+  readonly processWarnings: string[];
+  readonly getLock: (name: string) => Lock;
+  readonly run: <T>(fn: () => T | Promise<T>) => Promise<T>;
+  readonly detach: <T>(fn: () => T) => T;
+  /** All events of one kind so far, those of `run` included. */
+  readonly told: <Name extends keyof HoldfastEvents>(
+    name: Name,
+  ) => Parameters<HoldfastEvents[Name]>[0][];
+}
+
+/** A connection that is always there. */
+export const alwaysReady: Reachable = {
+  isReady: true,
+  whenReady: () => Promise.resolve(),
+  lastError: undefined,
+};
+
+export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
+  const { server = new FakeServer(), clientId = 'me', lockWatchdogTimeout = 30_000 } = options;
+  const { commandTimeout = lockWatchdogTimeout / 3 } = options;
+  const events = new Events();
+  const times = { lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: commandTimeout };
+  const client = new Client({ clientId, ...times }, alwaysReady, events);
+  const node = new FakeNode(server, clientId, lockWatchdogTimeout);
+  const processWarnings: string[] = [];
+  vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
+    processWarnings.push(String(warning));
+  });
+  // Only its scopes are used: they are the process's, not those of one client.
+  const scopes = new Holdfast({ redis: idleRedis() });
+  const told = new Map<keyof HoldfastEvents, unknown[]>();
+  for (const name of EVENT_NAMES) {
+    const list: unknown[] = [];
+    told.set(name, list);
+    const listen = (event: unknown): void => void list.push(event);
+    (events as EventEmitterLike).on(name, listen);
+    scopes.on(name, listen);
+  }
+  return {
+    server,
+    client,
+    events,
+    processWarnings,
+    getLock: (name) => new Lock(client, node.lock(name)),
+    run: (fn) => scopes.run(fn),
+    detach: (fn) => scopes.detach(fn),
+    told: (name) => told.get(name) as Parameters<HoldfastEvents[typeof name]>[0][],
+  };
+}
+
+interface EventEmitterLike {
+  on(name: string, listener: (event: unknown) => void): unknown;
+}
+
+const EVENT_NAMES = [
+  'acquired',
+  'released',
+  'waiting',
+  'renewed',
+  'lost',
+  'warning',
+  'error',
+] as const satisfies (keyof HoldfastEvents)[];
+
+/** A Redis instance whose duplicates never connect. */
+function idleRedis(): Redis {
+  const idle = {
+    isCluster: false,
+    options: {},
+    duplicate: () => Object.assign(new EventEmitter(), { status: 'end', isCluster: false }),
+  };
+  return idle as unknown as Redis;
+}

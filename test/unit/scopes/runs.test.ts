@@ -1,0 +1,238 @@
+// What becomes of locks when their run ends, and of what a run left behind: timers, listeners, calls in flight.
+import { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { fakeHoldfast } from '../../support/fake-holdfast.js';
+import { gate, Occupancy, settle } from '../../support/occupancy.js';
+
+describe('a run that ends while it holds a lock', () => {
+  it('releases it, and warns: once for each hold, on the process once per name', async () => {
+    const { getLock, run, server, told } = fakeHoldfast();
+    await run(async () => {
+      await getLock('a').lock();
+      await getLock('b').lock();
+    });
+    expect(server.heldNames).toEqual([]);
+    expect(told('warning').map(({ lockName }) => lockName)).toEqual(['a', 'b']);
+    expect(told('warning')[0]?.message).toContain('run');
+  });
+
+  it('also when it counted up, and when fn throws: fn’s error is what the caller sees', async () => {
+    const { getLock, run, server, told } = fakeHoldfast();
+    const failing = run(async () => {
+      await getLock('a').lock();
+      await getLock('a').lock();
+      throw new Error('mine');
+    });
+    await expect(failing).rejects.toThrow('mine');
+    expect(server.heldNames).toEqual([]);
+    expect(told('warning').length).toBeGreaterThan(0);
+  });
+
+  it('aborts the signal of an acquire() hold, and the hold’s later calls say that it was lost', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    const hold = await run(() => getLock('a').acquire());
+    expect(server.heldNames).toEqual([]);
+    expect(hold.signal.aborted).toBe(true);
+    expect(hold.remaining()).toBe(0);
+    await expect(hold.extend(1_000)).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    await expect(hold.run(() => 1)).rejects.toMatchObject({ code: 'LOCK_LOST' });
+  });
+
+  it('does not release what an outer run or a withLock around it holds', async () => {
+    const { getLock, run, server, told } = fakeHoldfast();
+    await run(async () => {
+      await getLock('a').lock();
+      await getLock('b').withLock(async () => {
+        await run(async () => {
+          await getLock('a').lock();
+          await getLock('b').lock();
+        });
+        expect(server.holder('a')?.count).toBe(1);
+        expect(server.holder('b')?.count).toBe(1);
+      });
+      expect(told('warning')).toHaveLength(2);
+      await getLock('a').unlock();
+    });
+    expect(told('warning')).toHaveLength(2);
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('lets a withLock that still goes on inside keep the lock', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    const inside = gate();
+    let left!: Promise<void>;
+    await run(async () => {
+      await getLock('a').lock();
+      left = getLock('a').withLock(() => inside.opened);
+      await settle();
+    });
+    expect(server.holder('a')?.count).toBe(1);
+    expect(await getLock('a').tryLock()).toBe(false);
+    inside.open();
+    await left;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('whose fn returned at once without a lock warns of nothing', async () => {
+    const { run, told } = fakeHoldfast();
+    expect(await run(() => 42)).toBe(42);
+    expect(told('warning')).toEqual([]);
+  });
+});
+
+describe('a lock() still in flight when its run ends', () => {
+  it('belongs to the run around: its own unlock() undoes it', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    server.hold('a');
+    await run(async () => {
+      let late!: Promise<void>;
+      await run(async () => {
+        late = getLock('a').lock();
+        await settle();
+      });
+      server.free('a');
+      await late;
+      expect(await getLock('a').isHeldByCurrentOwner()).toBe(true);
+      await getLock('a').unlock();
+    });
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('is anonymous when there is none around', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    server.hold('a');
+    let late!: Promise<void>;
+    await run(async () => {
+      late = getLock('a').lock();
+      await settle();
+    });
+    server.free('a');
+    await late;
+    expect(server.heldNames).toEqual(['a']);
+    await getLock('a').unlock();
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('a whole lock(), work, unlock() that was not awaited still works', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    server.hold('a');
+    let late!: Promise<void>;
+    await run(async () => {
+      late = (async () => {
+        await getLock('a').lock();
+        await settle();
+        await getLock('a').unlock();
+      })();
+      await settle();
+    });
+    server.free('a');
+    await late;
+    expect(server.heldNames).toEqual([]);
+  });
+});
+
+describe('a timer set in a scope', () => {
+  it('acts for the run that set it', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    await run(async () => {
+      await getLock('a').lock();
+      const fired = gate();
+      setTimeout(() => void getLock('a').lock().then(fired.open), 1);
+      await fired.opened;
+      expect(server.holder('a')?.count).toBe(2);
+      await getLock('a').unlock();
+      await getLock('a').unlock();
+    });
+  });
+
+  it('re-enters the withLock that it was set in, and not after that ended', async () => {
+    const { getLock, server } = fakeHoldfast();
+    const counts: (number | undefined)[] = [];
+    const nested = (): Promise<void> =>
+      getLock('a').withLock(() => void counts.push(server.holder('a')?.count));
+    const fired = gate();
+    await getLock('a').withLock(async () => {
+      const inside = gate();
+      setTimeout(() => void nested().then(inside.open), 1);
+      setTimeout(() => void nested().then(fired.open), 30);
+      await inside.opened;
+    });
+    await fired.opened;
+    expect(counts).toEqual([2, 1]);
+  });
+
+  it('is anonymous when its run has ended: it shares nothing with others of that run', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    const section = new Occupancy();
+    const late: Promise<void>[] = [];
+    await run(() => {
+      for (const who of ['1', '2']) {
+        late.push(
+          sleep(5).then(async () => {
+            await getLock('a').lock();
+            await section.inside(who, () => sleep(5));
+            await getLock('a').unlock();
+          }),
+        );
+      }
+    });
+    await Promise.all(late);
+    expect(section.most).toBe(1);
+    expect(server.heldNames).toEqual([]);
+  });
+});
+
+describe('an event emitter', () => {
+  it('runs its listeners in the scope of who emits, not of who listens', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    const emitter = new EventEmitter();
+    const answers: Promise<boolean>[] = [];
+    await run(async () => {
+      await getLock('a').lock();
+      emitter.on('job', () => answers.push(getLock('a').tryLock()));
+      emitter.emit('job');
+      expect(await answers[0]).toBe(true);
+      await getLock('a').unlock();
+      expect(server.heldNames).toEqual(['a']);
+      await run(() => {
+        emitter.emit('job');
+        return answers[1];
+      });
+      expect(server.holder('a')?.count).toBe(1); // the inner run ended
+      await getLock('a').unlock();
+    });
+    emitter.emit('job');
+    expect(await answers[2]).toBe(true);
+    expect(await getLock('a').isHeldByCurrentOwner()).toBe(true);
+    await getLock('a').unlock();
+    expect(server.heldNames).toEqual([]);
+  });
+});
+
+describe('detach', () => {
+  it('leaves all scopes: what runs inside is nobody’s child', async () => {
+    const { getLock, run, detach } = fakeHoldfast();
+    await run(async () => {
+      await getLock('a').lock();
+      await getLock('b').withLock(async () => {
+        expect(await detach(() => getLock('a').tryLock())).toBe(false);
+        expect(await detach(() => getLock('b').tryLock())).toBe(false);
+        expect(await getLock('a').tryLock()).toBe(true);
+        await getLock('a').unlock();
+      });
+      await getLock('a').unlock();
+    });
+  });
+
+  it('returns what fn returns, and a lock() in it outlives the run', async () => {
+    const { getLock, run, detach, server, told } = fakeHoldfast();
+    await run(async () => {
+      expect(detach(() => 42)).toBe(42);
+      await detach(() => getLock('a').lock());
+    });
+    expect(server.heldNames).toEqual(['a']);
+    expect(told('warning')).toEqual([]);
+    await getLock('a').unlock();
+  });
+});
