@@ -104,9 +104,11 @@ export class Acquisition {
     if (!outer && this.#place && !this.#place.isUp) return 'held';
     const enter = (): Promise<Attempt> => (outer ? this.#enterBelow(outer) : this.#acquireAnew());
     if (!acting || acting === this.#ownScope) return enter();
-    // Behind a sibling it may take long: then the calls of one scope wait side by side.
-    const isBrief = !outer?.turns.isTaken || acting.isAttempting(this.#lock.id);
-    return isBrief ? this.#inTurnOf(acting, enter) : enter();
+    // Behind a sibling it may take long: then the calls of one scope wait side by side, since the sibling's own calls
+    // may act for this scope, too.
+    const mustWait = (): boolean => outer?.turns.isTaken === true;
+    if (mustWait() && !acting.isAttempting(this.#lock.id)) return enter();
+    return this.#inTurnOf(acting, () => (mustWait() ? 'look again' : enter()));
   }
 
   /** The acting scope holds it already. */
@@ -140,7 +142,7 @@ export class Acquisition {
   }
 
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
-  async #inTurnOf(acting: Scope, enter: () => Promise<Attempt>): Promise<Attempt> {
+  async #inTurnOf(acting: Scope, enter: () => Attempt | Promise<Attempt>): Promise<Attempt> {
     const turns = acting.attempts(this.#lock.id);
     const mustLookAgain = turns.isTaken;
     if (!(await turns.take(this.#patience))) return 'look again';

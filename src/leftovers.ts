@@ -3,6 +3,7 @@
 
 import { elapsedMs, now, setTimer, type Instant } from './clock.js';
 import type { LockBackend } from './backend.js';
+import { failureKind } from './redis/failure.js';
 
 const RETRY_MS = 1_000;
 
@@ -49,8 +50,10 @@ export class Leftovers {
       () => {
         this.#leftovers.delete(ownerId);
       },
-      () => {
-        if (!this.#isClosed) this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
+      (error: unknown) => {
+        // A key that is something else by now has no owners.
+        if (failureKind(error) === 'conflict') this.#leftovers.delete(ownerId);
+        else if (!this.#isClosed) this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
       },
     );
     this.#underWay.add(removal);

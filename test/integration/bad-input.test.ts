@@ -1,20 +1,10 @@
-// Arguments that cannot be meant, and servers that cannot be used: a clear error, and nothing is sent.
+// Arguments and calls that cannot be meant: a clear error, and nothing is sent.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  Holdfast,
-  KeyConflictError,
-  OptionError,
-  UnavailableError,
-  type HoldfastOptions,
-  type Lock,
-} from '../../src/index.js';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../support/clients.js';
-import { eventually } from '../support/eventually.js';
+import { Holdfast, OptionError, type HoldfastOptions, type Lock } from '../../src/index.js';
+import { newClient, nextEvent, rejectionOf } from '../support/clients.js';
 import { recordCommands } from '../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../support/redis-server.js';
-import { startProxy } from '../support/tcp-proxy.js';
-import { uniqueName } from '../support/unique-name.js';
 
 let server: RedisServer;
 let redis: Redis;
@@ -225,38 +215,6 @@ describe('unlock is refused', () => {
   }
 });
 
-describe('a key that is no lock is left alone', () => {
-  it.each([
-    ['a string', ['SET', 'foreign', 'text']],
-    ['a list', ['RPUSH', 'foreign', 'a', 'b']],
-    ['a set', ['SADD', 'foreign', 'a']],
-    ['a sorted set', ['ZADD', 'foreign', '1', 'a']],
-    ['a hash of something else', ['HSET', 'foreign', 'field', 'value']],
-    ['a hash with more fields', ['HSET', 'foreign', 'a:1', '1', 'b:2', '1']],
-    ['Redisson’s read-write lock', ['HSET', 'foreign', 'mode', 'read', 'c4d5:1', '1']],
-  ])('%s', async (_title, [command, ...args]) => {
-    await redis.call(command!, args);
-    const before = await redis.dump('foreign');
-    const lock = client.getLock('foreign');
-    const calls: (() => Promise<unknown>)[] = [
-      () => lock.lock(),
-      () => lock.tryLock(),
-      () => lock.tryLock(200, 500),
-      () => lock.acquire(),
-      () => lock.withLock(() => undefined),
-      () => lock.forceUnlock(),
-    ];
-    for (const call of calls) {
-      const error = await rejectionOf(call());
-      expect(error).toBeInstanceOf(KeyConflictError);
-      expect(error).toMatchObject({ code: 'KEY_CONFLICT', lockName: 'foreign' });
-    }
-    expect(await redis.dump('foreign')).toEqual(before);
-    expect(await redis.pttl('foreign')).toBe(-1);
-    await redis.del('foreign');
-  });
-});
-
 describe('a client is refused', () => {
   it.each<[string, unknown]>([
     ['without options', undefined],
@@ -274,56 +232,6 @@ describe('a client is refused', () => {
     ['with a keyPrefix of null', { redis: 'redis://localhost', keyPrefix: null }],
   ])('%s', (_title, options) => {
     expect(() => new Holdfast(options as HoldfastOptions)).toThrow(OptionError);
-  });
-});
-
-describe('a server is refused', () => {
-  it('fast and clearly when the password is wrong', async () => {
-    await using guarded = await startRedis({ args: ['--requirepass', 'right'] });
-    for (const password of ['wrong', '']) {
-      const url = new URL(guarded.url);
-      url.password = password;
-      await using stranger = newClient({ redis: url.href, lockWatchdogTimeout: 60_000 });
-      const errors = eventsOf(stranger, 'error');
-      const error = await rejectionOf(stranger.getLock('guarded').lock());
-      expect(error).toBeInstanceOf(UnavailableError);
-      expect(String(error)).toMatch(/WRONGPASS|NOAUTH/);
-      expect(await rejectionOf(stranger.getLock('guarded').tryLock(60_000))).toBeInstanceOf(
-        UnavailableError,
-      );
-      expect(errors.length).toBeGreaterThan(0);
-    }
-  });
-
-  it('clearly when its host cannot be reached', async () => {
-    await using nowhere = newClient({ redis: 'redis://127.0.0.1:1', commandTimeout: 300 });
-    const error = await rejectionOf(nowhere.getLock('unreachable').tryLock());
-    expect(error).toBeInstanceOf(UnavailableError);
-    expect(String(error)).toContain('ECONNREFUSED');
-  });
-
-  it('once when it is older than 6.2, and every call says so', async () => {
-    const [, version] = /redis_version:(\S+)/.exec(await redis.info('server'))!;
-    const oldVersion = `6.0.${'9'.repeat(version!.length - 4)}`;
-    await using proxy = await startProxy(server.port, server.host);
-    proxy.rewrite(`redis_version:${version!}`, `redis_version:${oldVersion}`);
-    await using stranger = newClient({ redis: proxy.url });
-    const errors = eventsOf(stranger, 'error');
-
-    const error = await rejectionOf(stranger.getLock('old').lock());
-    expect(error).toBeInstanceOf(UnavailableError);
-    expect(String(error)).toContain(`Redis ${oldVersion} is too old`);
-    expect(String(error)).toContain('6.2');
-    expect(await rejectionOf(stranger.getLock('old').tryLock())).toBeInstanceOf(UnavailableError);
-    const connectionsBefore = proxy.connections;
-    proxy.cut();
-    await eventually(() => {
-      expect(proxy.connections).toBeGreaterThan(connectionsBefore);
-    });
-    expect(String(await rejectionOf(stranger.getLock('old').tryLock()))).toContain('too old');
-    const told = errors.filter((event) => event.error.message.includes('too old'));
-    expect(told).toHaveLength(1);
-    expect(await redis.exists('old')).toBe(0);
   });
 });
 
@@ -369,7 +277,7 @@ async function refused(calls: (() => Promise<unknown>)[], words: string): Promis
   });
 }
 
-/** Renewals of other tests' locks there are none: what the server executes is what these calls sent. */
+/** The server is this file's own: what it executes is what these calls sent. */
 async function nothingIsSent(calls: () => unknown): Promise<void> {
   const sent = await recordCommands(server.url, async () => {
     await calls();

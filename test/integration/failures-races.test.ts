@@ -44,7 +44,7 @@ describe('a release that races a renewal', () => {
     expect(lost).toEqual([]);
     expect(errors).toEqual([]);
     expect(await redis.exists(...names)).toBe(0);
-  });
+  }, 60_000);
 });
 
 describe('10,000 contended cycles over 1,000 names', () => {
@@ -75,7 +75,7 @@ describe('10,000 contended cycles over 1,000 names', () => {
     } finally {
       own.disconnect();
     }
-  });
+  }, 60_000);
 
   /** One takes it, the other finds it taken and waits, the first lets go, the other gets it. */
   async function contendedCycle(

@@ -1,7 +1,7 @@
 // A Redis server as a process of this machine.
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -30,14 +30,16 @@ export async function startRedisProcess(options: RedisProcessOptions): Promise<R
 }
 
 // The shell between us and the server reads a pipe that only we hold open: when this process ends,
-// in whatever way, the read ends too and the server is killed. Otherwise it waits for the server.
+// in whatever way, the read ends too and the server is killed. Once the server is gone, so is its folder.
 const GUARD = `
+  trap "" INT TERM
   "$@" </dev/null 2>&1 & server=$!
   echo "pid $server"
   exec 2>/dev/null 3<&0
-  (read -r line <&3; rm -rf "$PWD"; kill -KILL $server) & watcher=$!
+  (read -r line <&3; kill -KILL $server) & watcher=$!
   wait $server
   kill -KILL $watcher
+  rm -rf "$PWD"
 `;
 
 class RedisProcess implements RedisServer {
@@ -46,7 +48,6 @@ class RedisProcess implements RedisServer {
   readonly #options: RedisProcessOptions;
   #guard: ChildProcessByStdio<Writable, Readable, null> | undefined;
   #pid = 0;
-  #folder: string | undefined;
 
   constructor(port: number, options: RedisProcessOptions) {
     this.port = port;
@@ -59,11 +60,11 @@ class RedisProcess implements RedisServer {
 
   async start(): Promise<void> {
     if (this.#guard) return;
-    this.#folder ??= await mkdtemp(join(tmpdir(), 'holdfast-redis-'));
+    const folder = await mkdtemp(join(tmpdir(), 'holdfast-redis-'));
     const program = process.env['HOLDFAST_REDIS_SERVER'] ?? 'redis-server';
-    const args = await this.#arguments(this.#folder);
+    const args = await this.#arguments(folder);
     const guard = spawn('sh', ['-c', GUARD, 'sh', program, ...args], {
-      cwd: this.#folder,
+      cwd: folder,
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     this.#guard = guard;
@@ -90,9 +91,8 @@ class RedisProcess implements RedisServer {
     return Promise.resolve();
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.kill();
-    if (this.#folder) await rm(this.#folder, { recursive: true, force: true });
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.kill();
   }
 
   async #arguments(folder: string): Promise<string[]> {
