@@ -18,7 +18,7 @@ const FRAME_HEIGHT = 20;
 
 export function isFullScreen(out: WriteStream): boolean {
   const { NO_COLOR: noColor, TERM: term } = process.env;
-  return out.isTTY && !noColor && term !== 'dumb' && out.rows > FRAME_HEIGHT && out.columns >= 72;
+  return out.isTTY && !noColor && term !== 'dumb' && out.rows > FRAME_HEIGHT && out.columns >= 80;
 }
 
 export class LiveView implements View {
@@ -78,7 +78,7 @@ function frame(state: PhaseState): string[] {
         ? [`hand-overs ${handOvers}`, `longest wait ${seconds(longestWaitMs, 2)}`]
         : []),
       styleText(state.lostCents > 0 ? 'red' : 'green', lost),
-    ].join('   '),
+    ].join('  '),
     '',
   ];
 }

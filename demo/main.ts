@@ -14,7 +14,9 @@ const WORKERS = 5;
 
 const WITHOUT_LOCKS: PhasePlan = {
   title: '1 of 2: without locks',
-  explanation: `${WORKERS} processes each read two balances, think for 10 to 30 ms and write both back. Money vanishes, or comes from nowhere.`,
+  explanation:
+    `${WORKERS} processes each read two balances, think for 10 to 30 ms, write both back.
+` + 'Money vanishes, or comes from nowhere.',
   underLock: false,
   durationMs: 7_000,
 };
@@ -22,7 +24,8 @@ const WITHOUT_LOCKS: PhasePlan = {
 const UNDER_HOLDFAST: PhasePlan = {
   title: '2 of 2: under holdfast, await lock.withLock(transfer)',
   explanation:
-    'The same, one at a time. After 4 s the process that holds the lock is killed in the middle of a transfer.',
+    'The same, one at a time. After 4 s the process that holds the lock is killed\n' +
+    'in the middle of a transfer.',
   underLock: true,
   durationMs: 14_000,
   killAfterMs: 4_000,

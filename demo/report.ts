@@ -31,9 +31,10 @@ export function verdict(locked: PhaseState): { isGood: boolean; text: string } {
   return {
     isGood: true,
     text:
-      'Cents lost: by how much the balances differ from a ledger that is written in the same transactions.\n' +
-      'Under holdfast not a cent was lost. The killed process had written nothing yet, and nobody renewed its lease\n' +
-      'any more: when the 3 s were over, the lock went on to the next. The longest wait includes that.',
+      'Cents lost: by how much the balances differ from a ledger that is written in\n' +
+      'the same transactions. Under holdfast it is not a cent. The killed process had\n' +
+      'written nothing yet, and nobody renewed its lease any more: when the 3 s were\n' +
+      'over, the lock went on to the next. The longest wait includes that.',
   };
 }
 

@@ -118,7 +118,7 @@ export class Client {
     const limit = pLimit(CLOSE_CONCURRENCY);
     const patience = new Patience({ limitMs: this.commandTimeoutMs });
     const releases = [...this.ownerships].map((ownership) => {
-      ownership.lose('closed');
+      if (!ownership.isReleased) ownership.lose('closed');
       const { lock, ownerId } = ownership;
       return limit(() => insist(this.connection, patience, lock.name, () => lock.release(ownerId)));
     });

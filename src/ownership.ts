@@ -26,7 +26,8 @@ export interface OwnedHold {
 type State =
   | { readonly kind: 'held'; readonly validity: Validity; readonly confirmedAt: Instant }
   | { readonly kind: 'lost'; readonly error: LockLostError }
-  | { readonly kind: 'released' };
+  // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
+  | { readonly kind: 'released'; readonly validity: Validity; readonly isConfirmed: boolean };
 
 export class Ownership implements Renewable {
   readonly lock: LockBackend;
@@ -147,6 +148,7 @@ export class Ownership implements Renewable {
     return this.#shallRenew && this.#holds.some(({ isWatched }) => isWatched);
   }
 
+  /** It was lost: whoever relies on it learns it now. */
   lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
     const { ownerId, heldForMs } = this;
@@ -203,7 +205,7 @@ export class Ownership implements Renewable {
       this.#longestLeaseMs = Math.max(this.#longestLeaseMs, leaseMs);
       const sentAt = await this.#keep(this.#holds.length + more, leaseMs, patience);
       this.#prolong(sentAt, leaseMs);
-      confirmed();
+      if (this.isHeld) confirmed();
     } finally {
       this.#turns.pass();
     }
@@ -217,7 +219,11 @@ export class Ownership implements Renewable {
         await this.#keep(this.#holds.length, 0, patience);
         return;
       }
-      isRepeat ||= this.#state.kind === 'released'; // by a release of another hold that was before us
+      if (this.#state.kind === 'released') {
+        if (this.#state.isConfirmed) return; // by a release of another hold that was before us
+        isRepeat = true;
+      }
+      this.#end(false);
       const isReleased = await insist(
         this.#client.connection,
         patience,
@@ -229,7 +235,7 @@ export class Ownership implements Renewable {
       );
       // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: it was lost.
       if (!isReleased && !isRepeat) await this.#keep(1, 0, patience);
-      this.#become({ kind: 'released' });
+      this.#end(true);
     } finally {
       this.#turns.pass();
     }
@@ -249,7 +255,7 @@ export class Ownership implements Renewable {
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
   #loseTo(reply: Exclude<KeepReply, 'kept'>): LockLostError {
-    const isOver = this.#state.kind === 'held' && leftMs(this.#state.validity) <= 0;
+    const isOver = this.#state.kind !== 'lost' && leftMs(this.#state.validity) <= 0;
     return this.lose(reply === 'deleted' && isOver ? 'expired' : reply);
   }
 
@@ -267,19 +273,28 @@ export class Ownership implements Renewable {
     this.checkDeadline();
   }
 
-  /** The one place where the state changes; what is lost or released stays so. */
+  /** Its release is on its way, or confirmed. */
+  #end(isConfirmed: boolean): void {
+    if (this.#state.kind !== 'lost')
+      this.#become({ kind: 'released', validity: this.#state.validity, isConfirmed });
+  }
+
+  /** The one place where the state changes; what is lost or released never comes back. */
   #become(next: State): void {
-    if (this.#state.kind !== 'held') return;
+    if (this.#state.kind === 'lost' || (this.#state.kind === 'released' && next.kind === 'held'))
+      return;
     this.#state = next;
     if (next.kind === 'held') return;
     clearTimeout(this.#deadlineTimer);
     this.lock.unwatch(this);
-    this.#client.ownerships.delete(this);
+    // A closing client waits for a release that is on its way.
+    if (next.kind === 'lost' || next.isConfirmed) this.#client.ownerships.delete(this);
   }
 
   /** Nobody relies on it any more, but it may stand on the server. */
   #abandon(): void {
-    this.#become({ kind: 'released' });
+    this.#end(false);
+    this.#client.ownerships.delete(this);
     this.#client.leftovers.remove(this.lock, this.ownerId, this.#longestLeaseMs);
   }
 
