@@ -102,13 +102,8 @@ export class Acquisition {
     if (outer?.ownership.loss) throw outer.ownership.loss;
     if (own) return this.#countUp(own);
     if (!outer && this.#place && !this.#place.isUp) return 'held';
-    const enter = (): Promise<Attempt> => (outer ? this.#enterBelow(outer) : this.#acquireAnew());
-    if (!acting || acting === this.#ownScope) return enter();
-    // Behind a sibling it may take long: then the calls of one scope wait side by side, since the sibling's own calls
-    // may act for this scope, too.
-    const mustWait = (): boolean => outer?.turns.isTaken === true;
-    if (mustWait() && !acting.isAttempting(this.#lock.id)) return enter();
-    return this.#inTurnOf(acting, () => (mustWait() ? 'look again' : enter()));
+    if (outer) return this.#enterBelow(outer, acting);
+    return acting && acting !== this.#ownScope ? this.#inTurnOf(acting) : this.#acquireAnew();
   }
 
   /** The acting scope holds it already. */
@@ -118,17 +113,21 @@ export class Acquisition {
   }
 
   /** An ancestor holds it: one child of it at a time. */
-  async #enterBelow(outer: Holder): Promise<Attempt> {
+  async #enterBelow(outer: Holder, acting: Scope | undefined): Promise<Attempt> {
     const { ownership, turns } = outer;
-    if (turns.isTaken) {
+    if (!turns.tryTake()) {
       this.#seen = { holder: ownership.ownerId, holderTtlMs: Math.round(ownership.remaining()) };
-      if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, this.#seen);
+      // Another call of the same scope that is just entering does so for this one, too.
+      const isElsewhere = !acting || outer.entering !== acting;
+      if (this.#request.waitMs === 0 && isElsewhere)
+        throw heldElsewhere(this.#lock.name, 0, this.#seen);
       this.#beginWaiting(this.#seen);
       // A wake-up is for somebody who can try now.
       this.#place?.leave();
       this.#place = undefined;
+      if (!(await turns.take(this.#patience))) return 'look again';
     }
-    if (!(await turns.take(this.#patience))) return 'look again';
+    outer.entering = acting;
     let hold: Hold | undefined;
     try {
       // The ancestor may have gone while we waited.
@@ -137,17 +136,18 @@ export class Acquisition {
       hold = await ownership.reenter(this.#leaseMs, this.#patience, begin);
       return hold ?? 'look again';
     } finally {
+      outer.entering = undefined;
       if (!hold) turns.pass();
     }
   }
 
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
-  async #inTurnOf(acting: Scope, enter: () => Attempt | Promise<Attempt>): Promise<Attempt> {
+  async #inTurnOf(acting: Scope): Promise<Attempt> {
     const turns = acting.attempts(this.#lock.id);
     const mustLookAgain = turns.isTaken;
     if (!(await turns.take(this.#patience))) return 'look again';
     try {
-      return mustLookAgain ? 'look again' : await enter();
+      return mustLookAgain ? 'look again' : await this.#acquireAnew();
     } finally {
       turns.pass();
     }

@@ -19,8 +19,8 @@ export interface Renewable {
   readonly isWatched: boolean;
   /** Finds out whether the lease is over before anything else is done with it. */
   checkDeadline(): void;
-  /** Whether it is held, and was last confirmed at least `minAgeMs` ago. */
-  isDue(minAgeMs: number): boolean;
+  /** How long ago the confirmation that counts was asked for, in milliseconds; -1: it is not held any more. */
+  readonly ageMs: number;
   /** A renewal is on its way. */
   renewing(): void;
   /** The server's answer to a renewal by `leaseMs`, 0 for a mere look; an unanswered one is never reported. */

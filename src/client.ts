@@ -116,19 +116,27 @@ export class Client {
     this.#isClosed = true;
     for (const patience of [...this.acquisitions]) patience.end('closed');
     const limit = pLimit(CLOSE_CONCURRENCY);
-    const patience = new Patience({ limitMs: this.commandTimeoutMs });
     const releases = [...this.ownerships].map((ownership) => {
       if (!ownership.isReleased) ownership.lose('closed');
-      const { lock, ownerId } = ownership;
-      return limit(() => insist(this.connection, patience, lock.name, () => lock.release(ownerId)));
+      return limit(() => this.#releaseFor(ownership));
     });
+    // The calls that were ended give their places and owners up in this turn of the loop.
+    releases.push(new Promise(setImmediate));
+    const patience = new Patience({ limitMs: this.commandTimeoutMs });
     try {
-      await Promise.allSettled(releases);
-      // The calls that were ended give their places and owners up in this turn of the loop.
-      await new Promise(setImmediate);
-      await patience.within(this.leftovers.close()).catch(() => undefined);
+      await patience.within(Promise.allSettled(releases));
+      await patience.within(this.leftovers.close());
+    } catch {
+      limit.clearQueue(); // Redis does not answer: the leases end by themselves
     } finally {
       patience.dispose();
     }
+  }
+
+  /** Releases what a closing client held. */
+  async #releaseFor({ lock, ownerId }: Ownership): Promise<void> {
+    await this.bounded(lock.name, 'not known to be released', (patience) =>
+      insist(this.connection, patience, lock.name, () => lock.release(ownerId)),
+    );
   }
 }

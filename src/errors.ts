@@ -42,6 +42,7 @@ export interface SeenHolder {
 
 /** Somebody else had the lock until the wait ran out. */
 export class LockTimeoutError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'LockTimeoutError';
   readonly code = 'LOCK_TIMEOUT';
   /** The owner that was last seen to hold the lock: `<clientId>:<n>`. */
@@ -58,6 +59,7 @@ export class LockTimeoutError extends HoldfastError {
 
 /** The caller asked to undo a lock that it does not hold. */
 export class LockNotHeldError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'LockNotHeldError';
   readonly code = 'LOCK_NOT_HELD';
 }
@@ -76,6 +78,7 @@ export type LossReason = 'expired' | 'taken' | 'deleted' | 'forced' | 'unreachab
 
 /** The lock was held, and is held no longer; what it guarded may have changed since. */
 export class LockLostError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'LockLostError';
   readonly code = 'LOCK_LOST';
   /** How it was lost. */
@@ -89,30 +92,35 @@ export class LockLostError extends HoldfastError {
 
 /** The caller's signal aborted while it waited; `cause` is the signal's reason. */
 export class LockAbortedError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'LockAbortedError';
   readonly code = 'LOCK_ABORTED';
 }
 
 /** The client is closed. */
 export class ClosedError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'ClosedError';
   readonly code = 'CLIENT_CLOSED';
 }
 
 /** Redis could not be asked, or gave no usable answer in time; whether the lock is free is not known. */
 export class UnavailableError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'UnavailableError';
   readonly code = 'REDIS_UNAVAILABLE';
 }
 
 /** The key holds something that is not a lock; nothing was changed. */
 export class KeyConflictError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'KeyConflictError';
   readonly code = 'KEY_CONFLICT';
 }
 
 /** An argument or option is not usable; nothing was sent. */
 export class OptionError extends HoldfastError {
+  /** The name of the class. */
   override readonly name = 'OptionError';
   readonly code = 'INVALID_OPTION';
 }

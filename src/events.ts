@@ -68,6 +68,7 @@ export interface WarningEvent {
 
 /** Something failed that no caller waits for: a connection, a renewal, a clean-up. */
 export interface ErrorEvent {
+  /** What went wrong. */
   error: Error;
   /** The lock it is about, where there is one. */
   lockName?: string | undefined;
@@ -77,12 +78,19 @@ export interface ErrorEvent {
 
 /** The events of a client. */
 export interface HoldfastEvents {
+  /** A lock was acquired, also by a nested call. */
   acquired: (event: AcquiredEvent) => void;
+  /** A hold was released. */
   released: (event: ReleasedEvent) => void;
+  /** A call found the lock held and waits. */
   waiting: (event: WaitingEvent) => void;
+  /** The watchdog renewed a lease. */
   renewed: (event: RenewedEvent) => void;
+  /** A lock was lost while it was held. */
   lost: (event: LostEvent) => void;
+  /** Something works but is probably not meant. */
   warning: (event: WarningEvent) => void;
+  /** Something failed for which no caller waits. */
   error: (event: ErrorEvent) => void;
 }
 

@@ -12,10 +12,13 @@ export class Holder {
   readonly parent: Holder | undefined;
   /** The scope that holds by it; undefined: an anonymous caller. */
   readonly scope: Scope | undefined;
+  /** The scope whose call has the turn and is about to enter as a child. */
+  entering: Scope | undefined;
   /** Made when somebody re-enters it: most locks are held once. */
   #turns: Turns | undefined;
   #children: Set<Holder> | undefined;
   readonly #holds: Hold[] = [];
+  #hasLeft = false;
 
   constructor(ownership: Ownership, parent: Holder | undefined, scope: Scope | undefined) {
     this.ownership = ownership;
@@ -64,7 +67,9 @@ export class Holder {
   }
 
   #leave(): void {
-    if (!this.parent) return;
+    // Once only: a call that comes late may still take and pass the turn of a holder that has ended.
+    if (!this.parent || this.#hasLeft) return;
+    this.#hasLeft = true;
     this.parent.#children?.delete(this);
     this.parent.turns.pass();
   }

@@ -165,6 +165,7 @@ export class Holdfast implements AsyncDisposable {
     return this.#closing;
   }
 
+  /** Closes it at the end of an `await using` block. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

@@ -125,14 +125,20 @@ export class Lock {
 
   /**
    * Acquires it, runs `fn`, and releases it whatever happens. Acquisitions of the same lock inside `fn` re-enter it, one
-   * at a time. An error of `fn` is what the caller sees, also when the lock was lost.
+   * at a time. An error of `fn` is what the caller sees, also when the lock was lost. Waits for ever.
+   *
+   * @returns what `fn` returns
+   * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
+   */
+  async withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
+  /**
+   * The same, with options.
    *
    * @param options - `wait` is `Infinity` by default
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
    */
-  async withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
   async withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
   async withLock<T>(
     ...args: [(hold: Hold) => T | Promise<T>] | [AcquireOptions, (hold: Hold) => T | Promise<T>]

@@ -60,7 +60,6 @@ export class Ownership implements Renewable {
     this.#longestLeaseMs = leaseMs;
     this.#state = { kind: 'held', validity: validity(sentAt, leaseMs), confirmedAt: sentAt };
     client.ownerships.add(this);
-    lock.watch(this);
   }
 
   get isHeld(): boolean {
@@ -97,7 +96,8 @@ export class Ownership implements Renewable {
   add(hold: OwnedHold): void {
     this.#holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
-    else if (!this.#deadlineTimer) this.#awaitDeadline();
+    else if (this.#holds.length === 1) this.lock.watch(this);
+    if (!this.#deadlineTimer) this.#awaitDeadline();
   }
 
   /**
@@ -170,8 +170,8 @@ export class Ownership implements Renewable {
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
   }
 
-  isDue(minAgeMs: number): boolean {
-    return this.#state.kind === 'held' && elapsedMs(this.#state.confirmedAt) >= minAgeMs;
+  get ageMs(): number {
+    return this.#state.kind === 'held' ? elapsedMs(this.#state.confirmedAt) : -1;
   }
 
   renewing(): void {

@@ -61,11 +61,6 @@ export class Scope {
     return turns;
   }
 
-  /** Whether such an attempt is under way. */
-  isAttempting(id: string): boolean {
-    return this.#attempts.has(id);
-  }
-
   /** Tells a waiter when this scope gets the lock; returns how to stop that. */
   onEnter(id: string, waiter: Patience): () => void {
     const waiters = this.#waiters.get(id) ?? new Set();

@@ -12,7 +12,7 @@ export interface Validity {
 }
 
 /** Drift margin as in Redis' description of Redlock: 1 % of the lease and 2 ms, at most half the lease. */
-export function driftMarginMs(leaseMs: number): number {
+function driftMarginMs(leaseMs: number): number {
   return Math.min(leaseMs * 0.01 + 2, leaseMs / 2);
 }
 

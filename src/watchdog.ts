@@ -38,7 +38,8 @@ export class Watchdog {
 
   watch(lease: Renewable, keys: LockKeys): void {
     this.#watched.set(lease, { lease, keys });
-    this.#roundWithin(this.#intervalMs);
+    // The lease began when it was asked for, which may have been a while ago.
+    this.#roundWithin(this.#intervalMs - lease.ageMs);
   }
 
   unwatch(lease: Renewable): void {
@@ -81,7 +82,7 @@ export class Watchdog {
     const batches: WatchedLease[][] = [];
     for (const watched of [...this.#watched.values()]) {
       watched.lease.checkDeadline();
-      if (!watched.lease.isDue(dueAgeMs)) continue;
+      if (watched.lease.ageMs < dueAgeMs) continue;
       const key = `${String(watched.lease.isWatched)} ${this.#options.batchKey(watched.keys)}`;
       let batch = open.get(key);
       if (!batch || batch.length === BATCH_SIZE) {

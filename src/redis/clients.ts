@@ -23,7 +23,8 @@ export function isCluster(client: RedisClient): client is Cluster {
   return client.isCluster;
 }
 
-export function clientFactory(source: RedisSource): ClientFactory {
+/** Nothing may stay silent for longer than `silenceLimitMs` without being dropped, not even a Sentinel. */
+export function clientFactory(source: RedisSource, silenceLimitMs: number): ClientFactory {
   const template = asClient(source);
   if (isCluster(template)) {
     const keyPrefix = template.options.keyPrefix ?? template.options.redisOptions?.keyPrefix ?? '';
@@ -34,7 +35,13 @@ export function clientFactory(source: RedisSource): ClientFactory {
   }
   return {
     keyPrefix: template.options.keyPrefix ?? '',
-    create: (role) => template.duplicate(nodeOptions(role)),
+    create: (role) => {
+      const { sentinelCommandTimeout = Infinity } = template.options;
+      return template.duplicate({
+        ...nodeOptions(role),
+        sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
+      });
+    },
   };
 }
 

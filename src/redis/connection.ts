@@ -39,7 +39,7 @@ export class Connection {
   #saidTooOld = false;
 
   constructor({ redis, silenceLimitMs }: ConnectionOptions, events: Events) {
-    this.#factory = clientFactory(redis);
+    this.#factory = clientFactory(redis, silenceLimitMs);
     this.#silenceLimitMs = silenceLimitMs;
     this.#events = events;
     this.#commands = this.#link('commands', {

@@ -2,6 +2,7 @@
 
 import { ClosedError, UnavailableError } from '../errors.js';
 import { failureKind } from './failure.js';
+import { once } from 'node:events';
 import type { Writable } from 'node:stream';
 import { isCluster, type RedisClient } from './clients.js';
 
@@ -14,6 +15,9 @@ export interface LinkListener {
   /** The connection failed; ioredis connects anew by itself. */
   failed(error: Error): void;
 }
+
+/** How long a disconnecting client may take: somewhat longer than ioredis gives a socket to say goodbye. */
+const CLOSE_LIMIT_MS = 500;
 
 interface Deferred {
   promise: Promise<void>;
@@ -121,12 +125,19 @@ export class Link {
   async #close(): Promise<void> {
     this.#down();
     this.#readiness.reject(new ClosedError('the client is closed'));
-    const { status } = this.client;
-    if (status === 'end') return;
-    const ended = new Promise<void>((resolve) => this.client.once('end', resolve));
-    this.client.disconnect();
-    // Between two attempts to connect there is no socket, and ioredis says nothing of its end.
-    if (status !== 'reconnecting') await ended;
+    const { client } = this;
+    if (client.status === 'end') return;
+    const isBetweenAttempts = client.status === 'reconnecting'; // then nothing is there to end, and nothing tells
+    const ended = once(client, 'end', { signal: AbortSignal.timeout(CLOSE_LIMIT_MS) });
+    client.disconnect();
+    if (isBetweenAttempts) {
+      ended.catch(() => undefined);
+      return;
+    }
+    // While it asks a Sentinel, it says nothing of its end either.
+    await ended.catch(() => {
+      if (!isCluster(client)) (client.stream as Writable | undefined)?.destroy();
+    });
   }
 
   async #greet(): Promise<void> {

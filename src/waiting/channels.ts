@@ -23,6 +23,8 @@ class Channel {
   readonly listeners = new Set<ChannelListener>();
   /** When the server confirmed the subscription, on the monotonic clock. */
   subscribedAtMs: number | undefined;
+  /** When the last message came, on the monotonic clock, whether or not somebody listened. */
+  heardAtMs: number | undefined;
   lingerTimer: NodeJS.Timeout | undefined;
 
   constructor(name: string, isSharded: boolean) {
@@ -38,8 +40,8 @@ class Channel {
 
 /** One listener's part in a channel. */
 export interface Subscription {
-  /** When the server confirmed the subscription, on the monotonic clock; undefined: not yet. */
-  readonly subscribedAtMs: number | undefined;
+  /** Whether something may have happened since then (on the monotonic clock) that the listener did not hear. */
+  mayHaveMissed(sinceMs: number): boolean;
   close(): void;
 }
 
@@ -65,9 +67,9 @@ export class Channels {
     channel.listeners.add(listener);
     const joined = channel;
     return {
-      get subscribedAtMs() {
-        return joined.subscribedAtMs;
-      },
+      // Until it is confirmed nothing needs to be told: the confirmation comes.
+      mayHaveMissed: (sinceMs) =>
+        Math.max(joined.subscribedAtMs ?? 0, joined.heardAtMs ?? 0) > sinceMs,
       close: () => {
         joined.listeners.delete(listener);
         if (joined.listeners.size > 0) return;
@@ -93,7 +95,10 @@ export class Channels {
     const link = this.#connection.openSubscriber(subscribeAnew);
     link.client.on('subscribersReady', subscribeAnew); // a cluster's slots have moved
     const hear = (name: string, payload: string): void => {
-      for (const listener of this.#channels.get(name)?.listeners ?? []) listener.message(payload);
+      const channel = this.#channels.get(name);
+      if (!channel) return;
+      channel.heardAtMs = performance.now();
+      for (const listener of channel.listeners) listener.message(payload);
     };
     link.client.on('message', hear);
     link.client.on('smessage', hear);

@@ -67,9 +67,8 @@ export class Line implements ChannelListener {
     const place = new Place(this);
     this.#places.add(place);
     this.#sleepFor(ttlMs);
-    // Released between that try and the subscription: nobody heard it. (While it is not confirmed, its confirmation wakes.)
-    const { subscribedAtMs } = this.#subscription;
-    if (subscribedAtMs !== undefined && subscribedAtMs > triedAtMs) this.#wake();
+    // Released after that try was answered, and told before we listened: the message may even overtake the answer.
+    if (this.#subscription.mayHaveMissed(triedAtMs)) this.#wake();
     return place;
   }
 

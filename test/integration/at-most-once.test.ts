@@ -62,7 +62,7 @@ describe.each([
     await using client = proxiedClient();
     await using other = newClient();
     const late = await cycle(client, command, (match) => proxy[fault](match));
-    await using taken = await other.getLock(name).acquire({ lease: 2_000 });
+    await using taken = await other.getLock(name).acquire({ lease: 10_000 });
     await changesNothing(late);
     expect(await redis.hgetall(name)).toEqual({ [taken.ownerId]: '1' });
   });
@@ -73,7 +73,7 @@ describe.each([
     const lock = client.getLock(name);
     await client.run(async () => {
       const late = await cycle(client, command, (match) => proxy[fault](match));
-      await lock.lock(2_000);
+      await lock.lock(10_000);
       await changesNothing(late);
       expect(await lock.getHoldCount()).toBe(1);
       await lock.unlock();
@@ -167,7 +167,7 @@ describe('a call that gives up', () => {
     const late = proxy.holdBack(commandOf('release', name), 'silence');
     expect(await rejectionOf(hold.release())).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     await eventually(() => hold.release());
-    await using taken = await other.getLock(name).acquire({ lease: 2_000 });
+    await using taken = await other.getLock(name).acquire({ lease: 10_000 });
     await late.deliver();
     expect(await redis.hkeys(name)).toEqual([taken.ownerId]);
   });

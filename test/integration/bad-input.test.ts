@@ -13,7 +13,7 @@ let client: Holdfast;
 beforeAll(async () => {
   server = await startRedis();
   redis = new Redis(server.url);
-  client = newClient({ redis: server.url });
+  client = newClient({ redis: server.url, lockWatchdogTimeout: 3_000 });
   await client.getLock('ready').isLocked();
 });
 

@@ -229,7 +229,7 @@ describe('lock() that waits', () => {
 
 describe('false means that somebody else has it', () => {
   it('also when the subscription never comes up', async () => {
-    await using holder = newClient({ redis: server.url });
+    await using holder = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     await using client = newClient({ redis: proxy.url });
     await using hold = await holder.getLock(name).acquire();
     const subscribe = proxy.holdBack(/^subscribe /i, 'silence');
@@ -239,7 +239,7 @@ describe('false means that somebody else has it', () => {
   });
 
   it('and not that the server went away while it waited', async () => {
-    await using holder = newClient({ redis: server.url });
+    await using holder = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     await using client = newClient({ redis: server.url });
     await holder.getLock(name).lock();
     const waiting = nextEvent(client, 'waiting');

@@ -25,7 +25,7 @@ afterEach(() => {
 
 describe('close()', () => {
   it('ends those who wait with ClosedError', async () => {
-    await using holder = newClient();
+    await using holder = newClient({ lockWatchdogTimeout: 30_000 });
     const client = newClient();
     await using hold = await holder.getLock(name).acquire();
     const lock = client.getLock(name);
@@ -66,7 +66,7 @@ describe('close()', () => {
 
   it('takes back what is held: signals abort, the locks are free, waiters elsewhere are woken', async () => {
     const client = newClient({ lockWatchdogTimeout: 60_000 });
-    await using other = newClient();
+    await using other = newClient({ lockWatchdogTimeout: 30_000 });
     const lost = eventsOf(client, 'lost');
     const names = Array.from({ length: 300 }, () => uniqueName());
     const holds = await Promise.all(names.map((each) => client.getLock(each).acquire()));
@@ -218,7 +218,7 @@ describe('a process', () => {
     await using child = startChild('lock-user.ts', childEnvironment(inject('redisUrl')));
     await child.next('ready');
     if (what !== 'is idle') {
-      await using other = newClient();
+      await using other = newClient({ lockWatchdogTimeout: 30_000 });
       const taken = uniqueName();
       await using hold = await other.getLock(taken).acquire();
       child.send({ type: 'acquire', name });

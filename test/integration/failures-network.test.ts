@@ -69,9 +69,9 @@ describe('an unlock before the subscription is up', () => {
 describe('a server that is killed under 50 waiters and comes back', () => {
   it('gives all of them their turn, one at a time', async () => {
     await using server = await startRedis();
-    await using holder = newClient({ redis: server.url });
-    await using first = newClient({ redis: server.url });
-    await using second = newClient({ redis: server.url });
+    await using holder = newClient({ redis: server.url, lockWatchdogTimeout: 3_000 });
+    await using first = newClient({ redis: server.url, lockWatchdogTimeout: 3_000 });
+    await using second = newClient({ redis: server.url, lockWatchdogTimeout: 3_000 });
     const hold = await holder.getLock(name).acquire();
     const lost = nextEvent(holder, 'lost');
 

@@ -50,7 +50,7 @@ describe('a holder learns that its lock was lost', () => {
 
   it('when another client forced it', async () => {
     await using client = newClient(inTime);
-    await using other = newClient();
+    await using other = newClient({ lockWatchdogTimeout: 30_000 });
     await learns(client, 'forced', async () => {
       expect(await other.getLock(name).forceUnlock()).toBe(true);
     });
@@ -69,7 +69,7 @@ describe('a holder learns that its lock was lost', () => {
 
   it('when somebody else took it after it was deleted', async () => {
     await using client = newClient(inTime);
-    await using other = newClient();
+    await using other = newClient({ lockWatchdogTimeout: 30_000 });
     let taken: Hold | undefined;
     await learns(client, 'taken', async () => {
       await redis.del(name);
@@ -107,7 +107,7 @@ describe('a holder learns that its lock was lost', () => {
     const { hostname, port } = new URL(inject('redisUrl'));
     await using proxy = await startProxy(Number(port), hostname);
     await using client = newClient({ redis: proxy.url });
-    await using other = newClient();
+    await using other = newClient({ lockWatchdogTimeout: 30_000 });
     let next: Promise<Hold> | undefined;
     let hadLearnt: boolean | undefined;
     const lost = eventsOf(client, 'lost');

@@ -122,9 +122,7 @@ export class FakeServer {
       if (listeners.has(listener)) listener.subscribed();
     });
     return {
-      get subscribedAtMs() {
-        return subscribedAtMs;
-      },
+      mayHaveMissed: (sinceMs) => subscribedAtMs !== undefined && subscribedAtMs > sinceMs,
       close: () => listeners.delete(listener),
     };
   }

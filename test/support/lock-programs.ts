@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 
 /** How long an acquisition waits: for ever, not at all, or until it is aborted after so many ticks. */
-export type Wait = 'forever' | 'not at all' | number;
+type Wait = 'forever' | 'not at all' | number;
 
 export type Step =
   | { readonly kind: 'pause'; readonly ticks: number }
@@ -35,7 +35,7 @@ const wait: fc.Arbitrary<Wait> = fc.oneof(
 const { body } = fc.letrec<{ step: Step; body: readonly Step[] }>((tie) => ({
   body: fc.array(tie('step'), { maxLength: 3, size: 'max' }),
   step: fc.oneof(
-    { maxDepth: 5, depthSize: 'max', withCrossShrink: true },
+    { maxDepth: 4, depthSize: 'max', withCrossShrink: true },
     { weight: 1, arbitrary: fc.record({ kind: fc.constant('pause' as const), ticks }) },
     {
       weight: 4,

@@ -1,0 +1,95 @@
+// Leases that are kept: in spite of a failing renewal, and of nested acquisitions with other leases.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { eventsOf, newClient, nextEvent } from '../support/clients.js';
+import { commandOf, loadScripts } from '../support/lock-commands.js';
+import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
+import { uniqueName } from '../support/unique-name.js';
+
+let redis: Redis;
+let name: string;
+
+beforeEach(async () => {
+  redis = new Redis(inject('redisUrl'));
+  await loadScripts(inject('redisUrl'));
+  name = uniqueName();
+});
+
+afterEach(() => {
+  redis.disconnect();
+});
+
+describe('one failing renewal', () => {
+  const leaseMs = 1_500;
+  const failures: Record<string, (proxy: TcpProxy, renewal: RegExp) => Promise<void>> = {
+    'lost with its connection': (proxy, renewal) => proxy.holdBack(renewal, 'cut').happened,
+    'executed, its answer lost': (proxy, renewal) => proxy.loseReplyTo(renewal).happened,
+    'never answered': (proxy, renewal) => proxy.holdBack(renewal, 'silence').happened,
+  };
+
+  it('is made up for before the lease ends: the lock is held three leases later', async () => {
+    await Promise.all(Object.entries(failures).map(([how, fail]) => survives(how, fail)));
+  });
+
+  async function survives(how: string, fail: (typeof failures)[string]): Promise<void> {
+    const { hostname, port } = new URL(inject('redisUrl'));
+    await using proxy = await startProxy(Number(port), hostname);
+    await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: leaseMs });
+    const lost = eventsOf(client, 'lost');
+    const own = uniqueName();
+    const hold = await client.getLock(own).acquire();
+
+    await fail(proxy, commandOf('renew', own));
+    const endMs = performance.now() + 3 * leaseMs;
+    while (performance.now() < endMs) await nextEvent(client, 'renewed');
+
+    expect({ how, lost }).toEqual({ how, lost: [] });
+    expect(hold.signal.aborted).toBe(false);
+    expect(await redis.hkeys(own)).toEqual([hold.ownerId]);
+    await hold.release();
+  }
+});
+
+describe('a nested acquisition', () => {
+  it('with a short lease does not cut the outer one', async () => {
+    await using client = newClient({ lockWatchdogTimeout: 20_000 });
+    const lock = client.getLock(name);
+    await lock.withLock(async (hold) => {
+      await client.run(async () => {
+        expect(await lock.tryLock(0, 200)).toBe(true);
+        await sleep(400);
+        expect(await redis.pttl(name)).toBeGreaterThan(10_000);
+        expect(hold.remaining()).toBeGreaterThan(10_000);
+        await lock.unlock();
+      });
+      expect(await redis.pttl(name)).toBeGreaterThan(10_000);
+    });
+  });
+
+  it('with a short lease does not end the renewal of the outer one', async () => {
+    await using client = newClient();
+    const lock = client.getLock(name);
+    await lock.withLock(async (hold) => {
+      await lock.withLock({ lease: 50 }, () => nextEvent(client, 'renewed'));
+      const endMs = performance.now() + 1_000;
+      while (performance.now() < endMs) await nextEvent(client, 'renewed');
+      expect(hold.signal.aborted).toBe(false);
+    });
+  });
+
+  it('that is watched is renewed for as long as it lasts, not longer, inside a fixed lease', async () => {
+    await using client = newClient({ lockWatchdogTimeout: 1_200 });
+    const lock = client.getLock(name);
+    const outer = await lock.acquire({ lease: 1_200 });
+    await outer.run(async () => {
+      const inner = await lock.acquire();
+      const endMs = performance.now() + 1_500;
+      while (performance.now() < endMs) await nextEvent(client, 'renewed');
+      await inner.release();
+    });
+    const renewed = eventsOf(client, 'renewed');
+    expect(await nextEvent(client, 'lost')).toMatchObject({ lossReason: 'expired' });
+    expect(renewed).toEqual([]);
+  });
+});

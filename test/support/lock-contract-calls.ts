@@ -1,0 +1,191 @@
+// The part of the lock contract that is about lock, tryLock and unlock.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import type { Lock } from '../../src/index.js';
+import { eventsOf, nextEvent } from './clients.js';
+import type { ContractContext } from './lock-contract.js';
+
+export function callTests(context: () => ContractContext): void {
+  it('lock() acquires, unlock() frees', async () => {
+    const { lock, strangers } = context();
+    await lock.lock();
+    expect(await strangers.tryLock()).toBe(false);
+    await lock.unlock();
+    expect(await strangers.tryLock()).toBe(true);
+    await strangers.unlock();
+  });
+
+  it('lock() waits until it is free', async () => {
+    const { lock, strangers, stranger } = context();
+    await lock.lock();
+    const waiting = nextEvent(stranger, 'waiting');
+    const theirs = strangers.lock();
+    expect(await waiting).toMatchObject({ lockName: lock.name });
+    await lock.unlock();
+    await theirs;
+    await strangers.unlock();
+  });
+
+  it('lock(lease) and lock({ lease }) end by themselves', async () => {
+    const { lock, strangers } = context();
+    for (const lease of [300, { lease: 300 }]) {
+      await lock.lock(lease);
+      expect(await lock.remainTimeToLive()).toBeLessThanOrEqual(300);
+      await strangers.lock(); // nobody unlocked
+      await strangers.unlock();
+      await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    }
+  });
+
+  it.each([undefined, -1])('lock(%s) is kept by the watchdog beyond its lease', async (lease) => {
+    const { client, lock, strangers } = context();
+    await lock.lock(lease);
+    for (let renewal = 0; renewal < 4; renewal++) await nextEvent(client, 'renewed');
+    expect(await strangers.tryLock()).toBe(false);
+    await lock.unlock();
+  });
+
+  it('tryLock() makes one attempt', async () => {
+    const { lock, strangers } = context();
+    expect(await strangers.tryLock()).toBe(true);
+    const before = performance.now();
+    expect(await lock.tryLock()).toBe(false);
+    expect(performance.now() - before).toBeLessThan(1_000);
+    await strangers.unlock();
+  });
+
+  it.each(['positional', 'object'])('tryLock waits for at most `wait` (%s)', async (form) => {
+    const { lock, strangers } = context();
+    await strangers.lock();
+    const before = performance.now();
+    expect(await (form === 'object' ? lock.tryLock({ wait: 200 }) : lock.tryLock(200))).toBe(false);
+    const elapsedMs = performance.now() - before;
+    expect(elapsedMs).toBeGreaterThan(195);
+    expect(elapsedMs).toBeLessThan(1_500);
+    await strangers.unlock();
+  });
+
+  it.each(['positional', 'object'])(
+    'tryLock takes it within `wait` for `lease` (%s)',
+    async (form) => {
+      const { lock, strangers, client } = context();
+      await strangers.lock();
+      const waiting = nextEvent(client, 'waiting');
+      const mine =
+        form === 'object'
+          ? lock.tryLock({ wait: 5_000, lease: 60_000 })
+          : lock.tryLock(5_000, 60_000);
+      await waiting;
+      await strangers.unlock();
+      expect(await mine).toBe(true);
+      const ttlMs = await lock.remainTimeToLive();
+      expect(ttlMs).toBeGreaterThan(50_000);
+      expect(ttlMs).toBeLessThanOrEqual(60_000);
+      await lock.unlock();
+    },
+  );
+
+  it('lock({ signal }) and tryLock({ wait, signal }) stop waiting when it aborts', async () => {
+    const { client, lock, strangers } = context();
+    await strangers.lock();
+    for (const call of ['lock', 'tryLock'] as const) {
+      const aborter = new AbortController();
+      const waiting = nextEvent(client, 'waiting');
+      const { signal } = aborter;
+      const mine = call === 'lock' ? lock.lock({ signal }) : lock.tryLock({ wait: 60_000, signal });
+      await waiting;
+      aborter.abort(new Error('enough'));
+      await expect(mine).rejects.toMatchObject({
+        code: 'LOCK_ABORTED',
+        lockName: lock.name,
+        cause: { message: 'enough' },
+      });
+    }
+    await strangers.unlock();
+    expect(await lock.isLocked()).toBe(false);
+  });
+
+  it('an aborted signal is refused before anything is done', async () => {
+    const { client, lock } = context();
+    const acquired = eventsOf(client, 'acquired');
+    const signal = AbortSignal.abort(new Error('before'));
+    for (const refused of [
+      lock.lock({ signal }),
+      lock.tryLock({ signal }),
+      lock.acquire({ signal }),
+      lock.tryAcquire({ signal }),
+      lock.withLock({ signal }, () => expect.fail('fn was called')),
+    ]) {
+      await expect(refused).rejects.toMatchObject({
+        code: 'LOCK_ABORTED',
+        lockName: lock.name,
+        cause: { message: 'before' },
+      });
+    }
+    expect(await lock.isLocked()).toBe(false);
+    expect(acquired).toEqual([]);
+  });
+
+  it('unlock() by somebody who does not hold it, or twice, is a LockNotHeldError', async () => {
+    const { lock, strangers } = context();
+    const notHeld = { code: 'LOCK_NOT_HELD', lockName: lock.name };
+    await expect(lock.unlock()).rejects.toMatchObject(notHeld);
+    await lock.lock();
+    await expect(strangers.unlock()).rejects.toMatchObject(notHeld);
+    await lock.unlock();
+    await expect(lock.unlock()).rejects.toMatchObject(notHeld);
+  });
+
+  it('in a run it is reentrant, and as many unlock() free it', async () => {
+    const { client, lock, strangers } = context();
+    await client.run(async () => {
+      await lock.lock();
+      expect(await lock.tryLock()).toBe(true);
+      expect(await lock.getHoldCount()).toBe(2);
+      await lock.unlock();
+      expect(await strangers.tryLock()).toBe(false);
+      await lock.unlock();
+      expect(await strangers.tryLock()).toBe(true);
+      await strangers.unlock();
+    });
+  });
+
+  it('a nested short lease does not shorten the outer one', async () => {
+    const { client, lock, strangers } = context();
+    await client.run(async () => {
+      await lock.lock();
+      expect(await lock.tryLock(0, 100)).toBe(true);
+      expect(await strangers.remainTimeToLive()).toBeGreaterThan(100);
+      await sleep(300);
+      expect(await strangers.tryLock()).toBe(false);
+      await lock.unlock();
+      await lock.unlock();
+    });
+  });
+
+  it('excludes: of two clients, and all their callers, one at a time is inside', async () => {
+    const { lock, strangers } = context();
+    let inside = 0;
+    let passes = 0;
+    const pass = async (): Promise<void> => {
+      expect(++inside).toBe(1);
+      await sleep(1);
+      inside--;
+      passes++;
+    };
+    const caller = async (theirs: Lock): Promise<void> => {
+      await theirs.withLock(pass);
+      await theirs.lock();
+      await pass();
+      await theirs.unlock();
+      const hold = await theirs.acquire({ lease: 60_000 });
+      await pass();
+      await hold.release();
+      expect(await theirs.tryLock(60_000)).toBe(true);
+      await pass();
+      await theirs.unlock();
+    };
+    await Promise.all([lock, lock, lock, strangers, strangers, strangers].map(caller));
+    expect(passes).toBe(24);
+  });
+}

@@ -1,0 +1,70 @@
+// What every kind of lock promises, as one suite: the whole public surface, on a real server.
+import { afterEach, beforeEach, describe } from 'vitest';
+import type { Holdfast, HoldfastOptions, Lock } from '../../src/index.js';
+import { callTests } from './lock-contract-calls.js';
+import { eventTests } from './lock-contract-events.js';
+import { holdTests } from './lock-contract-holds.js';
+import { lookingTests } from './lock-contract-looking.js';
+import { uniqueName } from './unique-name.js';
+
+/** The default lease: short enough to see renewals, long enough for a busy machine. */
+const LEASE_MS = 1_500;
+
+export interface LockKind {
+  /** A client with these options; the suite closes it. */
+  newClient(options: Partial<HoldfastOptions>): Holdfast;
+  /** The lock of this kind and name, as this client sees it. */
+  getLock(client: Holdfast, name: string): Lock;
+}
+
+/** What the tests of the suite share. */
+export interface ContractContext {
+  /** The client under test. */
+  readonly client: Holdfast;
+  /** Another client of the same servers. */
+  readonly stranger: Holdfast;
+  readonly lock: Lock;
+  /** The same lock, as the other client sees it. */
+  readonly strangers: Lock;
+  /** Both clients' default lease. */
+  readonly leaseMs: number;
+}
+
+/** Runs the suite for one kind of lock. */
+export function lockContract(kindName: string, kind: LockKind): void {
+  describe(`the contract of a ${kindName}`, () => {
+    let context: ContractContext;
+    const current = (): ContractContext => context;
+
+    beforeEach(() => {
+      const options = { lockWatchdogTimeout: LEASE_MS, commandTimeout: 5_000 };
+      const client = kind.newClient(options);
+      const stranger = kind.newClient(options);
+      const name = uniqueName(kindName.replaceAll(' ', '-'));
+      context = {
+        client,
+        stranger,
+        lock: kind.getLock(client, name),
+        strangers: kind.getLock(stranger, name),
+        leaseMs: LEASE_MS,
+      };
+    });
+
+    afterEach(async () => {
+      await Promise.all([context.client.close(), context.stranger.close()]);
+    });
+
+    describe("Redisson's three", () => {
+      callTests(current);
+    });
+    describe('holds', () => {
+      holdTests(current);
+    });
+    describe('looking and forcing', () => {
+      lookingTests(current);
+    });
+    describe('events', () => {
+      eventTests(current);
+    });
+  });
+}
