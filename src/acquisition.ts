@@ -144,10 +144,10 @@ export class Acquisition {
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
   async #inTurnOf(acting: Scope): Promise<Attempt> {
     const turns = acting.attempts(this.#lock.id);
-    const mustLookAgain = turns.isTaken;
     if (!(await turns.take(this.#patience))) return 'look again';
     try {
-      return mustLookAgain ? 'look again' : await this.#acquireAnew();
+      const isHeldNow = nearestHolder(this.#position, this.#lock.id) !== undefined;
+      return isHeldNow ? 'look again' : await this.#acquireAnew();
     } finally {
       turns.pass();
     }

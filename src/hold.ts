@@ -163,6 +163,7 @@ export class Hold implements AsyncDisposable {
       this.#client.events.tell('released', () => ({ lockName, ownerId, holdCount, heldForMs }));
     } catch (error) {
       if (error instanceof UnavailableError) this.#release = undefined;
+      if (error instanceof LockLostError) this.lost(error); // found out by this very release
       throw error;
     } finally {
       this.#holder.remove(this);

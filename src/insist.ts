@@ -19,7 +19,7 @@ export async function insist<T>(
   for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     try {
       patience.assertNotOver();
-      if (!connection.isReady) await patience.within(connection.whenReady());
+      if (!connection.isReady) await connection.whenReady(patience);
       const reply = await patience.within(send(isRepeat));
       patience.trouble = undefined;
       return reply;

@@ -206,6 +206,8 @@ export class Ownership implements Renewable {
       const sentAt = await this.#keep(this.#holds.length + more, leaseMs, patience);
       this.#prolong(sentAt, leaseMs);
       if (this.isHeld) confirmed();
+    } catch (error) {
+      throw this.#takenIfConflict(error);
     } finally {
       this.#turns.pass();
     }
@@ -236,6 +238,8 @@ export class Ownership implements Renewable {
       // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: it was lost.
       if (!isReleased && !isRepeat) await this.#keep(1, 0, patience);
       this.#end(true);
+    } catch (error) {
+      throw this.#takenIfConflict(error);
     } finally {
       this.#turns.pass();
     }
@@ -247,10 +251,15 @@ export class Ownership implements Renewable {
     const reply = await insist(this.#client.connection, patience, this.lock.name, () => {
       sentAt = now();
       return this.lock.reenter(this.ownerId, holdCount, leaseMs);
-    }).catch(takenIfConflict);
+    });
     this.#throwIfLost();
     if (reply !== 'kept') throw this.#loseTo(reply);
     return sentAt;
+  }
+
+  /** A key that is something else now holds the lock no longer. */
+  #takenIfConflict(error: unknown): unknown {
+    return error instanceof KeyConflictError ? this.lose('taken') : error;
   }
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
@@ -306,10 +315,4 @@ export class Ownership implements Renewable {
       if (this.#holds.length > 0) this.#awaitDeadline(); // it was prolonged in the meantime
     }, leftMs(this.#state.validity));
   }
-}
-
-/** A key that holds something else now holds the lock no longer. */
-function takenIfConflict(error: unknown): KeepReply {
-  if (error instanceof KeyConflictError) return 'taken';
-  throw error;
 }

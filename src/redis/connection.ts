@@ -3,6 +3,7 @@
 import { Command } from 'ioredis';
 import type { Events } from '../events.js';
 import { UnavailableError } from '../errors.js';
+import type { Patience } from '../waiting/patience.js';
 import { outsideScopes } from '../scope.js';
 import {
   clientFactory,
@@ -69,8 +70,8 @@ export class Connection {
   }
 
   /** Resolves when commands can be sent; rejects when waiting would not help. */
-  whenReady(): Promise<void> {
-    return this.#commands.whenReady();
+  whenReady(patience: Patience): Promise<void> {
+    return this.#commands.whenReady(patience);
   }
 
   /** Calls back on every new connection. */

@@ -1,6 +1,7 @@
 // One ioredis client of ours, and what is known of its health: ready, refused, silent, closed.
 
 import { ClosedError, UnavailableError } from '../errors.js';
+import type { Patience } from '../waiting/patience.js';
 import { failureKind } from './failure.js';
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
@@ -19,18 +20,10 @@ export interface LinkListener {
 /** How long a disconnecting client may take: somewhat longer than ioredis gives a socket to say goodbye. */
 const CLOSE_LIMIT_MS = 500;
 
-interface Deferred {
-  promise: Promise<void>;
+/** A call that waits for the connection. */
+interface Waiter {
   resolve: () => void;
   reject: (error: Error) => void;
-}
-
-function deferred(): Deferred {
-  const parts = {} as Deferred;
-  parts.promise = new Promise((resolve, reject) => Object.assign(parts, { resolve, reject }));
-  // Nobody may be waiting when the connection is refused.
-  parts.promise.catch(() => undefined);
-  return parts;
 }
 
 export class Link {
@@ -39,7 +32,9 @@ export class Link {
   readonly #silenceLimitMs: number;
   #isReady = false;
   #closing: Promise<void> | undefined;
-  #readiness = deferred();
+  /** Counts the connections: what a former one still has to say is of no interest. */
+  #epoch = 0;
+  readonly #waiters = new Set<Waiter>();
   /** Why the server does not let us in; waiting would not help. */
   #refusal: UnavailableError | undefined;
   #lastError: Error | undefined;
@@ -76,10 +71,22 @@ export class Link {
     return this.#lastError;
   }
 
-  /** Resolves when commands can be sent; rejects when the server refuses us or the link is closed. */
-  whenReady(): Promise<void> {
-    if (this.#refusal) return Promise.reject(this.#refusal);
-    return this.#readiness.promise;
+  /** Resolves when commands can be sent; rejects when the server refuses us, the link is closed, or patience is over. */
+  async whenReady(patience: Patience): Promise<void> {
+    if (this.#isReady) return;
+    if (this.#refusal) throw this.#refusal;
+    if (this.#closing) throw new ClosedError('the client is closed');
+    let waiter: Waiter | undefined;
+    const ready = new Promise<void>((resolve, reject) => {
+      waiter = { resolve, reject };
+      this.#waiters.add(waiter);
+    });
+    try {
+      await patience.within(ready);
+    } finally {
+      // An outage may be long: whoever has given up leaves nothing behind.
+      if (waiter) this.#waiters.delete(waiter);
+    }
   }
 
   /**
@@ -124,36 +131,41 @@ export class Link {
 
   async #close(): Promise<void> {
     this.#down();
-    this.#readiness.reject(new ClosedError('the client is closed'));
+    for (const waiter of this.#waiters) waiter.reject(new ClosedError('the client is closed'));
     const { client } = this;
     if (client.status === 'end') return;
     const isBetweenAttempts = client.status === 'reconnecting'; // then nothing is there to end, and nothing tells
-    const ended = once(client, 'end', { signal: AbortSignal.timeout(CLOSE_LIMIT_MS) });
-    client.disconnect();
     if (isBetweenAttempts) {
-      ended.catch(() => undefined);
+      client.disconnect();
       return;
     }
+    const limit = new AbortController();
+    const timer = setTimeout(() => {
+      limit.abort();
+    }, CLOSE_LIMIT_MS);
+    const ended = once(client, 'end', { signal: limit.signal });
+    client.disconnect();
     // While it asks a Sentinel, it says nothing of its end either.
     await ended.catch(() => {
       if (!isCluster(client)) (client.stream as Writable | undefined)?.destroy();
     });
+    clearTimeout(timer);
   }
 
   async #greet(): Promise<void> {
-    const isCurrent = this.#readiness;
+    const epoch = this.#epoch;
     try {
       await this.#listener.greet?.(this.client);
     } catch (error) {
       if (error instanceof UnavailableError) this.#refuse(error);
       return;
     }
-    if (this.#closing || this.#readiness !== isCurrent || this.client.status !== 'ready') return;
+    if (this.#closing || this.#epoch !== epoch || this.client.status !== 'ready') return;
     clearTimeout(this.#handshakeTimer);
     this.#isReady = true;
     this.#refusal = undefined;
     this.#lastError = undefined;
-    this.#readiness.resolve();
+    for (const waiter of this.#waiters) waiter.resolve();
     this.#listener.ready();
   }
 
@@ -172,17 +184,15 @@ export class Link {
 
   #refuse(refusal: UnavailableError): void {
     this.#refusal = refusal;
-    this.#readiness.reject(refusal);
-    this.#readiness = deferred();
+    for (const waiter of this.#waiters) waiter.reject(refusal);
   }
 
   #down(): void {
     clearTimeout(this.#handshakeTimer);
     clearTimeout(this.#silenceTimer);
     this.#silenceTimer = undefined;
-    if (!this.#isReady) return;
     this.#isReady = false;
-    this.#readiness = deferred();
+    this.#epoch++;
   }
 
   #awaitHandshake(): void {

@@ -24,6 +24,7 @@ beforeAll(async () => {
   server = await startRedis();
   await loadScripts(server.url);
   redis = new Redis(server.url);
+  await redis.ping();
 });
 
 afterAll(async () => {
@@ -93,24 +94,24 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
   });
 
   it('try once per TTL for the whole client when no message comes', async () => {
-    await held.lock(600);
+    await redis.hset(awaited.name, 'somebody:1', 1);
+    await redis.pexpire(awaited.name, 600);
     const all: Promise<boolean>[] = [];
     await waiting(100, () => {
-      for (let index = 0; index < 100; index++) all.push(awaited.tryLock(1_700, 60_000));
+      for (let index = 0; index < 100; index++) all.push(awaited.tryLock(2_500, 60_000));
     });
-    // The holder's lease is prolonged behind everybody's back, twice, without a message.
+    // Its lease is prolonged by renewals, which send no message.
     const prolong = async (): Promise<void> => {
-      for (let half = 0; half < 8; half++) {
+      for (let renewal = 0; renewal < 8; renewal++) {
         await redis.pexpire(awaited.name, 600);
         await sleep(150);
       }
     };
     expect(await tries(awaited, prolong)).toBeLessThanOrEqual(4);
-    await redis.del(awaited.name);
+    await redis.del(awaited.name); // no message either: found when the TTL is over
     const results = await Promise.all(all);
-    expect(results.filter(Boolean)).toHaveLength(1); // by the TTL: DEL sends no message
+    expect(results.filter(Boolean)).toHaveLength(1);
     await awaited.unlock();
-    await expect(held.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
   });
 });
 

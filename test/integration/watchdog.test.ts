@@ -128,6 +128,7 @@ describe('a released hold', () => {
     await using server = await startRedis();
     await loadScripts(server.url);
     await using client = newClient({ redis: server.url, lockWatchdogTimeout: 2_000 });
+    await client.getLock(name).isLocked(); // connected: nothing is sent while the recording begins
     const released: string[] = [];
     const commands = await recordCommands(server.url, async () => {
       const holds: Hold[] = [];

@@ -228,6 +228,26 @@ describe('two lock() of one run in parallel are one owner', () => {
     expect(server.heldNames).toEqual([]);
   });
 
+  it('when a first attempt fails and two more are behind it', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    const lock = getLock('a');
+    const done = gate();
+    await run(async () => {
+      const branch = lock.withLock(() => done.opened);
+      await settle();
+      const first = lock.tryLock();
+      const behind = [lock.acquire(), lock.acquire()];
+      expect(await first).toBe(false);
+      await settle();
+      done.open();
+      await branch;
+      const holds = await Promise.all(behind);
+      expect(server.holder('a')?.count).toBe(2);
+      await Promise.all(holds.map((hold) => hold.release()));
+    });
+    expect(server.heldNames).toEqual([]);
+  });
+
   it('when an ancestor’s other child had the turn', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
