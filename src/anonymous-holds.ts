@@ -1,11 +1,23 @@
-// The holds of a client that belong to no scope, by lock, oldest first.
+// The holds of a client that belong to no scope, and what `unlock()` outside any run undoes.
 
+import type { LockBackend } from './backend.js';
 import { LockLostError, LockNotHeldError } from './errors.js';
 import type { Hold } from './hold.js';
-import type { LockBackend } from './backend.js';
+
+/** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
+const MAX_LOSSES = 10_000;
+
+/** What `lock()` and `tryLock()` acquired, was lost, and was not unlocked yet. */
+interface Losses {
+  count: number;
+  error: LockLostError;
+}
 
 export class AnonymousHolds {
+  /** Live ones, by lock, oldest first. */
   readonly #holds = new Map<string, Hold[]>();
+  /** A lock has one owner at a time, so what was lost of it is older than what is held. */
+  readonly #losses = new Map<string, Losses>();
 
   add(id: string, hold: Hold): void {
     const holds = this.#holds.get(id);
@@ -20,20 +32,32 @@ export class AnonymousHolds {
     if (holds?.length === 0) this.#holds.delete(id);
   }
 
-  /** A hold of this lock on which somebody may still rely. */
-  held(id: string): Hold | undefined {
-    for (const hold of this.#holds.get(id) ?? []) if (hold.remaining() > 0) return hold;
-    return undefined;
+  /** A hold was lost; the `unlock()` that it is owed must not undo another. */
+  lost(id: string, hold: Hold, error: LockLostError): void {
+    if (hold.isUnlockable) {
+      const count = (this.#losses.get(id)?.count ?? 0) + 1;
+      this.#losses.delete(id); // to the end of the map
+      this.#losses.set(id, { count, error });
+      const [oldest] = this.#losses.keys();
+      if (this.#losses.size > MAX_LOSSES && oldest !== undefined) this.#losses.delete(oldest);
+    }
+    this.delete(id, hold);
   }
 
-  /** The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`. */
+  /** A hold of this lock on which somebody relies. */
+  held(id: string): Hold | undefined {
+    return this.#holds.get(id)?.[0];
+  }
+
+  /** The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, unless that was lost. */
   oldest(id: string): Hold | undefined {
-    for (const hold of this.#holds.get(id) ?? []) if (hold.isUnlockable) return hold;
-    return undefined;
+    if (this.#losses.has(id)) return undefined;
+    return this.#holds.get(id)?.find(({ isUnlockable }) => isUnlockable);
   }
 
   /** Undoes the oldest `lock()` or `tryLock()`. */
   async unlock(lock: LockBackend): Promise<void> {
+    this.#throwIfLost(lock.id);
     const hold = this.oldest(lock.id);
     if (!hold) {
       throw new LockNotHeldError(
@@ -41,17 +65,26 @@ export class AnonymousHolds {
         { lockName: lock.name },
       );
     }
-    this.delete(lock.id, hold);
     try {
       await hold.release();
     } catch (error) {
-      // Whose unlock() this was is not known. If it was meant for a live hold, nobody will undo that one any more:
-      // it must not be renewed for ever.
       if (error instanceof LockLostError) this.#stopRenewing(lock.id);
       throw error;
     }
   }
 
+  #throwIfLost(id: string): void {
+    const losses = this.#losses.get(id);
+    if (!losses) return;
+    if (--losses.count === 0) this.#losses.delete(id);
+    this.#stopRenewing(id);
+    throw losses.error;
+  }
+
+  /**
+   * Whose `unlock()` met a loss is not known. If it was meant for a live hold, nobody will undo that one any more: it must
+   * not be renewed for ever.
+   */
   #stopRenewing(id: string): void {
     for (const hold of this.#holds.get(id) ?? []) if (hold.isUnlockable) hold.stopRenewing();
   }

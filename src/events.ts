@@ -1,5 +1,6 @@
 // What a client tells: the events of `Holdfast#on`, one type each.
 
+import { inspect } from 'node:util';
 import { EventEmitter } from 'eventemitter3';
 import { outsideScopes } from './scope.js';
 import type { HoldfastError, LossReason } from './errors.js';
@@ -94,18 +95,54 @@ export interface HoldfastEvents {
   error: (event: ErrorEvent) => void;
 }
 
-/** Tells listeners, outside all scopes, and never lets one of them break the lock that tells. */
-export class Events extends EventEmitter<HoldfastEvents> {
+type Listener<Name extends keyof HoldfastEvents> = HoldfastEvents[Name];
+
+/** Tells listeners, outside all scopes, and lets none of them break the lock that tells, or keep others from hearing. */
+export class Events {
+  readonly #emitter = new EventEmitter();
+  /** Each listener in its wrapping, by which it is known to the emitter. */
+  readonly #guarded = new WeakMap<object, (event: unknown) => void>();
+
+  on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.on(name, this.#guard(name, listener));
+  }
+
+  once<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.once(name, this.#guard(name, listener));
+  }
+
+  off<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.off(name, this.#guard(name, listener));
+  }
+
   /** Builds the event only if somebody listens. */
   tell<Name extends keyof HoldfastEvents>(
     name: Name,
-    describe: () => Parameters<HoldfastEvents[Name]>[0],
+    describe: () => Parameters<Listener<Name>>[0],
   ): void {
-    if (this.listenerCount(name) === 0) return;
-    try {
-      outsideScopes(() => (this as EventEmitter).emit(name, describe()));
-    } catch (error) {
-      process.emitWarning(`a listener of "${name}" threw: ${String(error)}`, 'HoldfastWarning');
-    }
+    if (this.#emitter.listenerCount(name) === 0) return;
+    outsideScopes(() => this.#emitter.emit(name, describe()));
+  }
+
+  #guard<Name extends keyof HoldfastEvents>(
+    name: Name,
+    listener: Listener<Name>,
+  ): (event: unknown) => void {
+    const known = this.#guarded.get(listener);
+    if (known) return known;
+    const report = (error: unknown): void => {
+      process.emitWarning(`a listener of "${name}" failed: ${inspect(error)}`, 'HoldfastWarning');
+    };
+    const call = listener as (event: unknown) => unknown;
+    const guarded = (event: unknown): void => {
+      try {
+        const result = call(event);
+        if (result instanceof Promise) result.catch(report);
+      } catch (error) {
+        report(error);
+      }
+    };
+    this.#guarded.set(listener, guarded);
+    return guarded;
   }
 }

@@ -1,7 +1,6 @@
 // One successful acquisition, as the caller has it in hand.
 
-import type { LockLostError } from './errors.js';
-import { LockNotHeldError, UnavailableError } from './errors.js';
+import { LockLostError, LockNotHeldError, UnavailableError } from './errors.js';
 import type { Client } from './client.js';
 import type { Holder } from './holder.js';
 import { parseLease } from './options.js';
@@ -142,8 +141,10 @@ export class Hold implements AsyncDisposable {
 
   /** The ownership was lost. @internal */
   lost(error: LockLostError): void {
-    this.#loss ??= error;
+    if (this.#loss) return;
+    this.#loss = error;
     this.#aborter?.abort(error);
+    if (!this.#holder.scope) this.#client.anonymous.lost(this.#ownership.lock.id, this, error);
     this.#holder.disturb();
   }
 

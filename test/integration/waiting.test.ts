@@ -1,233 +1,212 @@
 // Waiting by subscription: silent while the lock is held, one try per message and client, first come first served.
-import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Holdfast, type Lock } from '../../src/index.js';
+import type { Holdfast, Lock } from '../../src/index.js';
 import { eventsOf, nextEvent } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
-import { loadScripts } from '../support/lock-commands.js';
 import { recordCommands } from '../support/recorded-commands.js';
-import { startRedis, type RedisServer } from '../support/redis-server.js';
-import { startProxy } from '../support/tcp-proxy.js';
+import { startRedis } from '../support/redis-server.js';
 import { uniqueName } from '../support/unique-name.js';
+import { WatchedServer } from '../support/waiters.js';
 
 const WAITERS = 1_000;
 
-let server: RedisServer;
-let redis: Redis;
+let server: WatchedServer;
 let holder: Holdfast;
 let waiter: Holdfast;
 let held: Lock;
 let awaited: Lock;
 
 beforeAll(async () => {
-  server = await startRedis();
-  await loadScripts(server.url);
-  redis = new Redis(server.url);
-  await redis.ping();
+  server = await WatchedServer.of(await startRedis());
 });
 
 afterAll(async () => {
-  redis.disconnect();
   await server[Symbol.asyncDispose]();
 });
 
 beforeEach(async () => {
-  holder = new Holdfast({ redis: server.url });
-  waiter = new Holdfast({ redis: server.url });
+  [holder, waiter] = await Promise.all([server.client(), server.client()]);
   const name = uniqueName();
   held = holder.getLock(name);
   awaited = waiter.getLock(name);
-  await Promise.all([held.isLocked(), awaited.isLocked()]); // connected
 });
 
 afterEach(async () => {
   await Promise.all([holder.close(), waiter.close()]);
 });
 
-/** How many channels somebody listens to for this lock. */
-async function subscriptions(lock: Lock): Promise<number[]> {
-  const channels = (await redis.pubsub('CHANNELS', `*${lock.name}*`)) as string[];
-  const counts = (await redis.pubsub('NUMSUB', ...channels)) as (string | number)[];
-  return counts.filter((count) => typeof count === 'number');
-}
-
-/** The scripts that clients ran on this lock meanwhile. */
-async function tries(lock: Lock, fn: () => Promise<unknown>): Promise<number> {
-  const commands = await recordCommands(server.url, fn);
-  return commands.filter(({ name, args }) => name === 'EVALSHA' && args.includes(lock.name)).length;
-}
-
-/** Waits until so many wait for the lock, and the subscription and the try after it are over. */
-async function waiting(count: number, start: () => void): Promise<void> {
-  const told = eventsOf(waiter, 'waiting');
-  start();
-  await eventually(() => {
-    expect(told).toHaveLength(count);
-  });
-  await eventually(async () => {
-    expect(await subscriptions(awaited)).toEqual([1]);
-  });
-  await sleep(100);
-}
-
 describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
   it('hold one subscription, send nothing while it is held, and get it in order, one try per message', async () => {
     await held.lock();
     const order: number[] = [];
-    let all!: Promise<unknown>;
-    await waiting(WAITERS, () => {
-      all = Promise.all(
-        Array.from({ length: WAITERS }, (_, index) =>
-          awaited.withLock(() => void order.push(index)),
-        ),
-      );
-    });
-    expect(await tries(awaited, () => sleep(1_000))).toBe(0);
-    const commands = await tries(awaited, async () => {
+    const all: Promise<void>[] = [];
+    const commands = await server.scripts(awaited, () =>
+      server.waiting(waiter, awaited, WAITERS, () => {
+        for (let index = 0; index < WAITERS; index++)
+          all.push(awaited.withLock(() => void order.push(index)));
+      }),
+    );
+    // One try each; and when the subscription stands, one for all, or two if some had not been answered yet.
+    expect(commands).toBeGreaterThan(WAITERS);
+    expect(commands).toBeLessThanOrEqual(WAITERS + 2);
+    expect(await server.subscriptions(awaited)).toEqual([1]);
+    expect(await server.subscribers()).toBe(1);
+
+    const whileHeld = await recordCommands(server.url, () => sleep(1_000));
+    expect(whileHeld).toEqual([]);
+
+    const whileHandedOver = await server.scripts(awaited, async () => {
       await held.unlock();
-      await all;
+      await Promise.all(all);
     });
     expect(order).toEqual(Array.from({ length: WAITERS }, (_, index) => index));
     // The release that starts it; then for each waiter one try and one release.
-    expect(commands).toBe(1 + 2 * WAITERS);
+    expect(whileHandedOver).toBe(1 + 2 * WAITERS);
+    expect(await server.subscribers()).toBe(1);
+  });
+
+  it('all time out, and take nothing from the one who waits on', async () => {
+    await held.lock();
+    let last!: Promise<void>;
+    const all: Promise<boolean>[] = [];
+    await server.waiting(waiter, awaited, WAITERS + 1, () => {
+      for (let index = 0; index < WAITERS; index++) all.push(awaited.tryLock(700));
+      last = awaited.lock();
+    });
+    expect(new Set(await Promise.all(all))).toEqual(new Set([false]));
+    expect(await server.scripts(awaited, () => held.unlock().then(() => last))).toBe(2);
+    await awaited.unlock();
   });
 
   it('try once per TTL for the whole client when no message comes', async () => {
-    await redis.hset(awaited.name, 'somebody:1', 1);
-    await redis.pexpire(awaited.name, 600);
+    const leaseMs = 1_000;
+    await server.holdSilently(awaited, leaseMs);
     const all: Promise<boolean>[] = [];
-    await waiting(100, () => {
-      for (let index = 0; index < 100; index++) all.push(awaited.tryLock(2_500, 60_000));
+    await server.waiting(waiter, awaited, WAITERS, () => {
+      for (let index = 0; index < WAITERS; index++) all.push(awaited.tryLock(60_000, 60_000));
     });
-    // Its lease is prolonged by renewals, which send no message.
-    const prolong = async (): Promise<void> => {
-      for (let renewal = 0; renewal < 8; renewal++) {
-        await redis.pexpire(awaited.name, 600);
-        await sleep(150);
+    // As another program's watchdog would, behind everybody's back.
+    let leastTtlMs = leaseMs;
+    let elapsedMs = 0;
+    const tries = await server.scripts(awaited, async () => {
+      const startedAt = performance.now();
+      while (elapsedMs < 3 * leaseMs) {
+        leastTtlMs = Math.min(leastTtlMs, await server.redis.pttl(awaited.name));
+        await server.redis.pexpire(awaited.name, leaseMs);
+        await sleep(50);
+        elapsedMs = performance.now() - startedAt;
       }
-    };
-    expect(await tries(awaited, prolong)).toBeLessThanOrEqual(4);
-    await redis.del(awaited.name); // no message either: found when the TTL is over
-    const results = await Promise.all(all);
-    expect(results.filter(Boolean)).toHaveLength(1);
-    await awaited.unlock();
-  });
-});
-
-it('on a message one waiter per client tries', async () => {
-  await using other = new Holdfast({ redis: server.url });
-  await held.lock();
-  const mine: Promise<void>[] = [];
-  const theirs: Promise<void>[] = [];
-  const told = eventsOf(other, 'waiting');
-  await waiting(10, () => {
-    for (let index = 0; index < 10; index++) mine.push(awaited.lock());
-  });
-  for (let index = 0; index < 10; index++) theirs.push(other.getLock(held.name).lock());
-  await eventually(() => {
-    expect(told).toHaveLength(10);
-  });
-  await sleep(200);
-  const acquired = Promise.race([nextEvent(waiter, 'acquired'), nextEvent(other, 'acquired')]);
-  const commands = await tries(held, async () => {
-    await held.unlock();
-    await acquired;
-    await sleep(200);
-  });
-  expect(commands).toBe(3); // the release, and one try of each client
-  const all = Promise.allSettled([...mine, ...theirs]);
-  await Promise.all([waiter.close(), other.close()]);
-  await all;
-});
-
-describe('a waiter that gives up while it is being woken', () => {
-  it.each(['abort', 'timeout', 'close of another client'])('passes it on: %s', async (how) => {
-    await held.lock();
-    const aborter = new AbortController();
-    const told = eventsOf(waiter, 'waiting');
-    const first =
-      how === 'timeout'
-        ? awaited.acquire({ wait: 300 })
-        : awaited.acquire({ signal: aborter.signal });
-    const refused = first.then(
-      (hold) => hold.release(),
-      () => undefined,
-    );
-    const second = awaited.acquire();
-    await eventually(() => {
-      expect(told).toHaveLength(2);
     });
-    await sleep(how === 'timeout' ? 297 : 100);
-    const releasing = held.unlock();
-    if (how === 'abort') aborter.abort();
-    await releasing;
-    if (how === 'close of another client') await holder.close();
-    const before = performance.now();
-    await (await second).release();
-    expect(performance.now() - before).toBeLessThan(1_000);
-    aborter.abort();
-    await refused;
+    expect(tries).toBeGreaterThanOrEqual(1);
+    expect(tries).toBeLessThanOrEqual(Math.ceil(elapsedMs / leastTtlMs) + 1);
+    await server.redis.del(awaited.name); // and without a word
+    const acquired = nextEvent(waiter, 'acquired');
+    expect(await server.scripts(awaited, () => acquired)).toBe(1);
+    const outcomes = Promise.allSettled(all);
+    await waiter.close();
+    expect((await outcomes).filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
   });
 });
 
-it('a waiter that aborts leaves the line: the next one is woken', async () => {
-  await held.lock();
-  const aborter = new AbortController();
-  let first!: Promise<unknown>;
-  let second!: Promise<void>;
-  await waiting(2, () => {
-    first = awaited.lock({ signal: aborter.signal }).catch((error: unknown) => error);
-    second = awaited.lock();
+describe('on a message', () => {
+  it('one waiter per client tries, and the others go on waiting', async () => {
+    await using other = await server.client();
+    await held.lock();
+    const all: Promise<boolean>[] = [];
+    const locks = [
+      [waiter, awaited],
+      [other, other.getLock(awaited.name)],
+    ] as const;
+    for (const [client, lock] of locks) {
+      await server.waiting(client, lock, 20, () => {
+        for (let index = 0; index < 20; index++) all.push(lock.tryLock(60_000));
+      });
+    }
+    expect(await server.subscriptions(awaited)).toEqual([2]);
+    const tries = await server.scripts(awaited, async () => {
+      expect(await server.redis.publish(channelOf(awaited), '0')).toBe(2); // by mistake
+      await sleep(300);
+    });
+    expect(tries).toBe(2);
+
+    const acquired = Promise.race(locks.map(([client]) => nextEvent(client, 'acquired')));
+    const commands = await server.scripts(awaited, async () => {
+      await held.unlock();
+      await acquired;
+      await sleep(300);
+    });
+    expect(commands).toBe(3); // the release, and one try of each client
+    const outcomes = Promise.allSettled(all);
+    await Promise.all([waiter.close(), other.close()]);
+    expect((await outcomes).filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
   });
-  aborter.abort();
-  expect(await first).toMatchObject({ code: 'LOCK_ABORTED' });
-  await held.unlock();
-  await second;
-  await awaited.unlock();
+
+  it('waiters of different clients all get their turn, one at a time', async () => {
+    await using other = await server.client();
+    await held.lock();
+    let inside = 0;
+    const order: string[] = [];
+    const all: Promise<void>[] = [];
+    const enter = (who: string) => async (): Promise<void> => {
+      expect(++inside).toBe(1);
+      order.push(who);
+      await sleep(1);
+      inside--;
+    };
+    const theirs = other.getLock(awaited.name);
+    await server.waiting(waiter, awaited, 10, () => {
+      for (let index = 0; index < 10; index++) all.push(awaited.withLock(enter(`a${index}`)));
+    });
+    await server.waiting(other, theirs, 10, () => {
+      for (let index = 0; index < 10; index++) all.push(theirs.withLock(enter(`b${index}`)));
+    });
+    await held.unlock();
+    await Promise.all(all);
+    for (const client of ['a', 'b']) {
+      const own = order.filter((who) => who.startsWith(client));
+      expect(own).toEqual(Array.from({ length: 10 }, (_, index) => `${client}${index}`));
+    }
+  });
 });
 
-it('a lost message costs at most the TTL', async () => {
-  await held.lock(800);
-  let mine!: Promise<void>;
-  await waiting(1, () => {
-    mine = awaited.lock();
+describe('a channel', () => {
+  it('lingers about 2 s after the last waiter, then it is left', async () => {
+    await held.lock();
+    expect(await awaited.tryLock(200)).toBe(false);
+    const leftAt = performance.now();
+    await eventually(async () => {
+      expect(await server.subscriptions(awaited)).toEqual([]);
+    });
+    expect(performance.now() - leftAt).toBeGreaterThan(1_900);
+    expect(performance.now() - leftAt).toBeLessThan(5_000);
+    await held.unlock();
   });
-  await redis.del(awaited.name); // nobody publishes
-  const before = performance.now();
-  await mine;
-  expect(performance.now() - before).toBeLessThan(1_500);
-  await awaited.unlock();
-  await held.unlock().catch(() => undefined);
+
+  it('is not subscribed to again by a waiter who comes while it lingers', async () => {
+    await held.lock();
+    expect(await awaited.tryLock(300)).toBe(false);
+    const commands = await recordCommands(server.url, () => awaited.tryLock(100));
+    const sent = commands.filter(({ byScript }) => !byScript).map(({ name }) => name);
+    expect(sent).toEqual(['EVALSHA']); // and nothing can have been missed, so there is no second try
+    await held.unlock();
+  });
+
+  it('is one of many on the same connection', async () => {
+    const names = Array.from({ length: 100 }, () => uniqueName());
+    const waiting = eventsOf(waiter, 'waiting');
+    await Promise.all(names.map((name) => holder.getLock(name).lock()));
+    const all = names.map((name) => waiter.getLock(name).lock());
+    await eventually(async () => {
+      expect(waiting).toHaveLength(names.length);
+      expect(await server.redis.pubsub('CHANNELS')).toHaveLength(names.length);
+    });
+    expect(await server.subscribers()).toBe(1);
+    await Promise.all(names.map((name) => holder.getLock(name).unlock()));
+    await Promise.all(all);
+  });
 });
 
-it('a reconnect wakes: what was released meanwhile is not missed', async () => {
-  await using proxy = await startProxy(server.port);
-  await using far = new Holdfast({ redis: proxy.url });
-  await held.lock();
-  const mine = far.getLock(held.name).lock();
-  await nextEvent(far, 'waiting');
-  await eventually(async () => {
-    expect(await subscriptions(held)).toEqual([1]);
-  });
-  proxy.refuse();
-  proxy.cut();
-  await held.unlock(); // its message is not heard
-  await sleep(200);
-  await proxy.accept();
-  await mine;
-  await far.getLock(held.name).unlock();
-});
-
-it('a channel lingers a little after the last waiter, then it is left', async () => {
-  await held.lock();
-  const mine = awaited.tryLock(200);
-  await nextEvent(waiter, 'waiting');
-  expect(await mine).toBe(false);
-  expect(await subscriptions(awaited)).toEqual([1]);
-  expect(await awaited.tryLock(50)).toBe(false); // on the same subscription
-  await eventually(async () => {
-    expect(await subscriptions(awaited)).toEqual([]);
-  }, 5_000);
-  await held.unlock();
-});
+function channelOf({ name }: Lock): string {
+  return `redisson_lock__channel:{${name}}`;
+}

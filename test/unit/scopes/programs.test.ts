@@ -150,7 +150,7 @@ async function execute({ steps, travels }: Program): Promise<number> {
   return execution.oracle.entered;
 }
 
-const numRuns = Number(process.env['HOLDFAST_PROPERTY_RUNS'] ?? 300);
+const numRuns = Number(process.env['HOLDFAST_PROPERTY_RUNS'] ?? 1_000);
 
 it(`${String(numRuns)} random programs: exclusion holds, all end, nothing is left`, async () => {
   let sections = 0;
