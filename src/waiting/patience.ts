@@ -32,7 +32,7 @@ export class Patience {
   readonly #registry: Set<Patience> | undefined;
   readonly #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;
-  #deafen: (() => void) | undefined;
+  readonly #abortables: Abortables | undefined;
   #ending: Ending | undefined;
   /** Rejects the promise that is awaited now. */
   #stop: ((over: PatienceOver) => void) | undefined;
@@ -44,7 +44,8 @@ export class Patience {
     this.#registry = registry;
     this.#endsAtMs = performance.now() + limitMs;
     if (limitMs !== Infinity) this.#timer = setTimer(checkTime, limitMs, this);
-    if (signal) this.#listenTo(signal);
+    if (signal) this.#abortables = abortablesOf(signal);
+    this.#abortables?.add(this);
     registry?.add(this);
   }
 
@@ -106,7 +107,7 @@ export class Patience {
 
   dispose(): void {
     clearTimeout(this.#timer);
-    this.#deafen?.();
+    this.#abortables?.delete(this);
     this.#registry?.delete(this);
   }
 
@@ -117,16 +118,38 @@ export class Patience {
     // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
     else this.#timer = setTimer(timeOut, 1, this);
   }
+}
 
-  #listenTo(signal: AbortSignal): void {
-    const abort = (): void => {
-      this.end('aborted');
-    };
-    signal.addEventListener('abort', abort);
-    this.#deafen = () => {
-      signal.removeEventListener('abort', abort);
-    };
+/** All who end with one signal, and its one listener: Node.js warns of more than ten. */
+class Abortables {
+  readonly #signal: AbortSignal;
+  readonly #patiences = new Set<Patience>();
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal;
   }
+
+  add(patience: Patience): void {
+    if (this.#patiences.size === 0) this.#signal.addEventListener('abort', this.#abort);
+    this.#patiences.add(patience);
+  }
+
+  delete(patience: Patience): void {
+    this.#patiences.delete(patience);
+    if (this.#patiences.size === 0) this.#signal.removeEventListener('abort', this.#abort);
+  }
+
+  readonly #abort = (): void => {
+    for (const patience of [...this.#patiences]) patience.end('aborted');
+  };
+}
+
+const abortables = new WeakMap<AbortSignal, Abortables>();
+
+function abortablesOf(signal: AbortSignal): Abortables {
+  const known = abortables.get(signal) ?? new Abortables(signal);
+  abortables.set(signal, known);
+  return known;
 }
 
 // One function for all, with the patience as its argument: no closures are made for a call that is answered at once.
