@@ -82,7 +82,7 @@ export class Acquisition {
       throw this.#explain(error);
     } finally {
       if (this.#unansweredSinceMs !== undefined && this.#ownerId !== undefined) {
-        this.#client.leftovers.remove(this.#lock, this.#ownerId, this.#leaseMs);
+        this.#client.leftovers.remove(this.#lock, this.#ownerId);
       }
       this.#endWaiting?.();
       this.#place?.leave(isAcquired ? this.#leaseMs : undefined);
@@ -185,7 +185,7 @@ export class Acquisition {
 
   /** The answer took longer than the lease: what it granted is over. */
   #tooLate(ownerId: string): Attempt {
-    this.#client.leftovers.remove(this.#lock, ownerId, this.#leaseMs);
+    this.#client.leftovers.remove(this.#lock, ownerId);
     this.#ownerId = undefined;
     if (this.#request.waitMs > 0) return 'look again';
     throw this.#client.unavailable(

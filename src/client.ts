@@ -9,7 +9,7 @@ import { insist } from './insist.js';
 import { Leftovers } from './leftovers.js';
 import type { Ownership } from './ownership.js';
 import type { Connection } from './redis/connection.js';
-import { describe } from './redis/link.js';
+import { describe } from './redis/failure.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
 /** How many releases a closing client has under way at a time. */
@@ -93,6 +93,22 @@ export class Client {
     } finally {
       patience.dispose();
     }
+  }
+
+  /** Asks for something that must not be done twice: a repeat might meet somebody who came since. */
+  async askOnce<T>(lock: LockBackend, what: string, request: () => Promise<T>): Promise<T> {
+    this.assertOpen(lock.name);
+    const once = (isRepeat: boolean): Promise<T> => {
+      if (isRepeat)
+        throw this.unavailable(
+          lock.name,
+          `${what}: the connection was lost before the answer came`,
+        );
+      return request();
+    };
+    const insistently = (patience: Patience): Promise<T> =>
+      insist(this.connection, patience, lock.name, once);
+    return await this.bounded(lock.name, what, insistently, this.acquisitions);
   }
 
   /** Asks something about a lock until it is answered. Closing the client ends it. */

@@ -16,13 +16,13 @@ export interface HoldfastOptions {
   /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
   redis: RedisSource;
   /** The lease of locks that name none; the watchdog renews it every third of it. Default: 30,000 ms, at least 100. */
-  lockWatchdogTimeout?: number;
+  lockWatchdogTimeout?: number | undefined;
   /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`. */
-  commandTimeout?: number;
+  commandTimeout?: number | undefined;
   /** Identifies this client on the server. Default: a UUID. */
-  clientId?: string;
+  clientId?: string | undefined;
   /** In front of every lock name, behind the instance's own `keyPrefix` if it has one. Default: none. */
-  keyPrefix?: string;
+  keyPrefix?: string | undefined;
 }
 
 const KNOWN_OPTIONS = [

@@ -25,10 +25,11 @@ export async function insist<T>(
       return reply;
     } catch (error) {
       if (error instanceof PatienceOver) throw error;
+      if (error instanceof HoldfastError)
+        throw error.lockName === undefined ? refused(lockName, error) : error;
       const kind = failureKind(error);
       if (kind === 'conflict') throw keyConflict(lockName, error);
-      if (kind === 'denied' || kind === 'defect' || error instanceof HoldfastError)
-        throw refused(lockName, error);
+      if (kind === 'denied' || kind === 'defect') throw refused(lockName, error);
       isRepeat ||= kind === 'unanswered';
       patience.trouble = error as Error;
     }

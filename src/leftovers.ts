@@ -1,35 +1,35 @@
 // Owners that may stand on the server though nobody wants them any more: an acquisition whose answer never came,
-// a release that did not get through. Removed as soon as the server answers, forgotten when their lease is over.
+// a release that did not get through. Removed as soon as the server answers.
 
-import { elapsedMs, now, setTimer, type Instant } from './clock.js';
 import type { LockBackend } from './backend.js';
+import { setTimer } from './clock.js';
 import { failureKind } from './redis/failure.js';
 
+/** How soon a server that refuses is asked again. */
 const RETRY_MS = 1_000;
 
-interface Leftover {
-  readonly lock: LockBackend;
-  readonly since: Instant;
-  readonly leaseMs: number;
-}
+/** How many are remembered at most; what is beyond ends with its lease. */
+const MAX_LEFTOVERS = 10_000;
 
 export class Leftovers {
-  readonly #leftovers = new Map<string, Leftover>();
+  readonly #locks = new Map<string, LockBackend>();
   readonly #underWay = new Set<Promise<void>>();
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   /** Removes an owner: now if the server can be reached, else as soon as it can. */
-  remove(lock: LockBackend, ownerId: string, leaseMs: number): void {
-    this.#leftovers.set(ownerId, { lock, since: now(), leaseMs });
-    this.#try(ownerId);
+  remove(lock: LockBackend, ownerId: string): void {
+    const [oldest] = this.#locks.keys();
+    if (this.#locks.size >= MAX_LEFTOVERS && oldest !== undefined) this.#locks.delete(oldest);
+    this.#locks.set(ownerId, lock);
+    this.#try(lock, ownerId);
   }
 
   /** Tries again everything that is left: the connection is back, or a while went by. */
   readonly tryAgain = (): void => {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    for (const ownerId of [...this.#leftovers.keys()]) this.#try(ownerId);
+    for (const [ownerId, lock] of [...this.#locks]) this.#try(lock, ownerId);
   };
 
   /** Resolves when all that is under way was answered or failed; nothing is tried again after that. */
@@ -39,21 +39,18 @@ export class Leftovers {
     await Promise.all(this.#underWay);
   }
 
-  #try(ownerId: string): void {
-    const leftover = this.#leftovers.get(ownerId);
-    if (!leftover) return;
-    if (elapsedMs(leftover.since) > leftover.leaseMs) {
-      this.#leftovers.delete(ownerId);
-      return;
-    }
-    const removal = leftover.lock.release(ownerId).then(
+  #try(lock: LockBackend, ownerId: string): void {
+    const removal = lock.release(ownerId).then(
       () => {
-        this.#leftovers.delete(ownerId);
+        this.#locks.delete(ownerId);
       },
       (error: unknown) => {
+        const kind = failureKind(error);
         // A key that is something else by now has no owners.
-        if (failureKind(error) === 'conflict') this.#leftovers.delete(ownerId);
-        else if (!this.#isClosed) this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
+        if (kind === 'conflict') this.#locks.delete(ownerId);
+        // Without a connection there is nothing to do until it is back.
+        else if (kind !== 'unsent' && !this.#isClosed)
+          this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
       },
     );
     this.#underWay.add(removal);

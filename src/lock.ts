@@ -186,10 +186,11 @@ export class Lock {
    * Frees it whoever holds it. The holder learns it at its next renewal at the latest; until then both may work.
    *
    * @returns whether it was held
+   * @throws {@link UnavailableError} Redis did not answer: it may or may not have been freed
    */
   async forceUnlock(): Promise<boolean> {
     const { lockWatchdogTimeoutMs, ownerships } = this.#client;
-    const holder = await this.#client.ask(this.#backend, () =>
+    const holder = await this.#client.askOnce(this.#backend, 'not known to be forced', () =>
       this.#backend.forceUnlock(lockWatchdogTimeoutMs),
     );
     for (const ownership of ownerships) if (ownership.ownerId === holder) ownership.lose('forced');

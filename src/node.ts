@@ -4,7 +4,7 @@ import { UnavailableError } from './errors.js';
 import type { Events } from './events.js';
 import type { KeepReply } from './backend.js';
 import { Connection, type ConnectionOptions } from './redis/connection.js';
-import { describe } from './redis/link.js';
+import { describe, failureKind } from './redis/failure.js';
 import { hashTag, type LockKeys } from './redis/keys.js';
 import { scripts } from './redis/scripts.generated.js';
 import { Channels } from './waiting/channels.js';
@@ -29,7 +29,9 @@ export class Node {
       batchKey: ({ lock }) => (this.connection.isCluster ? hashTag(lock) : ''),
       renew: (batch, leaseMs) => this.#renew(batch, leaseMs),
       failed: (error, batch) => {
-        events.tell('error', () => renewalFailed(error, batch));
+        // That the connection is down is told by the connection.
+        if (failureKind(error) !== 'unsent')
+          events.tell('error', () => renewalFailed(error, batch));
       },
     });
     this.connection.onReady(this.watchdog.renewNow);

@@ -39,8 +39,6 @@ export class Ownership implements Renewable {
   #deadlineTimer: NodeJS.Timeout | undefined;
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
   #isRenewalUnanswered = false;
-  /** The longest lease that was asked for: how long its key may stay on the server if nobody removes it. */
-  #longestLeaseMs: number;
   #shallRenew = true;
   /** What changes the hold count on the server goes one after another. */
   readonly #turns = new Turns();
@@ -57,7 +55,6 @@ export class Ownership implements Renewable {
     this.lock = lock;
     this.ownerId = ownerId;
     this.#acquiredAt = sentAt;
-    this.#longestLeaseMs = leaseMs;
     this.#state = { kind: 'held', validity: validity(sentAt, leaseMs), confirmedAt: sentAt };
     client.ownerships.add(this);
   }
@@ -202,7 +199,6 @@ export class Ownership implements Renewable {
     try {
       this.#throwIfLost();
       if (this.#state.kind === 'released') return;
-      this.#longestLeaseMs = Math.max(this.#longestLeaseMs, leaseMs);
       const sentAt = await this.#keep(this.#holds.length + more, leaseMs, patience);
       this.#prolong(sentAt, leaseMs);
       if (this.isHeld) confirmed();
@@ -304,7 +300,7 @@ export class Ownership implements Renewable {
   #abandon(): void {
     this.#end(false);
     this.#client.ownerships.delete(this);
-    this.#client.leftovers.remove(this.lock, this.ownerId, this.#longestLeaseMs);
+    this.#client.leftovers.remove(this.lock, this.ownerId);
   }
 
   #awaitDeadline(): void {

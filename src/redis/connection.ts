@@ -12,8 +12,8 @@ import {
   type RedisClient,
   type RedisSource,
 } from './clients.js';
-import { describe, Link } from './link.js';
-import { failureKind } from './failure.js';
+import { describe, failureKind } from './failure.js';
+import { Link } from './link.js';
 import type { Script } from './scripts.generated.js';
 import {
   isTooOld,

@@ -1,22 +1,42 @@
 // What a failed command means: did the server answer, and does asking again help?
 
 /**
+ * - `unsent`: there was no connection to send it by
  * - `unanswered`: no reply came; the command may or may not have run
  * - `transient`: the server refused for now (loading, read-only, out of memory …)
  * - `denied`: the server will refuse until somebody changes the credentials or the ACL
  * - `conflict`: the key holds something that is not a lock
  * - `defect`: any other error reply
  */
-export type FailureKind = 'unanswered' | 'transient' | 'denied' | 'conflict' | 'defect';
+export type FailureKind = 'unsent' | 'unanswered' | 'transient' | 'denied' | 'conflict' | 'defect';
 
 const TRANSIENT =
   /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|MISCONF|NOREPLICAS|MOVED|ASK|UNBLOCKED|ERR max number of clients)/;
 const DENIED = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 
+/** A command was not sent. */
+export class UnsentError extends Error {
+  override readonly name = 'UnsentError';
+}
+
 export function failureKind(error: unknown): FailureKind {
+  if (error instanceof UnsentError) return 'unsent';
   if (!(error instanceof Error) || error.name !== 'ReplyError') return 'unanswered';
   if (TRANSIENT.test(error.message)) return 'transient';
   if (DENIED.test(error.message)) return 'denied';
   return CONFLICT.test(error.message) ? 'conflict' : 'defect';
+}
+
+/** ioredis' words for options that are ours, and that no user has set. */
+const LOST = /enableOfflineQueue|maxRetriesPerRequest|^Connection is closed|^Command aborted/;
+
+/** An error in words for an operator. */
+export function describe(error: Error): string {
+  if (LOST.test(error.message)) return 'the connection was lost';
+  if (error.message !== '') return error.message;
+  // Node's "all addresses refused" error has an empty message; its parts have the words.
+  if (error instanceof AggregateError && error.errors[0] instanceof Error)
+    return error.errors[0].message;
+  return (error as NodeJS.ErrnoException).code ?? error.name;
 }

@@ -2,7 +2,7 @@
 
 import { ClosedError, UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
-import { failureKind } from './failure.js';
+import { describe, failureKind, UnsentError } from './failure.js';
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
 import { isCluster, type RedisClient } from './clients.js';
@@ -99,7 +99,7 @@ export class Link {
     otherwise?: (error: unknown) => Promise<T> | undefined,
   ): Promise<T> {
     if (!this.#isReady) {
-      return Promise.reject(this.#refusal ?? new Error(`not connected${this.#because()}`));
+      return Promise.reject(this.#refusal ?? new UnsentError(`not connected${this.#because()}`));
     }
     if (this.#unanswered++ === 0) this.#quietSinceMs = performance.now();
     this.#silenceTimer ??= setTimeout(this.#checkSilence, this.#silenceLimitMs);
@@ -222,6 +222,7 @@ export class Link {
   #drop(error: Error): void {
     if (this.#closing) return;
     this.#failed(error);
+    this.#down(); // at once: until its socket is gone, ioredis would still call itself ready
     this.client.disconnect(true);
   }
 
@@ -242,12 +243,4 @@ function writeAtOnce(stream: Writable): void {
 
 function uncork(stream: Writable): void {
   stream.uncork();
-}
-
-/** Node's "all addresses refused" error has an empty message; its parts have the words. */
-export function describe(error: Error): string {
-  if (error.message !== '') return error.message;
-  if (error instanceof AggregateError && error.errors[0] instanceof Error)
-    return error.errors[0].message;
-  return (error as NodeJS.ErrnoException).code ?? error.name;
 }
