@@ -28,7 +28,7 @@ export default defineConfig({
           globalSetup: ['test/support/shared-redis.ts'],
           setupFiles: ['test/support/clean-check.ts'],
           pool: 'forks',
-          maxWorkers: 2,
+          maxWorkers: 4, // most tests wait for something rather than compute
           // After the unit tests, not beside them.
           sequence: { groupOrder: 1 },
           testTimeout: 30_000,

@@ -1,12 +1,12 @@
 -- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 --
--- The word is a key of its own that ends with the lease it cut short: after that the holder knows anyway.
+-- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] channel (string): the lock's unlock channel
 -- ARGV[2] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
--- ARGV[3] fallbackMs (integer, ms): how long to leave word when the lock has no expiry
+-- ARGV[3] wordMs (integer, ms): how long to leave word at most
 --
 -- Returns the owner that was forced out (string), or nil when nobody held the lock.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
@@ -14,7 +14,7 @@ local lock = KEYS[1]
 local forced = KEYS[2]
 local channel = ARGV[1]
 local publish = ARGV[2]
-local fallbackMs = ARGV[3]
+local wordMs = tonumber(ARGV[3])
 
 local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
@@ -26,7 +26,7 @@ if not string.match(holder, '^.+:%d+$') then
 end
 
 local ttlMs = redis.call('PTTL', lock)
-redis.call('SET', forced, holder, 'PX', ttlMs > 0 and ttlMs or fallbackMs)
+redis.call('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
 redis.call('DEL', lock)
 redis.pcall(publish, channel, '0')
 return holder

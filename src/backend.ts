@@ -51,8 +51,8 @@ export interface LockBackend {
   unwatch(lease: Renewable): void;
   /** Where those of this client wait who did not get it. */
   line(): Line;
-  /** Frees it whoever holds it, and leaves word for at least `fallbackMs` if it has no expiry. Returns the owner that was forced out. */
-  forceUnlock(fallbackMs: number): Promise<string | undefined>;
+  /** Frees it whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
+  forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;
   /** 0 when this owner does not hold it. */
   holdCount(ownerId: string): Promise<number>;

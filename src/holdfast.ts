@@ -59,7 +59,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} an option is missing, unknown or out of range
    */
   constructor(options: HoldfastOptions) {
-    const given = parseOptions('new Holdfast()', options, KNOWN_OPTIONS);
+    const given = parseOptions('the options of new Holdfast()', options, KNOWN_OPTIONS);
     const lockWatchdogTimeoutMs = parseDuration(
       given.lockWatchdogTimeout ?? 30_000,
       'lockWatchdogTimeout',

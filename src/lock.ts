@@ -49,7 +49,7 @@ export class Lock {
   async lock(lease?: number | LockOptions): Promise<void> {
     const options =
       typeof lease === 'object'
-        ? parseOptions('lock()', lease, ['lease', 'signal'], this.name)
+        ? parseOptions('the options of lock()', lease, ['lease', 'signal'], this.name)
         : { lease };
     await this.#acquire(parseRequest(this.name, options, Infinity), 'lock');
   }
@@ -64,7 +64,7 @@ export class Lock {
   async tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean> {
     const options =
       typeof wait === 'object'
-        ? parseOptions('tryLock()', wait, ALL_OPTIONS, this.name)
+        ? parseOptions('the options of tryLock()', wait, ALL_OPTIONS, this.name)
         : { wait, lease };
     return (await this.#tryAcquire(parseRequest(this.name, options, 0), 'lock')) !== undefined;
   }
@@ -110,7 +110,10 @@ export class Lock {
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out
    */
   async acquire(options?: AcquireOptions): Promise<Hold> {
-    return await this.#acquire(this.#request('acquire()', options, Infinity), 'acquire');
+    return await this.#acquire(
+      this.#request('the options of acquire()', options, Infinity),
+      'acquire',
+    );
   }
 
   /**
@@ -120,7 +123,10 @@ export class Lock {
    * @returns undefined when somebody else had it all the time
    */
   async tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
-    return await this.#tryAcquire(this.#request('tryAcquire()', options, 0), 'acquire');
+    return await this.#tryAcquire(
+      this.#request('the options of tryAcquire()', options, 0),
+      'acquire',
+    );
   }
 
   /**
@@ -144,7 +150,7 @@ export class Lock {
     ...args: [(hold: Hold) => T | Promise<T>] | [AcquireOptions, (hold: Hold) => T | Promise<T>]
   ): Promise<T> {
     const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
-    const request = this.#request('withLock()', options, Infinity);
+    const request = this.#request('the options of withLock()', options, Infinity);
     parseFunction(fn, 'the function given to withLock()', this.name);
     const scope = new Scope(currentScope(), false);
     const hold = await this.#acquire(request, 'withLock', scope);
@@ -191,7 +197,7 @@ export class Lock {
   async forceUnlock(): Promise<boolean> {
     const { lockWatchdogTimeoutMs, ownerships } = this.#client;
     const holder = await this.#client.askOnce(this.#backend, 'not known to be forced', () =>
-      this.#backend.forceUnlock(lockWatchdogTimeoutMs),
+      this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
     );
     for (const ownership of ownerships) if (ownership.ownerId === holder) ownership.lose('forced');
     return holder !== undefined;

@@ -86,7 +86,7 @@ export function parseOptions<Option extends string>(
   for (const name of Object.keys(given)) {
     if (!(known as readonly string[]).includes(name)) {
       throw new OptionError(
-        `${about(lockName)}${what} has no option "${name}": it takes ${known.join(', ')}`,
+        `${about(lockName)}${what} have no "${name}": they are ${known.join(', ')}`,
         { lockName },
       );
     }

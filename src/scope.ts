@@ -96,6 +96,9 @@ export function lockScope(id: string, holder: Holder): Scope {
   return scope;
 }
 
+/** Runs `fn` outside every asynchronous context, the user's own, too: for what serves many callers. */
+export const inOwnContext: <T>(fn: () => T) => T = AsyncLocalStorage.snapshot();
+
 /** From `scope` outwards. */
 export function* outwards(scope: Scope | undefined): Generator<Scope> {
   for (let next = scope; next; next = next.parent) yield next;

@@ -4,6 +4,7 @@
 import type { KeepReply, Renewable } from './backend.js';
 import { now, setTimer } from './clock.js';
 import type { LockKeys } from './redis/keys.js';
+import { inOwnContext } from './scope.js';
 
 /** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
 const BATCH_SIZE = 500;
@@ -57,9 +58,10 @@ export class Watchdog {
     if (this.#roundAt <= at) return;
     this.#disarm();
     this.#roundAt = at;
-    this.#timer = setTimer(() => {
+    const round = (): void => {
       this.#round();
-    }, delayMs);
+    };
+    this.#timer = inOwnContext(() => setTimer(round, delayMs));
   }
 
   #disarm(): void {

@@ -67,9 +67,9 @@ export class ReentrantLock implements LockBackend {
     return this.#node.line(this.#keys);
   }
 
-  forceUnlock(fallbackMs: number): Promise<string | undefined> {
+  forceUnlock(wordMs: number): Promise<string | undefined> {
     const { lock, forced, channel } = this.#keys;
-    const args = [channel, this.#node.publishCommand(this.#keys), fallbackMs];
+    const args = [channel, this.#node.publishCommand(this.#keys), wordMs];
     return this.#node.connection.run(
       scripts.forceUnlock,
       [lock, forced],

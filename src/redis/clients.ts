@@ -1,5 +1,6 @@
 // Makes the ioredis clients that a Holdfast talks through: its own ones, whatever the user gave.
 
+import { inspect } from 'node:util';
 import { Redis, type Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { OptionError } from '../errors.js';
 
@@ -47,14 +48,25 @@ export function clientFactory(source: RedisSource, silenceLimitMs: number): Clie
 
 /** A URL or options become a client that never connects: a template like an instance of the user's. */
 function asClient(source: RedisSource): RedisClient {
-  if (typeof source === 'string') return new Redis(source, { lazyConnect: true });
+  if (typeof source === 'string') return fromUrl(source);
   if (!isObject(source)) {
     throw new OptionError(
-      `option "redis" is ${String(source)}: it must be a URL, ioredis options, or a Redis or Cluster instance`,
+      `option "redis" is ${inspect(source, { depth: 0 })}: it must be a URL, ioredis options, or a Redis or Cluster instance`,
     );
   }
   if ('duplicate' in source) return source;
   return new Redis({ ...(source as TemplateOptions), lazyConnect: true });
+}
+
+function fromUrl(url: string): Redis {
+  try {
+    if (url !== '') return new Redis(url, { lazyConnect: true });
+  } catch (cause) {
+    throw new OptionError(`option "redis" is '${url}': it is not a URL that can be used`, {
+      cause,
+    });
+  }
+  throw new OptionError(`option "redis" is '': it must be a URL such as redis://localhost:6379`);
 }
 
 function isObject(source: unknown): source is object {
@@ -74,6 +86,8 @@ const NO_RESEND = {
   stringNumbers: false,
   // Time limits are ours: the caller's wait, or commandTimeout.
   commandTimeout: undefined,
+  // A subscriber only listens: the kernel has to find out that nobody is at the other end any more.
+  keepAlive: 10_000,
   // A socket that does not answer its FIN must not outlive the client.
   disconnectTimeout: 200,
 } satisfies RedisOptions;
@@ -100,7 +114,13 @@ function clusterOptions(
   return {
     ...options,
     // ioredis 5 does not merge these when it duplicates.
-    redisOptions: { ...(options.redisOptions as DuplicateOptions['redisOptions']), ...NO_RESEND },
+    redisOptions: {
+      ...(options.redisOptions as DuplicateOptions['redisOptions']),
+      ...NO_RESEND,
+      // Without an offline queue ioredis refuses commands, its own ready check too, for a node that is just
+      // connecting; one that waits for its first command takes it.
+      lazyConnect: true,
+    },
     keyPrefix: '',
     scaleReads: 'master',
     enableOfflineQueue: false,

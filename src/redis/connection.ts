@@ -4,7 +4,7 @@ import { Command } from 'ioredis';
 import type { Events } from '../events.js';
 import { UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
-import { outsideScopes } from '../scope.js';
+import { inOwnContext } from '../scope.js';
 import {
   clientFactory,
   isCluster,
@@ -100,7 +100,11 @@ export class Connection {
 
   /** Opens the subscriber connection; `ready` is called on every new one. */
   openSubscriber(ready: () => void): Link {
-    this.#subscriber = this.#link('subscriber', { ready });
+    // ioredis 5 calls a connection ready before its password was accepted: only an answer tells.
+    const greet = async (client: RedisClient): Promise<void> => {
+      await client.ping();
+    };
+    this.#subscriber = this.#link('subscriber', { greet, ready });
     return this.#subscriber;
   }
 
@@ -121,8 +125,8 @@ export class Connection {
       const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
       this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
     };
-    // Whoever happens to come first must not lend its scope to all that the connection will ever say.
-    return outsideScopes(
+    // Whoever happens to come first must not lend its context to all that the connection will ever say.
+    return inOwnContext(
       () => new Link(this.#factory.create(role), this.#silenceLimitMs, { ...listener, failed }),
     );
   }

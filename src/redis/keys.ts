@@ -1,9 +1,12 @@
 // The keys and channels of a lock on the server; lua/README.md is their data model.
 
+import { tagForSlotOf } from './slots.js';
+
 /** All that one lock has on the server. What an uncontended lock does not need is made when it is. */
 export class LockKeys {
   /** The hash that is the lock: owner -> hold count. */
   readonly lock: string;
+  #forced: string | undefined;
 
   constructor(lock: string) {
     this.lock = lock;
@@ -16,7 +19,8 @@ export class LockKeys {
 
   /** Who was forced out of it, while that owner's lease would still have run. */
   get forced(): string {
-    return besides('holdfast_forced', this.lock);
+    this.#forced ??= inSlotOf(this.lock, 'holdfast_forced');
+    return this.#forced;
   }
 
   /** Whether channel and key are in one cluster slot, so that sharded pub/sub can carry it. */
@@ -28,6 +32,12 @@ export class LockKeys {
 /** Redisson's rule: braces put the key into the lock's slot, unless the name brings its own. */
 function besides(prefix: string, name: string): string {
   return name.includes('{') ? `${prefix}:${name}` : `${prefix}:{${name}}`;
+}
+
+/** Scripts take both keys, so they must be in one slot whatever the name: odd braces may hash it as a whole. */
+function inSlotOf(name: string, prefix: string): string {
+  if (sharesSlot(name)) return besides(prefix, name);
+  return name.includes('}') ? `${prefix}:{${tagForSlotOf(name)}}:${name}` : `${prefix}:{${name}}`;
 }
 
 /**

@@ -11,6 +11,9 @@ import type { Link } from '../redis/link.js';
 /** How long a channel stays subscribed when nobody listens, so that a hot lock does not churn. */
 const LINGER_MS = 2_000;
 
+/** How soon a subscription that failed is tried again. */
+const RETRY_MS = 200;
+
 export interface ChannelListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
   subscribed(): void;
@@ -50,6 +53,7 @@ export class Channels {
   readonly #events: Events;
   readonly #channels = new Map<string, Channel>();
   #link: Link | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
 
   constructor(connection: Connection, events: Events) {
     this.#connection = connection;
@@ -83,6 +87,7 @@ export class Channels {
 
   /** Forgets everything; the connection goes with the client. */
   close(): void {
+    clearTimeout(this.#retryTimer);
     for (const channel of this.#channels.values()) clearTimeout(channel.lingerTimer);
     this.#channels.clear();
   }
@@ -129,8 +134,11 @@ export class Channels {
     try {
       await this.#link?.ask(command, () => undefined);
     } catch (error) {
-      // Unanswered: the connection is gone, and the next one subscribes to all of them.
-      if (failureKind(error) === 'unanswered') return;
+      const kind = failureKind(error);
+      if (kind === 'unanswered' || kind === 'unsent' || kind === 'transient') {
+        this.#retrySoon();
+        return;
+      }
       this.#events.tell('error', () => ({
         error: new UnavailableError(
           `cannot subscribe to ${names(channels).join(', ')}: ${String(error)}; those who wait now wake up only when the holder's lease ends`,
@@ -141,6 +149,17 @@ export class Channels {
     }
     for (const channel of channels)
       if (this.#channels.get(channel.name) === channel) channel.confirm();
+  }
+
+  /** A new connection subscribes to all; but in a cluster one node may fail while the connection as a whole stands. */
+  #retrySoon(): void {
+    if (this.#channels.size === 0) return;
+    this.#retryTimer ??= setTimeout(() => {
+      this.#retryTimer = undefined;
+      void this.#send(
+        [...this.#channels.values()].filter(({ subscribedAtMs }) => subscribedAtMs === undefined),
+      );
+    }, RETRY_MS);
   }
 
   #drop(channel: Channel): void {

@@ -110,7 +110,7 @@ describe('a wait is refused', () => {
       () => lock.acquire(options),
       () => lock.withLock(options, () => undefined),
     ];
-    await refused(calls, `no option "${option}"`);
+    await refused(calls, `have no "${option}"`);
   });
 
   it('by lock(), which waits for ever', async () => {

@@ -1,7 +1,8 @@
 // Where Redis is: a URL, options, or an instance, which stays the user's; and what becomes of its key prefix.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import { Holdfast, type Lock } from '../../src/index.js';
+import type { Holdfast } from '../../src/index.js';
+import { type Lock } from '../../src/index.js';
 import { newClient, nextEvent } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { uniqueName } from '../support/unique-name.js';
@@ -94,6 +95,7 @@ describe('an instance stays the user’s', () => {
       commandTimeout: 1,
       readOnly: true,
     });
+    theirs.on('error', () => undefined); // of their own ready check
     await using client = newClient({ redis: theirs });
     await client.getLock(uniqueName()).withLock(() => 1);
     theirs.disconnect();

@@ -1,7 +1,7 @@
 // A wake-up is never lost: who cannot use it passes it on, and where no message comes, reconnects and TTLs wake.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Hold, Holdfast, Lock } from '../../src/index.js';
+import type { Hold, Holdfast, HoldfastError, Lock } from '../../src/index.js';
 import { eventsOf, nextEvent, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { commandOf } from '../support/lock-commands.js';
@@ -11,7 +11,7 @@ import { uniqueName } from '../support/unique-name.js';
 import { WatchedServer } from '../support/waiters.js';
 
 /** What a wake-up takes at most on a busy machine. A lost one takes a lease: 30 s. */
-const SOON_MS = 3_000;
+const SOON_MS = 5_000;
 
 let server: WatchedServer;
 let proxy: TcpProxy;
@@ -77,10 +77,26 @@ describe('a waiter that gives up', () => {
     await (await soon(second)).release();
   });
 
+  it('before its try could be sent, for want of a connection: the next one gets the lock', async () => {
+    const aborter = new AbortController();
+    const [first, second] = await twoWaiters({ signal: aborter.signal });
+    proxy.refuse();
+    const cut = proxy.holdBack(/^exists /i); // with the connection for commands; the subscriber stays
+    const look = waiter.getLock(uniqueName()).isLocked();
+    await cut.happened;
+    await held.unlock();
+    await sleep(100); // its message wakes the first one, which has nobody to ask
+    aborter.abort();
+    expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
+    await proxy.accept();
+    await (await soon(second)).release();
+    expect(await look).toBe(false);
+  });
+
   it('while its try is under way, by timeout: the next one gets the lock', async () => {
-    const [first, second] = await twoWaiters({ wait: 1_000 });
+    const [first, second] = await twoWaiters({ wait: 1_500 });
     const tried = proxy.copyNext(commandOf('acquire', awaited.name));
-    proxy.delay({ downstreamMs: 1_500 });
+    proxy.delay({ downstreamMs: 1_600 });
     await held.unlock();
     await tried.happened;
     await rejectionOf(first);
@@ -95,15 +111,18 @@ describe('a waiter that gives up', () => {
       const told = eventsOf(waiter, 'waiting');
       const byAbort = round % 2 === 0;
       const startedAt = performance.now();
+      let firstIsOver = false;
       const first = awaited
         .tryAcquire(byAbort ? { wait: 60_000, signal: aborter.signal } : { wait: 40 })
         .then((hold) => hold?.release())
         .catch((error: unknown) => {
-          expect(error).toMatchObject({ code: 'LOCK_ABORTED' });
-        });
+          // The latter when a busy machine takes 40 ms for the first try.
+          expect(['LOCK_ABORTED', 'REDIS_UNAVAILABLE']).toContain((error as HoldfastError).code);
+        })
+        .finally(() => (firstIsOver = true));
       const second = awaited.acquire();
       await eventually(() => {
-        expect(told.length).toBeGreaterThanOrEqual(2);
+        expect(told.length).toBeGreaterThanOrEqual(firstIsOver ? 1 : 2);
       });
       // From a little before the release to a little after its message.
       if (!byAbort) await sleep(Math.max(0, startedAt + 38 + (round % 4) - performance.now()));
@@ -118,7 +137,10 @@ describe('a waiter that gives up', () => {
   it('while it is not its turn: the others are woken as if it had never been there', async () => {
     const aborter = new AbortController();
     const [first, second] = await twoWaiters({}, { signal: aborter.signal });
-    const third = awaited.acquire();
+    let third!: Promise<Hold>;
+    await server.waiting(waiter, awaited, 1, () => {
+      third = awaited.acquire();
+    });
     aborter.abort();
     expect(await rejectionOf(second)).toMatchObject({ code: 'LOCK_ABORTED' });
     await held.unlock();

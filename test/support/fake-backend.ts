@@ -1,5 +1,6 @@
 // Locks on a server that exists only in memory: unit tests decide when it answers, and what.
 import type { AcquireReply, KeepReply, LockBackend, Renewable } from '../../src/backend.js';
+import { UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
@@ -12,7 +13,7 @@ interface Held {
 }
 
 /** What becomes of one command. */
-export type Fate = 'answered' | 'lost reply' | 'lost command';
+export type Fate = 'answered' | 'lost reply' | 'lost command' | 'unsent';
 
 export class FakeServer {
   /** What was executed, in order: `acquire orders me:1`. */
@@ -65,6 +66,7 @@ export class FakeServer {
     this.#lastArrival = arrival;
     await arrival;
     const fate = this.fate(command);
+    if (fate === 'unsent') throw new UnsentError('not connected');
     if (fate === 'lost command') throw new Error('Connection is closed.');
     this.commands.push(command);
     const reply = execute();

@@ -31,7 +31,7 @@ export interface FakeHoldfast {
 }
 
 /** A connection that is always there. */
-const alwaysReady: Reachable = {
+export const alwaysReady: Reachable = {
   isReady: true,
   whenReady: () => Promise.resolve(),
   lastError: undefined,

@@ -25,7 +25,9 @@ export class WatchedServer implements AsyncDisposable {
 
   static async of(server: RedisServer): Promise<WatchedServer> {
     await loadScripts(server.url);
-    return new WatchedServer(server);
+    const watched = new WatchedServer(server);
+    await watched.redis.ping(); // connected, so that no test finds this connection new
+    return watched;
   }
 
   /** A client that is connected, with the lease of 30 s: a lost wake-up shows as a stall. */

@@ -1,0 +1,34 @@
+// Cluster slots, where a hash tag does not decide: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+
+const SLOT_COUNT = 16_384;
+
+/** The slot of a key that is hashed as a whole: CRC16 (XMODEM) of its bytes. */
+function slotOf(text: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(text)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++)
+      crc = (crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1) & 0xffff;
+  }
+  return crc % SLOT_COUNT;
+}
+
+/** The smallest number of each slot, as far as they were looked for. */
+const tags = new Map<number, string>();
+let nextNumber = 0;
+
+/**
+ * A hash tag that puts other keys into the slot of `key`, which is hashed as a whole: the smallest number of that slot, so
+ * that all clients find the same. Numbers are tried once, not once for each key: some thousand such names must not
+ * block the event loop.
+ */
+export function tagForSlotOf(key: string): string {
+  const slot = slotOf(key);
+  for (;;) {
+    const tag = tags.get(slot);
+    if (tag !== undefined) return tag;
+    const number = String(nextNumber++);
+    const slotOfNumber = slotOf(number);
+    if (!tags.has(slotOfNumber)) tags.set(slotOfNumber, number);
+  }
+}

@@ -1,0 +1,77 @@
+// Asking until there is an answer: what is asked again, what is not, and that a repeat is known to be one.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { insist } from '../../src/insist.js';
+import { Patience } from '../../src/waiting/patience.js';
+import { alwaysReady } from '../support/fake-holdfast.js';
+
+const send = vi.fn<(isRepeat: boolean) => Promise<string>>();
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.resetAllMocks();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function reply(message: string): Error {
+  return Object.assign(new Error(message), { name: 'ReplyError' });
+}
+
+function ask(limitMs = Infinity): Promise<string> {
+  const asking = insist(alwaysReady, new Patience({ limitMs }), 'orders', send);
+  asking.catch(() => undefined);
+  return asking;
+}
+
+it('an answer at once is one command', async () => {
+  send.mockResolvedValueOnce('answer');
+  expect(await ask()).toBe('answer');
+  expect(send.mock.calls).toEqual([[false]]);
+});
+
+it('a lost connection is asked again, as a repeat, with growing pauses', async () => {
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockResolvedValueOnce('answer');
+  const asking = ask();
+  await vi.advanceTimersByTimeAsync(19);
+  expect(send).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(send).toHaveBeenCalledTimes(2);
+  await vi.advanceTimersByTimeAsync(40);
+  expect(await asking).toBe('answer');
+  expect(send.mock.calls).toEqual([[false], [true], [true]]);
+});
+
+it('a refusal for now is asked again, not as a repeat: it did not run', async () => {
+  send.mockRejectedValueOnce(reply('LOADING Redis is loading the dataset in memory'));
+  send.mockResolvedValueOnce('answer');
+  const asking = ask();
+  await vi.advanceTimersByTimeAsync(20);
+  expect(await asking).toBe('answer');
+  expect(send.mock.calls).toEqual([[false], [false]]);
+});
+
+it.each([
+  ['NOPERM this user has no permissions', 'REDIS_UNAVAILABLE'],
+  ['ERR unknown command', 'REDIS_UNAVAILABLE'],
+  ['WRONGTYPE Operation against a key holding the wrong kind of value', 'KEY_CONFLICT'],
+  ['KEYCONFLICT the hash at this key is not a lock', 'KEY_CONFLICT'],
+])('%s is told at once, with the lock and the cause', async (message, code) => {
+  send.mockRejectedValue(reply(message));
+  const expected = { code, lockName: 'orders', cause: { message } };
+  await expect(ask()).rejects.toMatchObject(expected);
+  expect(send).toHaveBeenCalledOnce();
+});
+
+it('it ends with the patience, in the middle of a pause or of a command', async () => {
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockReturnValue(new Promise(() => undefined));
+  for (const limitMs of [10, 100]) {
+    const over = expect(ask(limitMs)).rejects.toMatchObject({ ending: 'timeout' });
+    await vi.advanceTimersByTimeAsync(limitMs + 1);
+    await over;
+  }
+});

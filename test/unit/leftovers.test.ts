@@ -1,0 +1,81 @@
+// Owners that nobody wants any more: removed as soon as the server answers.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { Leftovers } from '../../src/leftovers.js';
+import { FakeNode, FakeServer } from '../support/fake-backend.js';
+
+let server: FakeServer;
+let node: FakeNode;
+let leftovers: Leftovers;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  server = new FakeServer();
+  node = new FakeNode(server, 'me', 30_000);
+  leftovers = new Leftovers();
+  server.hold('a', 'me:1');
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+async function pass(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
+}
+
+it('is removed at once where the server answers', async () => {
+  leftovers.remove(node.lock('a'), 'me:1');
+  await pass(0);
+  expect(server.heldNames).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('is tried again until the server answers', async () => {
+  server.fate = () => 'lost command';
+  leftovers.remove(node.lock('a'), 'me:1');
+  await pass(3_500);
+  expect(server.heldNames).toEqual(['a']);
+  server.fate = () => 'answered';
+  await pass(1_000);
+  expect(server.heldNames).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('waits for the connection where there is none, without a timer', async () => {
+  server.fate = () => 'unsent';
+  leftovers.remove(node.lock('a'), 'me:1');
+  await pass(0);
+  expect(vi.getTimerCount()).toBe(0);
+  server.fate = () => 'answered';
+  leftovers.tryAgain();
+  await pass(0);
+  expect(server.heldNames).toEqual([]);
+});
+
+it('is forgotten, the oldest first, when there are more than anybody would wait for', async () => {
+  server.fate = () => 'unsent';
+  server.hold('b', 'me:2');
+  leftovers.remove(node.lock('a'), 'me:1');
+  leftovers.remove(node.lock('b'), 'me:2');
+  for (let owner = 3; owner <= 10_001; owner++) leftovers.remove(node.lock('c'), `me:${owner}`);
+  await pass(0);
+  server.fate = () => 'answered';
+  leftovers.tryAgain();
+  await pass(0);
+  expect(server.heldNames).toEqual(['a']);
+});
+
+it('does not free what somebody else has got since', async () => {
+  server.hold('a', 'other:1');
+  leftovers.remove(node.lock('a'), 'me:1');
+  await pass(10);
+  expect(server.holder('a')?.owner).toBe('other:1');
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('is not tried again after close, which waits for what is under way', async () => {
+  server.fate = () => 'lost command';
+  leftovers.remove(node.lock('a'), 'me:1');
+  await leftovers.close();
+  expect(vi.getTimerCount()).toBe(0);
+});

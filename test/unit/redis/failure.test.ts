@@ -1,0 +1,101 @@
+// What a failed command means, by what ioredis rejects with.
+import { describe, expect, it } from 'vitest';
+import {
+  describe as inWords,
+  failureKind,
+  UnsentError,
+  type FailureKind,
+} from '../../../src/redis/failure.js';
+
+const replies: Record<Exclude<FailureKind, 'unsent' | 'unanswered'>, string[]> = {
+  transient: [
+    'LOADING Redis is loading the dataset in memory',
+    "READONLY You can't write against a read only replica.",
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    'CLUSTERDOWN The cluster is down',
+    'TRYAGAIN Multiple keys request during rehashing of slot',
+    'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
+    "OOM command not allowed when used memory > 'maxmemory'.",
+    'MISCONF Redis is configured to save RDB snapshots, but it is currently unable to persist on disk.',
+    'NOREPLICAS Not enough good replicas to write.',
+    'MOVED 3999 127.0.0.1:6381',
+    'ASK 3999 127.0.0.1:6381',
+    'ERR max number of clients reached',
+  ],
+  denied: [
+    'WRONGPASS invalid username-password pair or user is disabled.',
+    'NOAUTH Authentication required.',
+    "NOPERM this user has no permissions to run the 'evalsha' command",
+    'ERR invalid password',
+  ],
+  conflict: [
+    'WRONGTYPE Operation against a key holding the wrong kind of value',
+    'KEYCONFLICT the hash at this key is not a lock',
+    // As Redis 6.2 words an error inside a script.
+    'ERR Error running script (call to f_1a2b): @user_script:12: WRONGTYPE Operation against a key holding the wrong kind of value',
+  ],
+  defect: [
+    'ERR unknown command',
+    "CROSSSLOT Keys in request don't hash to the same slot",
+    'NOSCRIPT No matching script. Please use EVAL.',
+    'ERR something about a WRONGTYPElike word',
+  ],
+};
+
+const cases = Object.entries(replies).flatMap(([kind, messages]) =>
+  messages.map((message) => ({ kind, message })),
+);
+
+describe('an error reply', () => {
+  it.each(cases)('$message: $kind', ({ kind, message }) => {
+    expect(failureKind(Object.assign(new Error(message), { name: 'ReplyError' }))).toBe(kind);
+  });
+});
+
+it('what was not sent is told from what stayed unanswered', () => {
+  expect(failureKind(new UnsentError('not connected'))).toBe('unsent');
+});
+
+describe('no reply', () => {
+  it.each([
+    new Error('Connection is closed.'),
+    new Error("Stream isn't writeable and enableOfflineQueue options is false"),
+    Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }),
+    Object.assign(new Error('Reached the max retries'), { name: 'MaxRetriesPerRequestError' }),
+    new Error('WRONGTYPE is what a message may say that is no reply'),
+    'a string',
+    undefined,
+  ])('%s: unanswered', (error) => {
+    expect(failureKind(error)).toBe('unanswered');
+  });
+});
+
+describe('an error in words', () => {
+  it.each([
+    {
+      error: new Error('connect ECONNREFUSED 127.0.0.1:1'),
+      words: 'connect ECONNREFUSED 127.0.0.1:1',
+    },
+    // All addresses of a host were refused: Node gives the sum no message.
+    {
+      error: new AggregateError([new Error('connect ECONNREFUSED ::1:1')]),
+      words: 'connect ECONNREFUSED ::1:1',
+    },
+    { error: Object.assign(new Error(''), { code: 'ECONNRESET' }), words: 'ECONNRESET' },
+    { error: new RangeError(''), words: 'RangeError' },
+    // ioredis' advice on options that are not the user's.
+    { error: new Error('Connection is closed.'), words: 'the connection was lost' },
+    {
+      error: new Error(
+        'Reached the max retries per request limit (which is 0). Refer to "maxRetriesPerRequest" option for details.',
+      ),
+      words: 'the connection was lost',
+    },
+    {
+      error: new Error("Stream isn't writeable and enableOfflineQueue options is false"),
+      words: 'the connection was lost',
+    },
+  ])('$words', ({ error, words }) => {
+    expect(inWords(error)).toBe(words);
+  });
+});

@@ -1,0 +1,96 @@
+// Key and channel names: Redisson's rule for braces, and the cluster slots that follow from it.
+import fc from 'fast-check';
+import { createRequire } from 'node:module';
+import { describe, expect, it } from 'vitest';
+import { hashTag, LockKeys } from '../../../src/redis/keys.js';
+
+/** How ioredis finds the slot of a key: its own dependency, so that nothing more has to be installed. */
+const slotOf = createRequire(createRequire(import.meta.url).resolve('ioredis'))(
+  'cluster-key-slot',
+) as (key: string) => number;
+
+describe('the names beside a lock', () => {
+  it('have its name in braces', () => {
+    const keys = new LockKeys('orders:42');
+    expect(keys.lock).toBe('orders:42');
+    expect(keys.channel).toBe('redisson_lock__channel:{orders:42}');
+    expect(keys.forced).toBe('holdfast_forced:{orders:42}');
+  });
+
+  it('have its own braces when it brings some, as Redisson does', () => {
+    for (const name of ['{orders}:42', 'eu:{orders}:42', 'a{', '{}', 'a{}b']) {
+      const keys = new LockKeys(name);
+      expect(keys.channel).toBe(`redisson_lock__channel:${name}`);
+    }
+  });
+});
+
+/** Names full of braces, and some others. */
+const names = fc
+  .string({ unit: fc.constantFrom('{', '}', 'a', 'b', ':', 'ü'), minLength: 1 })
+  // Redis hashes these as a whole, since their first `{}` is empty; cluster-key-slot goes on to the next `}`.
+  .filter((name) => !/^[^{]*\{\}.*\}/.test(name));
+
+describe('in a cluster', () => {
+  it.each(['a', '{a}', '{a}b', 'a{b}c', '{a}{b}', '{{a}}', 'a{b}}', '{a}}{', 'ü', '{ü}'])(
+    'a name like %s has its channel in its slot, and says so',
+    (name) => {
+      const keys = new LockKeys(name);
+      expect(keys.isShardable).toBe(true);
+      expect(slotOf(keys.channel)).toBe(slotOf(name));
+    },
+  );
+
+  it.each(['}', 'a}b', '{}', 'a{}b', 'a{b', '}{'])(
+    'a name like %s has its channel in another slot, and says so',
+    (name) => {
+      const keys = new LockKeys(name);
+      expect(keys.isShardable).toBe(false);
+      expect(slotOf(keys.channel)).not.toBe(slotOf(name));
+    },
+  );
+
+  it('any name that says that it is shardable has key and channel in one slot', () => {
+    fc.assert(
+      fc.property(names, (name) => {
+        const { channel, isShardable } = new LockKeys(name);
+        fc.pre(isShardable);
+        expect(slotOf(channel)).toBe(slotOf(name));
+      }),
+    );
+  });
+
+  it('any name has its keys in one slot: scripts take them together', () => {
+    fc.assert(
+      fc.property(names, (name) => {
+        const { lock, forced } = new LockKeys(name);
+        expect(slotOf(forced)).toBe(slotOf(lock));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it('5,000 odd names cost little, and all clients find the same keys for them', () => {
+    const startMs = performance.now();
+    const forced = Array.from({ length: 5_000 }, (_, i) => new LockKeys(`a}b:${i}`).forced);
+    expect(performance.now() - startMs).toBeLessThan(1_500); // 50 ms on an idle machine
+    expect(new LockKeys('a}b:4711').forced).toBe(forced[4_711]);
+    expect(new LockKeys('a}b').forced).toBe('holdfast_forced:{20658}:a}b');
+    expect(new Set(forced).size).toBe(5_000);
+  });
+
+  it('keys with the same hash tag are in the same slot', () => {
+    expect(hashTag('orders:42')).toBe('orders:42');
+    expect(hashTag('{orders}:42')).toBe('orders');
+    expect(hashTag('eu:{orders}:{42}')).toBe('orders');
+    expect(hashTag('a{}b')).toBe('a{}b');
+    expect(hashTag('{}{a}')).toBe('{}{a}');
+    fc.assert(
+      fc.property(names, (name) => {
+        // Where no tag decides and there is a closing brace, no other key can have the whole name as its tag.
+        fc.pre(!hashTag(name).includes('}'));
+        expect(slotOf(`other:{${hashTag(name)}}`)).toBe(slotOf(name));
+      }),
+    );
+  });
+});

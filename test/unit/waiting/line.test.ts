@@ -1,0 +1,161 @@
+// The line of one client for one lock: who is woken, when, and that no wake-up is lost.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Line, type Place } from '../../../src/waiting/line.js';
+import { settle } from '../../support/occupancy.js';
+
+let line: Line;
+let mayHaveMissed = false;
+const closed = vi.fn();
+const emptied = vi.fn();
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.clearAllMocks();
+  mayHaveMissed = false;
+  line = new Line(() => ({ mayHaveMissed: () => mayHaveMissed, close: closed }), emptied);
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Joins so many, behind a holder whose lease goes on for `ttlMs`. */
+function join(count: number, ttlMs = 30_000): Place[] {
+  return Array.from({ length: count }, () => line.join(performance.now(), ttlMs));
+}
+
+/** The indexes of those whose sleep is over. */
+async function woken(places: readonly Place[]): Promise<number[]> {
+  const indexes: number[] = [];
+  for (const [index, place] of places.entries()) void place.woken.then(() => indexes.push(index));
+  await settle();
+  return indexes;
+}
+
+function isUp(places: readonly Place[]): boolean[] {
+  return places.map((place) => place.isUp);
+}
+
+describe('a message', () => {
+  it('wakes the first in line, and only that one', async () => {
+    const places = join(3);
+    line.message();
+    expect(await woken(places)).toEqual([0]);
+    expect(isUp(places)).toEqual([true, false, false]);
+  });
+
+  it('while somebody tries counts for one more try, since that one may have been too early', () => {
+    const places = join(2);
+    line.message();
+    line.message();
+    places[0]!.stillHeld(30_000);
+    expect(isUp(places)).toEqual([true, false]);
+    places[0]!.stillHeld(30_000);
+    expect(isUp(places)).toEqual([false, false]);
+  });
+
+  it('while somebody tries who then leaves without the lock goes to the next', () => {
+    const places = join(2);
+    line.message();
+    line.message();
+    places[0]!.leave();
+    expect(isUp(places)).toEqual([false, true]);
+  });
+
+  it('while somebody tries who gets the lock lets the next try', () => {
+    const places = join(2);
+    line.message();
+    line.message();
+    places[0]!.leave(30_000);
+    expect(isUp(places)).toEqual([false, true]);
+  });
+});
+
+describe('whoever was woken', () => {
+  it('and found it still held keeps the first place', async () => {
+    const places = join(2);
+    line.message();
+    places[0]!.stillHeld(30_000);
+    expect(await woken(places)).toEqual([]);
+    line.message();
+    expect(isUp(places)).toEqual([true, false]);
+  });
+
+  it('and gives up passes the wake-up on', async () => {
+    const places = join(3);
+    line.message();
+    places[0]!.leave();
+    expect(await woken(places.slice(1))).toEqual([0]);
+  });
+
+  it('and gets the lock wakes nobody', async () => {
+    const places = join(2);
+    line.message();
+    places[0]!.leave(30_000);
+    expect(await woken(places.slice(1))).toEqual([]);
+  });
+});
+
+it('one that leaves without having been woken wakes nobody', async () => {
+  const places = join(2);
+  places[0]!.leave();
+  expect(await woken(places.slice(1))).toEqual([]);
+  line.message();
+  expect(places[1]!.isUp).toBe(true);
+});
+
+describe('when no message comes', () => {
+  it('one tries when the holder’s lease is over, and again when the next one is', () => {
+    const places = join(100, 500);
+    vi.advanceTimersByTime(499);
+    expect(places.filter((place) => place.isUp)).toHaveLength(0);
+    vi.advanceTimersByTime(1);
+    expect(isUp(places)[0]).toBe(true);
+    places[0]!.stillHeld(700);
+    vi.advanceTimersByTime(699);
+    expect(places.filter((place) => place.isUp)).toHaveLength(0);
+    vi.advanceTimersByTime(1);
+    expect(isUp(places)[0]).toBe(true);
+  });
+
+  it('one tries when the lease of the one who got it is over', () => {
+    const places = join(2, 500);
+    line.message();
+    places[0]!.leave(900);
+    vi.advanceTimersByTime(899);
+    expect(places[1]!.isUp).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect(places[1]!.isUp).toBe(true);
+  });
+
+  it('a lock without expiry is looked at again after a while', () => {
+    const places = join(1, -1);
+    vi.advanceTimersByTime(9_999);
+    expect(isUp(places)).toEqual([false]);
+    vi.advanceTimersByTime(1);
+    expect(isUp(places)).toEqual([true]);
+  });
+});
+
+describe('the subscription', () => {
+  it('once confirmed, or anew after a reconnect, wakes the first', () => {
+    const places = join(2);
+    line.subscribed();
+    expect(isUp(places)).toEqual([true, false]);
+  });
+
+  it('that may have missed a message since the try wakes at once', () => {
+    mayHaveMissed = true;
+    expect(isUp(join(1))).toEqual([true]);
+  });
+
+  it('is closed with the last place, and no timer stays', () => {
+    const places = join(2);
+    places[0]!.leave();
+    expect(closed).not.toHaveBeenCalled();
+    places[1]!.leave();
+    expect(closed).toHaveBeenCalledOnce();
+    expect(emptied).toHaveBeenCalledOnce();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
