@@ -81,7 +81,7 @@ export class Acquisition {
     } catch (error) {
       throw this.#explain(error);
     } finally {
-      if (this.#unansweredSinceMs !== undefined && this.#ownerId !== undefined) {
+      if (this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined && this.#ownerId) {
         this.#client.leftovers.remove(this.#lock, this.#ownerId);
       }
       this.#endWaiting?.();
@@ -162,7 +162,10 @@ export class Acquisition {
       this.#unansweredSinceMs ??= sentAt.monotonicMs;
       return this.#lock.acquire(ownerId, this.#leaseMs);
     });
-    this.#patience.assertNotOver(); // nobody takes what was granted in the instant in which we gave up
+    // Nobody takes what was granted in the instant in which we gave up: then it is undone like one without an answer.
+    this.#patience.mayHaveRun = true;
+    this.#patience.assertNotOver();
+    this.#patience.mayHaveRun = false;
     this.#unansweredSinceMs = undefined;
     if (reply.outcome === 'held') {
       // A scope around may have got it while we were asking.

@@ -20,7 +20,9 @@ export async function insist<T>(
     try {
       patience.assertNotOver();
       if (!connection.isReady) await connection.whenReady(patience);
+      patience.mayHaveRun = true;
       const reply = await patience.within(send(isRepeat));
+      patience.mayHaveRun = false;
       patience.trouble = undefined;
       return reply;
     } catch (error) {
@@ -28,9 +30,10 @@ export async function insist<T>(
       if (error instanceof HoldfastError)
         throw error.lockName === undefined ? refused(lockName, error) : error;
       const kind = failureKind(error);
+      isRepeat ||= kind === 'unanswered';
+      patience.mayHaveRun = isRepeat;
       if (kind === 'conflict') throw keyConflict(lockName, error);
       if (kind === 'denied' || kind === 'defect') throw refused(lockName, error);
-      isRepeat ||= kind === 'unanswered';
       patience.trouble = error as Error;
     }
     await patience.pause(pauseMs);

@@ -46,11 +46,10 @@ export class Leftovers {
       },
       (error: unknown) => {
         const kind = failureKind(error);
-        // A key that is something else by now has no owners.
-        if (kind === 'conflict') this.#locks.delete(ownerId);
-        // Without a connection there is nothing to do until it is back.
-        else if (kind !== 'unsent' && !this.#isClosed)
-          this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
+        const mayHelp = kind === 'unanswered' || kind === 'transient';
+        // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
+        if (!mayHelp && kind !== 'unsent') this.#locks.delete(ownerId);
+        if (mayHelp && !this.#isClosed) this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
       },
     );
     this.#underWay.add(removal);

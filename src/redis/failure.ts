@@ -10,6 +10,9 @@
  */
 export type FailureKind = 'unsent' | 'unanswered' | 'transient' | 'denied' | 'conflict' | 'defect';
 
+/** Before Redis 7 an error inside a script comes wrapped in these words. */
+const IN_SCRIPT = /^ERR Error running script .*@user_script: ?\d+: -?/s;
+
 const TRANSIENT =
   /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|MISCONF|NOREPLICAS|MOVED|ASK|UNBLOCKED|ERR max number of clients)/;
 const DENIED = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH)/;
@@ -23,9 +26,10 @@ export class UnsentError extends Error {
 export function failureKind(error: unknown): FailureKind {
   if (error instanceof UnsentError) return 'unsent';
   if (!(error instanceof Error) || error.name !== 'ReplyError') return 'unanswered';
-  if (TRANSIENT.test(error.message)) return 'transient';
-  if (DENIED.test(error.message)) return 'denied';
-  return CONFLICT.test(error.message) ? 'conflict' : 'defect';
+  const words = error.message.replace(IN_SCRIPT, '');
+  if (TRANSIENT.test(words)) return 'transient';
+  if (DENIED.test(words)) return 'denied';
+  return CONFLICT.test(words) ? 'conflict' : 'defect';
 }
 
 /** ioredis' words for options that are ours, and that no user has set. */

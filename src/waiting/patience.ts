@@ -29,6 +29,8 @@ export interface PatienceOptions {
 export class Patience {
   /** What went wrong so far, for whoever has to explain the end. */
   trouble: Error | undefined;
+  /** Whether a command was sent that may have been executed though no answer came. */
+  mayHaveRun = false;
   readonly #registry: Set<Patience> | undefined;
   readonly #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;

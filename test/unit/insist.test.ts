@@ -75,3 +75,27 @@ it('it ends with the patience, in the middle of a pause or of a command', async 
     await over;
   }
 });
+
+it.each([
+  ['the server refused it', reply('NOPERM this user has no permissions'), false],
+  ['the connection was lost', new Error('Connection is closed.'), true],
+])('a command may have run although it failed: %s', async (_, error, mayHaveRun) => {
+  send.mockRejectedValue(error);
+  const patience = new Patience({ limitMs: 10 });
+  const asking = insist(alwaysReady, patience, 'orders', send);
+  asking.catch(() => undefined);
+  await vi.advanceTimersByTimeAsync(50);
+  await expect(asking).rejects.toThrow();
+  expect(patience.mayHaveRun).toBe(mayHaveRun);
+});
+
+it('a refusal says nothing of a try before it that was not answered', async () => {
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockRejectedValue(reply('NOPERM this user has no permissions'));
+  const patience = new Patience({ limitMs: Infinity });
+  const asking = insist(alwaysReady, patience, 'orders', send);
+  asking.catch(() => undefined);
+  await vi.advanceTimersByTimeAsync(50);
+  await expect(asking).rejects.toThrow('NOPERM');
+  expect(patience.mayHaveRun).toBe(true);
+});
