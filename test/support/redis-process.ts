@@ -47,7 +47,8 @@ class RedisProcess implements RedisServer {
   readonly port: number;
   readonly #options: RedisProcessOptions;
   #guard: ChildProcessByStdio<Writable, Readable, null> | undefined;
-  #pid = 0;
+  /** undefined until the server that runs now has told it. */
+  #pid: number | undefined;
 
   constructor(port: number, options: RedisProcessOptions) {
     this.port = port;
@@ -68,6 +69,7 @@ class RedisProcess implements RedisServer {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     this.#guard = guard;
+    this.#pid = undefined;
     guard.once('exit', () => (this.#guard = undefined));
     await this.#ready(guard);
   }
@@ -123,13 +125,14 @@ class RedisProcess implements RedisServer {
     const guard = this.#guard;
     if (!guard) return;
     const exited = once(guard, 'exit');
-    this.#signal(signal);
+    if (this.#pid === undefined) guard.stdin.end();
+    else this.#signal(signal);
     await exited;
   }
 
   // The guard is there as long as the server is, so the pid cannot have become somebody else's.
   #signal(signal: NodeJS.Signals): void {
-    if (!this.#guard) return;
+    if (!this.#guard || this.#pid === undefined) return;
     try {
       process.kill(this.#pid, signal);
     } catch (error) {
