@@ -36,10 +36,10 @@ export function clientFactory(source: RedisSource, silenceLimitMs: number): Clie
   }
   return {
     keyPrefix: template.options.keyPrefix ?? '',
-    create: (role) => {
+    create: () => {
       const { sentinelCommandTimeout = Infinity } = template.options;
       return template.duplicate({
-        ...nodeOptions(role),
+        ...nodeOptions(),
         sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
       });
     },
@@ -92,13 +92,14 @@ const NO_RESEND = {
   disconnectTimeout: 200,
 } satisfies RedisOptions;
 
-function nodeOptions(role: 'commands' | 'subscriber'): Partial<RedisOptions> {
+function nodeOptions(): Partial<RedisOptions> {
   return {
     ...NO_RESEND,
     enableOfflineQueue: false,
     autoResubscribe: false,
-    // ioredis 5 sends SUBSCRIBE before the ready check's INFO, which a subscriber must not send.
-    enableReadyCheck: role === 'commands',
+    // Also for subscribers, since we subscribe only after it. Without it, ioredis 5 may call a connection ready that has
+    // closed meanwhile, and then never connects again (https://github.com/redis/ioredis/issues/2099).
+    enableReadyCheck: true,
     retryStrategy: reconnectDelayMs,
     sentinelRetryStrategy: reconnectDelayMs,
     // A master that became a replica: connect anew, to wherever the master is now.

@@ -100,11 +100,7 @@ export class Connection {
 
   /** Opens the subscriber connection; `ready` is called on every new one. */
   openSubscriber(ready: () => void): Link {
-    // ioredis 5 calls a connection ready before its password was accepted: only an answer tells.
-    const greet = async (client: RedisClient): Promise<void> => {
-      await client.ping();
-    };
-    this.#subscriber = this.#link('subscriber', { greet, ready });
+    this.#subscriber = this.#link('subscriber', { ready });
     return this.#subscriber;
   }
 

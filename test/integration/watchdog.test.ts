@@ -27,7 +27,7 @@ afterEach(() => {
 
 describe('5,000 watched holds', () => {
   it('cost at most 15 script calls per round, and none of them is renewed late', async () => {
-    const leaseMs = 3_600;
+    const leaseMs = 9_000; // long enough to acquire 5,000 locks on a machine that is busy with other tests
     await using server = await startRedis();
     await using client = newClient({
       redis: server.url,
@@ -53,7 +53,7 @@ describe('5,000 watched holds', () => {
     expect(lost).toEqual([]);
     expect(errors).toEqual([]);
     await Promise.all(holds.map((hold) => hold.release()));
-  });
+  }, 60_000);
 });
 
 /** Who was renewed when. */
@@ -80,7 +80,7 @@ class Renewals {
     await eventually(() => {
       const behind = goals.filter(({ owner, count }) => this.#count(owner) < count);
       if (behind.length > 0) throw new Error(`${behind.length} were not renewed`);
-    }, 20_000);
+    }, 40_000);
   }
 
   #count(owner: string): number {
