@@ -7,13 +7,12 @@ import type { SeenHolder } from './errors.js';
 import { Hold, type HoldOrigin } from './hold.js';
 import { Holder } from './holder.js';
 import { insist } from './insist.js';
-import type { LockBackend } from './backend.js';
+import type { Candidate, LockBackend } from './backend.js';
 import type { AcquireRequest } from './options.js';
 import { Ownership } from './ownership.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
 import { aborted, heldElsewhere } from './refusals.js';
 import { leftMs, validity } from './validity.js';
-import type { Place } from './waiting/line.js';
 import { noticeWaiting } from './waiting/notice.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
@@ -34,8 +33,7 @@ export class Acquisition {
   readonly #ownScope: Scope | undefined;
   readonly #patience: Patience;
   #endWaiting: (() => void) | undefined;
-  #place: Place | undefined;
-  #ownerId: string | undefined;
+  #candidate: Candidate | undefined;
   #seen: SeenHolder | undefined;
   /** Since when an attempt is on its way whose answer is not known, on the monotonic clock. */
   #unansweredSinceMs: number | undefined;
@@ -76,16 +74,14 @@ export class Acquisition {
           isAcquired = true;
           return attempt;
         }
-        if (this.#place && attempt === 'held') await this.#patience.sleep(this.#place.woken);
+        if (this.#candidate && attempt === 'held')
+          await this.#patience.sleep(this.#candidate.woken);
       }
     } catch (error) {
       throw this.#explain(error);
     } finally {
-      if (this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined && this.#ownerId) {
-        this.#client.leftovers.remove(this.#lock, this.#ownerId);
-      }
       this.#endWaiting?.();
-      this.#place?.leave(isAcquired ? this.#leaseMs : undefined);
+      this.#leaveLine(isAcquired ? this.#leaseMs : undefined);
       this.#patience.dispose();
     }
   }
@@ -101,7 +97,7 @@ export class Acquisition {
     const outer = own ?? nearestHolder(this.#position, this.#lock.id);
     if (outer?.ownership.loss) throw outer.ownership.loss;
     if (own) return this.#countUp(own);
-    if (!outer && this.#place && !this.#place.isUp) return 'held';
+    if (!outer && this.#candidate && !this.#candidate.isUp) return 'held';
     if (outer) return this.#enterBelow(outer, acting);
     return acting && acting !== this.#ownScope ? this.#inTurnOf(acting) : this.#acquireAnew();
   }
@@ -123,8 +119,7 @@ export class Acquisition {
         throw heldElsewhere(this.#lock.name, 0, this.#seen);
       this.#beginWaiting(this.#seen);
       // A wake-up is for somebody who can try now.
-      this.#place?.leave();
-      this.#place = undefined;
+      this.#leaveLine();
       if (!(await turns.take(this.#patience))) return 'look again';
     }
     outer.entering = acting;
@@ -155,12 +150,12 @@ export class Acquisition {
 
   /** Nobody around holds it: a new owner on the server. */
   async #acquireAnew(): Promise<Attempt> {
-    const ownerId = (this.#ownerId ??= this.#lock.newOwnerId());
+    const candidate = (this.#candidate ??= this.#newCandidate());
     let sentAt = now();
     const reply = await insist(this.#client.connection, this.#patience, this.#lock.name, () => {
       sentAt = now();
       this.#unansweredSinceMs ??= sentAt.monotonicMs;
-      return this.#lock.acquire(ownerId, this.#leaseMs);
+      return candidate.try();
     });
     // Nobody takes what was granted in the instant in which we gave up: then it is undone like one without an answer.
     this.#patience.mayHaveRun = true;
@@ -168,28 +163,35 @@ export class Acquisition {
     this.#patience.mayHaveRun = false;
     this.#unansweredSinceMs = undefined;
     if (reply.outcome === 'held') {
+      candidate.wait(reply, sentAt.monotonicMs);
       // A scope around may have got it while we were asking.
-      if (nearestHolder(this.#position, this.#lock.id)) return 'look again';
-      return this.#joinLine(reply, sentAt.monotonicMs);
+      return nearestHolder(this.#position, this.#lock.id) ? 'look again' : this.#held(reply);
     }
-    if (leftMs(validity(sentAt, this.#leaseMs)) <= 0) return this.#tooLate(ownerId);
-    const ownership = new Ownership(this.#client, this.#lock, ownerId, sentAt, this.#leaseMs);
-    return this.#begin(new Holder(ownership, undefined, this.#actingScope));
+    const isHandedOver = reply.outcome === 'handed over';
+    const lease = isHandedOver ? reply.validity : validity(sentAt, this.#leaseMs);
+    if (leftMs(lease) <= 0) return this.#tooLate(candidate.ownerId);
+    const ownership = new Ownership(this.#client, this.#lock, candidate.ownerId, lease);
+    const hold = this.#begin(new Holder(ownership, undefined, this.#actingScope));
+    if (isHandedOver && reply.confirm) ownership.confirmHandOver(this.#leaseMs, reply.confirm);
+    return hold;
   }
 
-  #joinLine(seen: SeenHolder, triedAtMs: number): Attempt {
+  #newCandidate(): Candidate {
+    const mayWait = this.#request.waitMs > 0;
+    return this.#lock.candidate(this.#lock.newOwnerId(), this.#leaseMs, mayWait);
+  }
+
+  #held(seen: SeenHolder): Attempt {
     this.#seen = seen;
     if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, seen);
     this.#beginWaiting(seen);
-    if (this.#place) this.#place.stillHeld(seen.holderTtlMs);
-    else this.#place = this.#lock.line().join(triedAtMs, seen.holderTtlMs);
     return 'held';
   }
 
   /** The answer took longer than the lease: what it granted is over. */
   #tooLate(ownerId: string): Attempt {
+    this.#leaveLine();
     this.#client.leftovers.remove(this.#lock, ownerId);
-    this.#ownerId = undefined;
     if (this.#request.waitMs > 0) return 'look again';
     throw this.#client.unavailable(
       this.#lock.name,
@@ -197,10 +199,21 @@ export class Acquisition {
     );
   }
 
+  /** With the lock for `leaseMs`, or without it; what may be left of us on the server is removed. */
+  #leaveLine(leaseMs?: number): void {
+    const candidate = this.#candidate;
+    if (!candidate) return;
+    this.#candidate = undefined;
+    const mayHaveAcquired = this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined;
+    if (candidate.leave(leaseMs) || mayHaveAcquired) {
+      this.#client.leftovers.remove(this.#lock, candidate.ownerId);
+    }
+  }
+
   #beginWaiting(seen: SeenHolder): void {
     this.#endWaiting ??= noticeWaiting(this.#client, this.#lock, this.#position, this.#patience, {
       lockName: this.#lock.name,
-      ownerId: this.#ownerId ?? seen.holder,
+      ownerId: this.#candidate?.ownerId ?? seen.holder,
       ...seen,
     });
   }

@@ -3,11 +3,38 @@
 
 import type { Instant } from './clock.js';
 import type { LossReason, SeenHolder } from './errors.js';
-import type { Line } from './waiting/line.js';
+import type { Validity } from './validity.js';
 
-/** What an attempt to acquire found. */
+/** What a try at a lock found. */
 export type AcquireReply =
-  { readonly outcome: 'acquired' } | ({ readonly outcome: 'held' } & SeenHolder);
+  { readonly outcome: 'acquired' } | HandedOver | ({ readonly outcome: 'held' } & SeenHolder);
+
+/** The holder before us gave the lock to us, while we waited. */
+export interface HandedOver {
+  readonly outcome: 'handed over';
+  /** For how long it may be relied on as it is. */
+  readonly validity: Validity;
+  /** Sets the lease that was asked for, where that is not what a renewal would set anyway. */
+  readonly confirm: (() => Promise<KeepReply>) | undefined;
+}
+
+/** One caller's way to a lock: its tries, and its place in line between them. */
+export interface Candidate {
+  readonly ownerId: string;
+  /** Tries. It may be repeated: the owner is never used for anything else. */
+  try(): Promise<AcquireReply>;
+  /** A try, begun at `triedAtMs` (monotonic), found somebody else: waits in line, at the same place as before. */
+  wait(seen: SeenHolder, triedAtMs: number): void;
+  /** Whether it is this one's turn to try. */
+  readonly isUp: boolean;
+  /** Resolves when it is. */
+  readonly woken: Promise<void>;
+  /**
+   * Leaves the line: the lock was acquired, for `leaseMs`, or it is not wanted any more. Returns whether something of it
+   * may be left on the server.
+   */
+  leave(leaseMs?: number): boolean;
+}
 
 /** What the server says of a lock that its caller should hold: kept, or how it was lost. */
 export type KeepReply = 'kept' | Extract<LossReason, 'taken' | 'deleted' | 'forced'>;
@@ -38,19 +65,18 @@ export interface LockBackend {
   readonly id: string;
   /** A new owner, never used before. */
   newOwnerId(): string;
-  acquire(ownerId: string, leaseMs: number): Promise<AcquireReply>;
+  /** Somebody who wants it; `mayWait`: also if it is not free. */
+  candidate(ownerId: string, leaseMs: number, mayWait: boolean): Candidate;
   /**
    * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
    * at all); or says how it was lost.
    */
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply>;
-  /** Frees the lock and wakes those who wait. False when this owner does not hold it (any more). */
+  /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
   release(ownerId: string): Promise<boolean>;
   /** Looks after it until `unwatch`: renews it if it is watched, and finds out if it is lost. */
   watch(lease: Renewable): void;
   unwatch(lease: Renewable): void;
-  /** Where those of this client wait who did not get it. */
-  line(): Line;
   /** Frees it whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
   forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;

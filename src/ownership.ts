@@ -1,18 +1,14 @@
 // One owner of one lock on the server, from its outermost acquisition to its end. All holds that re-entered it
 // share it: its lease, its deadline, its fate.
 
-import { elapsedMs, now, setTimer, type Instant } from './clock.js';
+import { elapsedMs, now, type Instant } from './clock.js';
 import type { Client } from './client.js';
-import {
-  KeyConflictError,
-  UnavailableError,
-  type LockLostError,
-  type LossReason,
-} from './errors.js';
+import { KeyConflictError, LockLostError, UnavailableError, type LossReason } from './errors.js';
 import { insist } from './insist.js';
+import { Lease } from './lease.js';
 import { lockLost } from './loss.js';
 import type { KeepReply, LockBackend, Renewable } from './backend.js';
-import { later, leftMs, validity, type Validity } from './validity.js';
+import type { Validity } from './validity.js';
 import type { Patience } from './waiting/patience.js';
 import { Turns } from './waiting/turns.js';
 
@@ -24,38 +20,35 @@ export interface OwnedHold {
 }
 
 type State =
-  | { readonly kind: 'held'; readonly validity: Validity; readonly confirmedAt: Instant }
+  | { readonly kind: 'held' }
   | { readonly kind: 'lost'; readonly error: LockLostError }
   // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
-  | { readonly kind: 'released'; readonly validity: Validity; readonly isConfirmed: boolean };
+  | { readonly kind: 'released'; readonly isConfirmed: boolean };
+
+const HELD: State = { kind: 'held' };
 
 export class Ownership implements Renewable {
   readonly lock: LockBackend;
   readonly ownerId: string;
   readonly #client: Client;
-  readonly #acquiredAt: Instant;
+  readonly #acquiredAt: Instant = now();
+  readonly #lease: Lease;
   readonly #holds: OwnedHold[] = [];
-  #state: State;
-  #deadlineTimer: NodeJS.Timeout | undefined;
+  #state: State = HELD;
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
   #isRenewalUnanswered = false;
   #shallRenew = true;
   /** What changes the hold count on the server goes one after another. */
   readonly #turns = new Turns();
 
-  /** The server confirmed an acquisition that was sent at `sentAt`. */
-  constructor(
-    client: Client,
-    lock: LockBackend,
-    ownerId: string,
-    sentAt: Instant,
-    leaseMs: number,
-  ) {
+  /** The server confirmed that it holds the lock. */
+  constructor(client: Client, lock: LockBackend, ownerId: string, confirmed: Validity) {
     this.#client = client;
     this.lock = lock;
     this.ownerId = ownerId;
-    this.#acquiredAt = sentAt;
-    this.#state = { kind: 'held', validity: validity(sentAt, leaseMs), confirmedAt: sentAt };
+    this.#lease = new Lease(confirmed, () => {
+      this.checkDeadline();
+    });
     client.ownerships.add(this);
   }
 
@@ -84,9 +77,7 @@ export class Ownership implements Renewable {
 
   /** Milliseconds for which this process may rely on it. */
   remaining(): number {
-    return this.isHeld && this.#state.kind === 'held'
-      ? Math.max(leftMs(this.#state.validity), 0)
-      : 0;
+    return this.isHeld ? Math.max(this.#lease.leftMs, 0) : 0;
   }
 
   /** A hold begins; the server counts it already. */
@@ -94,7 +85,7 @@ export class Ownership implements Renewable {
     this.#holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
     else if (this.#holds.length === 1) this.lock.watch(this);
-    if (!this.#deadlineTimer) this.#awaitDeadline();
+    if (this.#state.kind === 'held') this.#lease.begin();
   }
 
   /**
@@ -118,6 +109,27 @@ export class Ownership implements Renewable {
       this.#confirm(leaseMs, patience, 0, () => (isExtended = true)),
     );
     return isExtended;
+  }
+
+  /** It was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. */
+  confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
+    const confirming = this.#client.bounded(
+      this.lock.name,
+      'lease not known to be set',
+      async (patience) => {
+        if (!this.#turns.tryTake() && !(await this.#turns.take(patience))) return;
+        try {
+          this.#prolong(await this.#ask(confirm, patience), leaseMs);
+        } finally {
+          this.#turns.pass();
+        }
+      },
+    );
+    // Its end as it is known is kept to, whatever becomes of this; a loss is told as such.
+    confirming.catch((error: unknown) => {
+      if (!(error instanceof LockLostError))
+        this.#client.events.tell('error', () => ({ error: error as Error }));
+    });
   }
 
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
@@ -162,13 +174,12 @@ export class Ownership implements Renewable {
 
   checkDeadline(): void {
     // Without holds it is being released: nobody relies on it, and the server's answer tells whether it was lost.
-    if (this.#state.kind !== 'held' || this.#holds.length === 0 || leftMs(this.#state.validity) > 0)
-      return;
+    if (this.#state.kind !== 'held' || this.#holds.length === 0 || !this.#lease.isOver) return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
   }
 
   get ageMs(): number {
-    return this.#state.kind === 'held' ? elapsedMs(this.#state.confirmedAt) : -1;
+    return this.#state.kind === 'held' ? this.#lease.ageMs : -1;
   }
 
   renewing(): void {
@@ -243,10 +254,16 @@ export class Ownership implements Renewable {
 
   /** Tells the server the hold count and the lease; returns when that was sent. Throws if the lock is lost. */
   async #keep(holdCount: number, leaseMs: number, patience: Patience): Promise<Instant> {
+    const send = (): Promise<KeepReply> => this.lock.reenter(this.ownerId, holdCount, leaseMs);
+    return await this.#ask(send, patience);
+  }
+
+  /** Asks whether it is still held; returns when that was sent. Throws if it is not. */
+  async #ask(send: () => Promise<KeepReply>, patience: Patience): Promise<Instant> {
     let sentAt = now();
     const reply = await insist(this.#client.connection, patience, this.lock.name, () => {
       sentAt = now();
-      return this.lock.reenter(this.ownerId, holdCount, leaseMs);
+      return send();
     });
     this.#throwIfLost();
     if (reply !== 'kept') throw this.#loseTo(reply);
@@ -260,8 +277,7 @@ export class Ownership implements Renewable {
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
   #loseTo(reply: Exclude<KeepReply, 'kept'>): LockLostError {
-    const isOver = this.#state.kind !== 'lost' && leftMs(this.#state.validity) <= 0;
-    return this.lose(reply === 'deleted' && isOver ? 'expired' : reply);
+    return this.lose(reply === 'deleted' && this.#lease.isOver ? 'expired' : reply);
   }
 
   #throwIfLost(): void {
@@ -270,27 +286,20 @@ export class Ownership implements Renewable {
 
   #prolong(sentAt: Instant, leaseMs: number): void {
     if (this.#state.kind !== 'held') return;
-    this.#become({
-      kind: 'held',
-      validity: later(this.#state.validity, validity(sentAt, leaseMs)),
-      confirmedAt: sentAt,
-    });
+    this.#lease.prolong(sentAt, leaseMs);
     this.checkDeadline();
   }
 
   /** Its release is on its way, or confirmed. */
   #end(isConfirmed: boolean): void {
-    if (this.#state.kind !== 'lost')
-      this.#become({ kind: 'released', validity: this.#state.validity, isConfirmed });
+    if (this.#state.kind !== 'lost') this.#become({ kind: 'released', isConfirmed });
   }
 
   /** The one place where the state changes; what is lost or released never comes back. */
   #become(next: State): void {
-    if (this.#state.kind === 'lost' || (this.#state.kind === 'released' && next.kind === 'held'))
-      return;
+    if (this.#state.kind === 'lost' || next.kind === 'held') return;
     this.#state = next;
-    if (next.kind === 'held') return;
-    clearTimeout(this.#deadlineTimer);
+    this.#lease.end();
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.
     if (next.kind === 'lost' || next.isConfirmed) this.#client.ownerships.delete(this);
@@ -301,14 +310,5 @@ export class Ownership implements Renewable {
     this.#end(false);
     this.#client.ownerships.delete(this);
     this.#client.leftovers.remove(this.lock, this.ownerId);
-  }
-
-  #awaitDeadline(): void {
-    if (this.#state.kind !== 'held') return;
-    this.#deadlineTimer = setTimer(() => {
-      this.#deadlineTimer = undefined;
-      this.checkDeadline();
-      if (this.#holds.length > 0) this.#awaitDeadline(); // it was prolonged in the meantime
-    }, leftMs(this.#state.validity));
   }
 }

@@ -1,10 +1,11 @@
 // The reentrant lock on one Redis: what its scripts are sent and what they answer. The data is Redisson's RLock.
 
-import type { AcquireReply, KeepReply, LockBackend, Renewable } from '../backend.js';
+import type { AcquireReply, Candidate, KeepReply, LockBackend, Renewable } from '../backend.js';
 import type { Node } from '../node.js';
 import { LockKeys } from '../redis/keys.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { Line } from '../waiting/line.js';
+import { ReentrantCandidate } from './reentrant-candidate.js';
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
@@ -27,6 +28,10 @@ export class ReentrantLock implements LockBackend {
     this.#keys = new LockKeys(keyPrefix + name);
     this.id = `${clientId} ${this.#keys.lock}`;
     this.newOwnerId = newOwnerId;
+  }
+
+  candidate(ownerId: string, leaseMs: number, mayWait: boolean): Candidate {
+    return new ReentrantCandidate(this, ownerId, leaseMs, mayWait);
   }
 
   acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {

@@ -1,5 +1,6 @@
 // Locks on a server that exists only in memory: unit tests decide when it answers, and what.
 import type { AcquireReply, KeepReply, LockBackend, Renewable } from '../../src/backend.js';
+import { ReentrantCandidate, type ContestedLock } from '../../src/locks/reentrant-candidate.js';
 import { UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { Line } from '../../src/waiting/line.js';
@@ -164,12 +165,17 @@ export class FakeNode {
 
   lock(name: string): LockBackend {
     const { server, clientId } = this;
+    const contested: ContestedLock = {
+      acquire: (owner, leaseMs) =>
+        server.ask(`acquire ${name} ${owner}`, () => server.acquire(name, owner, leaseMs)),
+      line: () => this.#line(name),
+    };
     return {
       name,
       id: `${clientId} ${name}`,
       newOwnerId: () => `${clientId}:${String(++this.#lastOwnerNumber)}`,
-      acquire: (owner, leaseMs) =>
-        server.ask(`acquire ${name} ${owner}`, () => server.acquire(name, owner, leaseMs)),
+      candidate: (owner, leaseMs, mayWait) =>
+        new ReentrantCandidate(contested, owner, leaseMs, mayWait),
       reenter: (owner, count, leaseMs) =>
         server.ask(`reenter ${name} ${owner} ${String(count)}`, () =>
           server.keep(name, owner, count, leaseMs),
@@ -181,7 +187,6 @@ export class FakeNode {
       unwatch: (lease: Renewable) => {
         this.#watchdog.unwatch(lease);
       },
-      line: () => this.#line(name),
       forceUnlock: () => server.ask(`force ${name}`, () => server.force(name)),
       isLocked: () => server.ask(`look ${name}`, () => server.holder(name) !== undefined),
       holdCount: (owner) =>

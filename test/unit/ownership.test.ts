@@ -6,6 +6,7 @@ import { now } from '../../src/clock.js';
 import { UnavailableError } from '../../src/errors.js';
 import { Events } from '../../src/events.js';
 import { Ownership } from '../../src/ownership.js';
+import { validity } from '../../src/validity.js';
 import { Patience } from '../../src/waiting/patience.js';
 import { alwaysReady } from '../support/fake-holdfast.js';
 
@@ -25,7 +26,7 @@ it('is not re-entered behind a release that stays unanswered', async () => {
   const options = { clientId: 'me', lockWatchdogTimeoutMs: 30_000, commandTimeoutMs: 1_000 };
   const client = new Client(options, alwaysReady, new Events());
   const backend = lock as unknown as LockBackend;
-  const ownership = new Ownership(client, backend, 'me:1', now(), 30_000);
+  const ownership = new Ownership(client, backend, 'me:1', validity(now(), 30_000));
   const hold = { isWatched: true, lost: ignore };
   ownership.add(hold);
 
