@@ -1,11 +1,12 @@
 // One ioredis client of ours, and what is known of its health: ready, refused, silent, closed.
 
+import type { Writable } from 'node:stream';
 import { ClosedError, UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
-import { describe, failureKind, UnsentError } from './failure.js';
-import { once } from 'node:events';
-import type { Writable } from 'node:stream';
 import { isCluster, type RedisClient } from './clients.js';
+import { disconnect } from './disconnection.js';
+import { describe, failureKind, UnsentError } from './failure.js';
+import { Silence } from './silence.js';
 
 /** What the owner of a link wants to know. */
 export interface LinkListener {
@@ -17,9 +18,6 @@ export interface LinkListener {
   failed(error: Error): void;
 }
 
-/** How long a disconnecting client may take: somewhat longer than ioredis gives a socket to say goodbye. */
-const CLOSE_LIMIT_MS = 500;
-
 /** A call that waits for the connection. */
 interface Waiter {
   resolve: () => void;
@@ -29,7 +27,7 @@ interface Waiter {
 export class Link {
   readonly client: RedisClient;
   readonly #listener: LinkListener;
-  readonly #silenceLimitMs: number;
+  readonly #silence: Silence;
   #isReady = false;
   #closing: Promise<void> | undefined;
   /** Counts the connections: what a former one still has to say is of no interest. */
@@ -38,21 +36,19 @@ export class Link {
   /** Why the server does not let us in; waiting would not help. */
   #refusal: UnavailableError | undefined;
   #lastError: Error | undefined;
-  #unanswered = 0;
-  #quietSinceMs = 0;
-  #silenceTimer: NodeJS.Timeout | undefined;
-  #handshakeTimer: NodeJS.Timeout | undefined;
 
   /** A connection that stays silent for `silenceLimitMs` while something is unanswered is dropped and made anew. */
   constructor(client: RedisClient, silenceLimitMs: number, listener: LinkListener) {
     this.client = client;
-    this.#silenceLimitMs = silenceLimitMs;
     this.#listener = listener;
+    this.#silence = new Silence(silenceLimitMs, (error) => {
+      this.#drop(error);
+    });
     client.on('error', (error: Error) => {
       this.#failed(error);
     });
     client.on('connect', () => {
-      this.#awaitHandshake();
+      this.#silence.awaitHandshake();
     });
     client.on('ready', () => {
       void this.#greet();
@@ -101,26 +97,20 @@ export class Link {
     if (!this.#isReady) {
       return Promise.reject(this.#refusal ?? new UnsentError(`not connected${this.#because()}`));
     }
-    if (this.#unanswered++ === 0) this.#quietSinceMs = performance.now();
-    this.#silenceTimer ??= setTimeout(this.#checkSilence, this.#silenceLimitMs);
+    this.#silence.asked();
     if (!isCluster(this.client)) writeAtOnce(this.client.stream);
     return command(this.client).then(
       (reply) => {
-        this.#answered();
+        this.#silence.answered();
         return read(reply);
       },
       (error: unknown) => {
-        this.#answered();
+        this.#silence.answered();
         const answer = otherwise?.(error);
         if (answer) return answer;
         throw error;
       },
     );
-  }
-
-  #answered(): void {
-    this.#unanswered--;
-    this.#quietSinceMs = performance.now();
   }
 
   /** Disconnects for good; resolves when the socket is gone. */
@@ -132,24 +122,7 @@ export class Link {
   async #close(): Promise<void> {
     this.#down();
     for (const waiter of this.#waiters) waiter.reject(new ClosedError('the client is closed'));
-    const { client } = this;
-    if (client.status === 'end') return;
-    const isBetweenAttempts = client.status === 'reconnecting'; // then nothing is there to end, and nothing tells
-    if (isBetweenAttempts) {
-      client.disconnect();
-      return;
-    }
-    const limit = new AbortController();
-    const timer = setTimeout(() => {
-      limit.abort();
-    }, CLOSE_LIMIT_MS);
-    const ended = once(client, 'end', { signal: limit.signal });
-    client.disconnect();
-    // While it asks a Sentinel, it says nothing of its end either.
-    await ended.catch(() => {
-      if (!isCluster(client)) (client.stream as Writable | undefined)?.destroy();
-    });
-    clearTimeout(timer);
+    await disconnect(this.client);
   }
 
   async #greet(): Promise<void> {
@@ -161,7 +134,7 @@ export class Link {
       return;
     }
     if (this.#closing || this.#epoch !== epoch || this.client.status !== 'ready') return;
-    clearTimeout(this.#handshakeTimer);
+    this.#silence.handshakeEnded();
     this.#isReady = true;
     this.#refusal = undefined;
     this.#lastError = undefined;
@@ -188,36 +161,10 @@ export class Link {
   }
 
   #down(): void {
-    clearTimeout(this.#handshakeTimer);
-    clearTimeout(this.#silenceTimer);
-    this.#silenceTimer = undefined;
+    this.#silence.stop();
     this.#isReady = false;
     this.#epoch++;
   }
-
-  #awaitHandshake(): void {
-    clearTimeout(this.#handshakeTimer);
-    this.#handshakeTimer = setTimeout(() => {
-      this.#drop(new Error(`no handshake within ${String(this.#silenceLimitMs)} ms`));
-    }, this.#silenceLimitMs);
-  }
-
-  readonly #checkSilence = (): void => {
-    this.#silenceTimer = undefined;
-    if (this.#unanswered === 0 || !this.#isReady) return;
-    const leftMs = this.#quietSinceMs + this.#silenceLimitMs - performance.now();
-    if (leftMs > 0) {
-      this.#silenceTimer = setTimeout(this.#checkSilence, Math.ceil(leftMs));
-      return;
-    }
-    // After a blocked event loop the answers may be here, unread: read them first.
-    const unansweredSinceMs = this.#quietSinceMs;
-    setTimeout(() => {
-      if (this.#unanswered > 0 && this.#quietSinceMs === unansweredSinceMs) {
-        this.#drop(new Error(`no answer within ${String(this.#silenceLimitMs)} ms`));
-      }
-    }, 1);
-  };
 
   #drop(error: Error): void {
     if (this.#closing) return;

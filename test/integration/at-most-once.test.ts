@@ -1,12 +1,12 @@
 // Commands that run twice, late, or without a reply: none takes, frees or prolongs what it should not.
-import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
-import { commandOf, loadScripts, rises, watchTtl } from '../support/lock-commands.js';
+import { commandOf, rises, watchTtl } from '../support/lock-commands.js';
 import type { HeldCommand, Interception } from '../support/proxy-interceptors.js';
-import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { proxyPerTest } from '../support/shared-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 
 const LEASE_MS = 1_200;
@@ -23,21 +23,12 @@ const SCRIPTS = {
   release: 'release',
 } as const;
 
-let redis: Redis;
-let proxy: TcpProxy;
+const redis = sharedConnection();
+const proxy = proxyPerTest();
 let name: string;
 
-beforeEach(async () => {
-  const { hostname, port } = new URL(inject('redisUrl'));
-  proxy = await startProxy(Number(port), hostname);
-  redis = new Redis(inject('redisUrl'));
-  await loadScripts(inject('redisUrl'));
+beforeEach(() => {
   name = uniqueName();
-});
-
-afterEach(async () => {
-  redis.disconnect();
-  await proxy[Symbol.asyncDispose]();
 });
 
 describe.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)('%s', (fault) => {
@@ -45,7 +36,7 @@ describe.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)('%s', 
     await using client = proxiedClient();
     const lost = eventsOf(client, 'lost');
     const warnings = eventsOf(client, 'warning');
-    await cycle(client, command, (match) => proxy[fault](match));
+    await cycle(client, command, (match) => proxy()[fault](match));
     expect(await redis.exists(name)).toBe(0);
     const after = await watchTtl(redis, name, LEASE_MS / 2);
     expect(new Set(after)).toEqual(new Set([-2]));
@@ -61,7 +52,7 @@ describe.each([
   it.each(COMMANDS)('%s: changes nothing of somebody else’s lock', async (command) => {
     await using client = proxiedClient();
     await using other = newClient();
-    const late = await cycle(client, command, (match) => proxy[fault](match));
+    const late = await cycle(client, command, (match) => proxy()[fault](match));
     await using taken = await other.getLock(name).acquire({ lease: 10_000 });
     await changesNothing(late);
     expect(await redis.hgetall(name)).toEqual({ [taken.ownerId]: '1' });
@@ -72,7 +63,7 @@ describe.each([
     const lost = eventsOf(client, 'lost');
     const lock = client.getLock(name);
     await client.run(async () => {
-      const late = await cycle(client, command, (match) => proxy[fault](match));
+      const late = await cycle(client, command, (match) => proxy()[fault](match));
       await lock.lock(10_000);
       await changesNothing(late);
       expect(await lock.getHoldCount()).toBe(1);
@@ -84,7 +75,7 @@ describe.each([
 
   it.each(COMMANDS.slice(1))('%s: does nothing to a lock that is free', async (command) => {
     await using client = proxiedClient();
-    const late = await cycle(client, command, (match) => proxy[fault](match));
+    const late = await cycle(client, command, (match) => proxy()[fault](match));
     await late.deliver();
     const after = await watchTtl(redis, name, LEASE_MS / 2);
     expect(new Set(after)).toEqual(new Set([-2]));
@@ -92,7 +83,7 @@ describe.each([
 
   it('acquire: takes a lock that is free for one lease at most, as nobody renews it', async () => {
     await using client = proxiedClient();
-    const late = await cycle(client, 'acquire', (match) => proxy[fault](match));
+    const late = await cycle(client, 'acquire', (match) => proxy()[fault](match));
     await late.deliver();
     const seen = await watchTtl(redis, name, 1.2 * LEASE_MS);
     expect(rises(seen)).toBe(false);
@@ -106,7 +97,7 @@ describe.each([
       const lock = client.getLock(name);
       await client.run(async () => {
         await lock.lock();
-        const late = proxy[fault](commandOf(SCRIPTS[command], name));
+        const late = proxy()[fault](commandOf(SCRIPTS[command], name));
         await lock.lock();
         await lock.unlock();
         await late.happened;
@@ -132,7 +123,7 @@ describe('a call that gives up', () => {
   it('takes nothing when its acquire arrives later, beyond one lease', async () => {
     await using client = proxiedClient();
     const aborter = new AbortController();
-    const late = proxy.holdBack(commandOf('acquire', name), 'silence');
+    const late = proxy().holdBack(commandOf('acquire', name), 'silence');
     const acquiring = client.getLock(name).acquire({ signal: aborter.signal });
     await late.happened;
     aborter.abort();
@@ -145,15 +136,15 @@ describe('a call that gives up', () => {
 
   it('has its release made good as soon as Redis can be reached', async () => {
     await using client = newClient({
-      redis: proxy.url,
+      redis: proxy().url,
       lockWatchdogTimeout: 30_000,
       commandTimeout: 300,
     });
     const hold = await client.getLock(name).acquire();
-    proxy.blackhole();
+    proxy().blackhole();
     expect(await rejectionOf(hold.release())).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     expect(await redis.exists(name)).toBe(1);
-    proxy.heal('drop');
+    proxy().heal('drop');
     await eventually(async () => {
       expect(await redis.exists(name)).toBe(0);
     });
@@ -161,10 +152,10 @@ describe('a call that gives up', () => {
   });
 
   it('may repeat its release, which frees the lock once', async () => {
-    await using client = newClient({ redis: proxy.url, commandTimeout: 300 });
+    await using client = newClient({ redis: proxy().url, commandTimeout: 300 });
     await using other = newClient();
     const hold = await client.getLock(name).acquire({ lease: 5_000 });
-    const late = proxy.holdBack(commandOf('release', name), 'silence');
+    const late = proxy().holdBack(commandOf('release', name), 'silence');
     expect(await rejectionOf(hold.release())).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     await eventually(() => hold.release());
     await using taken = await other.getLock(name).acquire({ lease: 10_000 });
@@ -175,7 +166,7 @@ describe('a call that gives up', () => {
 
 function proxiedClient(): Holdfast {
   return newClient({
-    redis: proxy.url,
+    redis: proxy().url,
     lockWatchdogTimeout: LEASE_MS,
     commandTimeout: 5_000, // so that a command is repeated rather than given up
   });

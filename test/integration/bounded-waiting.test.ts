@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../support/clients.js';
+import { connectedClient } from '../support/connected-client.js';
 import { startRedis, type RedisServer } from '../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
@@ -133,12 +134,13 @@ describe.each(troubles)('when $title', ({ url, isConnectedBefore, reason, begin 
   });
 
   async function troubledClient(options: Partial<HoldfastOptions>): Promise<Holdfast> {
-    if (!isConnectedBefore) await begin();
-    const client = newClient({ redis: url ?? proxy.url, ...options });
-    if (isConnectedBefore) {
-      await client.getLock(uniqueName()).isLocked();
+    const where = { redis: url ?? proxy.url };
+    if (!isConnectedBefore) {
       await begin();
+      return newClient({ ...where, ...options });
     }
+    const client = await connectedClient({ ...where, ...options });
+    await begin();
     return client;
   }
 });
@@ -194,8 +196,7 @@ describe('lock() that waits', () => {
   });
 
   it('survives a pause of the server', async () => {
-    await using client = newClient({ redis: server.url });
-    await client.getLock(uniqueName()).isLocked();
+    await using client = await connectedClient({ redis: server.url });
     await server.pause();
     const failed = nextEvent(client, 'error');
     const locking = client.getLock(name).lock();
@@ -206,8 +207,7 @@ describe('lock() that waits', () => {
   });
 
   it('survives a half-open connection', async () => {
-    await using client = newClient({ redis: proxy.url });
-    await client.getLock(uniqueName()).isLocked();
+    await using client = await connectedClient({ redis: proxy.url });
     proxy.halfOpen();
     await client.getLock(name).lock();
     await client.getLock(name).unlock();

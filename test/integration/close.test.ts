@@ -1,26 +1,21 @@
 // close(): ends what waits, gives back what is held, and leaves nothing, whatever state Redis and the client are in.
-import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, inject, it } from 'vitest';
 import { Holdfast, LockLostError, type Hold } from '../../src/index.js';
 import { startChild } from '../support/child.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../support/clients.js';
+import { connectedClient } from '../support/connected-client.js';
 import { eventually } from '../support/eventually.js';
-import { commandOf, loadScripts } from '../support/lock-commands.js';
+import { commandOf } from '../support/lock-commands.js';
 import { startRedis } from '../support/redis-server.js';
-import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { proxyPerTest } from '../support/shared-proxy.js';
 import { nameToken, uniqueName } from '../support/unique-name.js';
 
-let redis: Redis;
+const redis = sharedConnection();
 let name: string;
 
-beforeEach(async () => {
-  redis = new Redis(inject('redisUrl'));
-  await loadScripts(inject('redisUrl'));
+beforeEach(() => {
   name = uniqueName();
-});
-
-afterEach(() => {
-  redis.disconnect();
 });
 
 describe('close()', () => {
@@ -144,22 +139,12 @@ describe('close()', () => {
 });
 
 describe('close() of a client whose acquire is in flight', () => {
-  let proxy: TcpProxy;
-
-  beforeEach(async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    proxy = await startProxy(Number(port), hostname);
-  });
-
-  afterEach(async () => {
-    await proxy[Symbol.asyncDispose]();
-  });
+  const proxy = proxyPerTest();
 
   it('undoes it', async () => {
-    const client = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
-    await client.getLock(uniqueName()).isLocked();
-    const passing = proxy.copyNext(commandOf('acquire', name));
-    proxy.delay({ downstreamMs: 200 });
+    const client = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
+    const passing = proxy().copyNext(commandOf('acquire', name));
+    proxy().delay({ downstreamMs: 200 });
     const acquiring = rejectionOf(client.getLock(name).acquire());
     await passing.happened;
     await eventually(async () => {
@@ -171,22 +156,22 @@ describe('close() of a client whose acquire is in flight', () => {
   });
 
   it('does not wait for longer than commandTimeout for a black hole', async () => {
-    const client = newClient({ redis: proxy.url, commandTimeout: 300 });
+    const client = newClient({ redis: proxy().url, commandTimeout: 300 });
     const hold = await client.getLock(name).acquire();
-    proxy.blackhole();
+    proxy().blackhole();
     const acquiring = rejectionOf(client.getLock(uniqueName()).acquire());
     await settlesSoon(client.close());
     expect(await acquiring).toMatchObject({ code: 'CLIENT_CLOSED' });
     expect(hold.signal.aborted).toBe(true);
-    proxy.heal('drop');
+    proxy().heal('drop');
     await eventually(async () => {
       expect(await redis.exists(name)).toBe(0); // its lease ended
     });
   });
 
   it('does not wait for a connection that never came', async () => {
-    proxy.refuse();
-    const client = newClient({ redis: proxy.url });
+    proxy().refuse();
+    const client = newClient({ redis: proxy().url });
     const acquiring = rejectionOf(client.getLock(name).acquire());
     await nextEvent(client, 'error');
     await settlesSoon(client.close());

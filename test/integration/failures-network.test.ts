@@ -1,30 +1,25 @@
 // What broke in other lock libraries, part 3: wake-ups that got lost, and calls that hung with Redis down.
-import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { UnavailableError } from '../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../support/clients.js';
-import { commandOf, loadScripts } from '../support/lock-commands.js';
+import { connectedClient } from '../support/connected-client.js';
+import { commandOf } from '../support/lock-commands.js';
+import { Occupancy } from '../support/occupancy.js';
 import { startRedis } from '../support/redis-server.js';
-import { startProxy } from '../support/tcp-proxy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { startSharedProxy } from '../support/shared-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 
-let redis: Redis;
+const redis = sharedConnection();
 let name: string;
 
-beforeEach(async () => {
-  redis = new Redis(inject('redisUrl'));
-  await loadScripts(inject('redisUrl'));
+beforeEach(() => {
   name = uniqueName();
-});
-
-afterEach(() => {
-  redis.disconnect();
 });
 
 describe('an unlock before the subscription is up', () => {
   it('wakes the waiter in under 100 ms after it is up', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
+    await using proxy = await startSharedProxy();
     await using holder = newClient({ lockWatchdogTimeout: 30_000 });
     await using waiter = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
     const hold = await holder.getLock(name).acquire();
@@ -47,8 +42,7 @@ describe('an unlock before the subscription is up', () => {
   });
 
   it('wakes the waiter when SUBSCRIBE was lost with its connection', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
+    await using proxy = await startSharedProxy();
     await using holder = newClient({ lockWatchdogTimeout: 30_000 });
     await using waiter = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
     const hold = await holder.getLock(name).acquire();
@@ -75,24 +69,19 @@ describe('a server that is killed under 50 waiters and comes back', () => {
     const hold = await holder.getLock(name).acquire();
     const lost = nextEvent(holder, 'lost');
 
-    let turns = 0;
-    let inside = 0;
-    let mostInside = 0;
+    const occupancy = new Occupancy();
     const waiters = Array.from({ length: 50 }, (_, i) =>
-      (i % 2 === 0 ? first : second).getLock(name).withLock(async () => {
-        mostInside = Math.max(mostInside, ++inside);
-        await redis.ping();
-        turns++;
-        inside--;
-      }),
+      (i % 2 === 0 ? first : second)
+        .getLock(name)
+        .withLock(() => occupancy.inside(String(i), () => redis.ping())),
     );
     await Promise.all([nextEvent(first, 'waiting'), nextEvent(second, 'waiting')]);
     await server.kill();
     await server.start();
 
     await Promise.all(waiters);
-    expect(turns).toBe(50);
-    expect(mostInside).toBe(1);
+    expect(occupancy.order).toHaveLength(50);
+    expect(occupancy.most).toBe(1);
     await lost;
     expect(hold.signal.aborted).toBe(true);
   });
@@ -101,8 +90,7 @@ describe('a server that is killed under 50 waiters and comes back', () => {
 describe('with Redis gone, tryLock(500) settles within 500 ms plus 100, with the reason', () => {
   it('when the server is down', async () => {
     await using server = await startRedis();
-    await using client = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
-    await client.getLock(name).isLocked(); // connected
+    await using client = await connectedClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     await server.kill();
     const { error, tookMs } = await timed(client.getLock(name).tryLock(500));
     expect(error).toBeInstanceOf(UnavailableError);
@@ -111,10 +99,8 @@ describe('with Redis gone, tryLock(500) settles within 500 ms plus 100, with the
   });
 
   it('when the server is behind a black hole', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
-    await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
-    await client.getLock(name).isLocked(); // connected
+    await using proxy = await startSharedProxy();
+    await using client = await connectedClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
     proxy.blackhole();
     const { error, tookMs } = await timed(client.getLock(name).tryLock(500));
     expect(error).toBeInstanceOf(UnavailableError);

@@ -2,29 +2,21 @@
 import { Redis } from 'ioredis';
 import { getEventListeners, setMaxListeners, type EventEmitter } from 'node:events';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Holdfast } from '../../src/index.js';
+import { describe, expect, inject, it } from 'vitest';
+import type { Holdfast, Lock } from '../../src/index.js';
 import { eventsOf, newClient } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
-import { commandOf, loadScripts } from '../support/lock-commands.js';
-import { startProxy } from '../support/tcp-proxy.js';
+import { commandOf } from '../support/lock-commands.js';
+import { Occupancy } from '../support/occupancy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { startSharedProxy } from '../support/shared-proxy.js';
 import { nameToken, uniqueName } from '../support/unique-name.js';
 
-let redis: Redis;
-
-beforeEach(async () => {
-  redis = new Redis(inject('redisUrl'));
-  await loadScripts(inject('redisUrl'));
-});
-
-afterEach(() => {
-  redis.disconnect();
-});
+const redis = sharedConnection();
 
 describe('a release that races a renewal', () => {
   it('is no loss: 10,000 releases during renewals in flight tell of none', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
+    await using proxy = await startSharedProxy();
     await using client = newClient({
       redis: proxy.url,
       lockWatchdogTimeout: 5_000,
@@ -138,32 +130,24 @@ describe('callers that share one lock object', () => {
 
 describe('parallel branches', () => {
   it('of one scope never both get in', async () => {
-    await using client = newClient();
-    const lock = client.getLock(uniqueName());
-    const { inside, most } = insideCounter();
-    await client.run(() => Promise.all([lock.withLock(inside), lock.withLock(inside)]));
-    expect(most()).toBe(1);
+    await neverBothGetIn((branches, _lock, client) => client.run(branches));
   });
 
   it('inside one holder never both get in', async () => {
-    await using client = newClient();
-    const lock = client.getLock(uniqueName());
-    const { inside, most } = insideCounter();
-    await lock.withLock(() => Promise.all([lock.withLock(inside), lock.withLock(inside)]));
-    expect(most()).toBe(1);
+    await neverBothGetIn((branches, lock) => lock.withLock(branches));
   });
 
-  function insideCounter(): { inside: () => Promise<void>; most: () => number } {
-    let now = 0;
-    let most = 0;
-    return {
-      inside: async () => {
-        most = Math.max(most, ++now);
-        await sleep(50);
-        now--;
-      },
-      most: () => most,
-    };
+  /** Two branches that start at the same time, wherever `start` is. */
+  async function neverBothGetIn(
+    start: (branches: () => Promise<unknown>, lock: Lock, client: Holdfast) => Promise<unknown>,
+  ): Promise<void> {
+    await using client = newClient();
+    const lock = client.getLock(uniqueName());
+    const occupancy = new Occupancy();
+    const branch = (): Promise<void> =>
+      lock.withLock(() => occupancy.inside('branch', () => sleep(50)));
+    await start(() => Promise.all([branch(), branch()]), lock, client);
+    expect(occupancy.most).toBe(1);
   }
 });
 

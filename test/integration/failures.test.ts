@@ -1,40 +1,33 @@
 // What broke in other lock libraries, part 1: resent commands, renewals that outlive or fail, losses that hide or crash.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { LockLostError } from '../../src/index.js';
 import { startChild } from '../support/child.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../support/clients.js';
+import { connectedClient } from '../support/connected-client.js';
 import { eventually } from '../support/eventually.js';
-import { commandOf, loadScripts, rises, watchTtl } from '../support/lock-commands.js';
+import { commandOf, rises, watchTtl } from '../support/lock-commands.js';
 import { startRedis } from '../support/redis-server.js';
-import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { proxyPerTest } from '../support/shared-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 
-let redis: Redis;
-let proxy: TcpProxy;
+const redis = sharedConnection();
+const proxy = proxyPerTest();
 let name: string;
 
-beforeEach(async () => {
-  const { hostname, port } = new URL(inject('redisUrl'));
-  proxy = await startProxy(Number(port), hostname);
-  redis = new Redis(inject('redisUrl'));
-  await loadScripts(inject('redisUrl'));
+beforeEach(() => {
   name = uniqueName();
-});
-
-afterEach(async () => {
-  redis.disconnect();
-  await proxy[Symbol.asyncDispose]();
 });
 
 describe('an acquire that is resent', () => {
   it.each(['loseReplyTo', 'cutAfterForwarding'] as const)(
     'does not re-enter: one lock and one unlock leave no key (%s)',
     async (fault) => {
-      await using client = newClient({ redis: proxy.url });
+      await using client = newClient({ redis: proxy().url });
       const lock = client.getLock(name);
-      const cut = proxy[fault](commandOf('acquire', name));
+      const cut = proxy()[fault](commandOf('acquire', name));
       await lock.lock();
       await cut.happened;
       expect(await lock.getHoldCount()).toBe(1);
@@ -46,11 +39,10 @@ describe('an acquire that is resent', () => {
 
 describe('the watchdog does not outlive the lock', () => {
   it('when an acquire is aborted in flight', async () => {
-    await using client = newClient({ redis: proxy.url });
+    await using client = await connectedClient({ redis: proxy().url });
     const aborter = new AbortController();
-    await client.getLock(uniqueName()).isLocked(); // connected
-    const passing = proxy.copyNext(commandOf('acquire', name));
-    proxy.delay({ downstreamMs: 100 });
+    const passing = proxy().copyNext(commandOf('acquire', name));
+    proxy().delay({ downstreamMs: 100 });
     const acquiring = client.getLock(name).acquire({ signal: aborter.signal });
     await passing.happened;
     aborter.abort(new Error('enough'));
@@ -61,11 +53,11 @@ describe('the watchdog does not outlive the lock', () => {
   });
 
   it('when it is unlocked while a renewal is in flight', async () => {
-    await using client = newClient({ redis: proxy.url, commandTimeout: 5_000 });
+    await using client = newClient({ redis: proxy().url, commandTimeout: 5_000 });
     const lost = eventsOf(client, 'lost');
     const hold = await client.getLock(name).acquire();
-    const renewal = proxy.copyNext(commandOf('renew', name));
-    proxy.delay({ downstreamMs: 100 });
+    const renewal = proxy().copyNext(commandOf('renew', name));
+    proxy().delay({ downstreamMs: 100 });
     await renewal.happened;
     await hold.release();
     const after = await watchTtl(redis, name, 1_800);
@@ -74,10 +66,10 @@ describe('the watchdog does not outlive the lock', () => {
   });
 
   it('when somebody else has taken the lock by the time the renewal arrives', async () => {
-    await using client = newClient({ redis: proxy.url });
+    await using client = newClient({ redis: proxy().url });
     await using other = newClient();
     const hold = await client.getLock(name).acquire();
-    const renewal = proxy.holdBack(commandOf('renew', name));
+    const renewal = proxy().holdBack(commandOf('renew', name));
     await renewal.happened;
     await hold.release();
     await using taken = await other.getLock(name).acquire({ lease: 1_500 });
@@ -92,10 +84,10 @@ describe('a renewal that fails', () => {
   it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
     'does not end renewal: the lock is held for three leases more (%s)',
     async (fault) => {
-      await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: 1_500 });
+      await using client = newClient({ redis: proxy().url, lockWatchdogTimeout: 1_500 });
       const lost = eventsOf(client, 'lost');
       await using hold = await client.getLock(name).acquire();
-      await proxy[fault](commandOf('renew', name)).happened;
+      await proxy()[fault](commandOf('renew', name)).happened;
       const seen = await watchTtl(redis, name, 3 * 1_500);
       expect(Math.min(...seen)).toBeGreaterThan(0);
       expect(hold.remaining()).toBeGreaterThan(0);
@@ -118,20 +110,20 @@ describe('a renewal that fails', () => {
   });
 
   it('does not take a lock again that lapsed: a held-back renewal finds nothing', async () => {
-    await using client = newClient({ redis: proxy.url });
+    await using client = newClient({ redis: proxy().url });
     await using other = newClient();
     const hold = await client.getLock(name).acquire();
     const lost = nextEvent(client, 'lost');
-    const renewal = proxy.holdBack(commandOf('renew', name));
+    const renewal = proxy().holdBack(commandOf('renew', name));
     await renewal.happened;
-    proxy.blackhole();
+    proxy().blackhole();
     expect((await lost).lossReason).toBe('unreachable');
     const taken = await other.getLock(name).acquire({ wait: 5_000 });
     await taken.release();
     expect(await renewal.deliver()).toEqual(['deleted']);
     expect(await redis.exists(name)).toBe(0);
     expect(hold.signal.aborted).toBe(true);
-    proxy.heal('drop');
+    proxy().heal('drop');
   });
 });
 

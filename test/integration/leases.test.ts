@@ -1,30 +1,23 @@
 // Leases that are kept: in spite of a renewal that is never answered, and of nested acquisitions with other leases.
-import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { eventsOf, newClient, nextEvent } from '../support/clients.js';
-import { commandOf, loadScripts } from '../support/lock-commands.js';
-import { startProxy } from '../support/tcp-proxy.js';
+import { commandOf } from '../support/lock-commands.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { startSharedProxy } from '../support/shared-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 
-let redis: Redis;
+const redis = sharedConnection();
 let name: string;
 
-beforeEach(async () => {
-  redis = new Redis(inject('redisUrl'));
-  await loadScripts(inject('redisUrl'));
+beforeEach(() => {
   name = uniqueName();
-});
-
-afterEach(() => {
-  redis.disconnect();
 });
 
 describe('a renewal that is never answered', () => {
   it('is made up for on a new connection before the lease ends', async () => {
     const leaseMs = 1_500;
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
+    await using proxy = await startSharedProxy();
     await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: leaseMs });
     const lost = eventsOf(client, 'lost');
     await using hold = await client.getLock(name).acquire();

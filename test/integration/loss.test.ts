@@ -1,32 +1,30 @@
 // Losing a lock that is held: the holder learns it by signal, event and error, with the reason.
 import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LockLostError, type Hold, type Holdfast, type LossReason } from '../../src/index.js';
 import { eventsOf, newClient, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { startRedis } from '../support/redis-server.js';
-import { startProxy } from '../support/tcp-proxy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { startSharedProxy } from '../support/shared-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 
 // Long enough for the next renewal to find out, also on a busy machine, before the lease ends.
 const inTime = { lockWatchdogTimeout: 1_500 };
 
-let redis: Redis;
+const redis = sharedConnection();
 let name: string;
 let unhandled: unknown[];
 const noteUnhandled = (reason: unknown): void => void unhandled.push(reason);
 
-beforeEach(async () => {
+beforeEach(() => {
   unhandled = [];
   process.on('unhandledRejection', noteUnhandled);
-  redis = new Redis(inject('redisUrl'));
-  await redis.ping();
   name = uniqueName();
 });
 
 afterEach(() => {
   process.off('unhandledRejection', noteUnhandled);
-  redis.disconnect();
   expect(unhandled).toEqual([]);
 });
 
@@ -104,8 +102,7 @@ describe('a holder learns that its lock was lost', () => {
   });
 
   it('before anybody else can get in when it is behind a black hole', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
+    await using proxy = await startSharedProxy();
     await using client = newClient({ redis: proxy.url });
     await using other = newClient({ lockWatchdogTimeout: 30_000 });
     let next: Promise<Hold> | undefined;

@@ -1,35 +1,24 @@
 // Waiting by subscription: silent while the lock is held, one try per message and client, first come first served.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../src/index.js';
 import { eventsOf, nextEvent } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { recordCommands } from '../support/recorded-commands.js';
 import { startRedis } from '../support/redis-server.js';
 import { uniqueName } from '../support/unique-name.js';
-import { WatchedServer } from '../support/waiters.js';
+import { watchedServer } from '../support/waiters.js';
 
 const WAITERS = 1_000;
 
-let server: WatchedServer;
+const server = watchedServer(() => startRedis());
 let holder: Holdfast;
 let waiter: Holdfast;
 let held: Lock;
 let awaited: Lock;
 
-beforeAll(async () => {
-  server = await WatchedServer.of(await startRedis());
-});
-
-afterAll(async () => {
-  await server[Symbol.asyncDispose]();
-});
-
 beforeEach(async () => {
-  [holder, waiter] = await Promise.all([server.client(), server.client()]);
-  const name = uniqueName();
-  held = holder.getLock(name);
-  awaited = waiter.getLock(name);
+  ({ holder, waiter, held, awaited } = await server.holderAndWaiter());
 });
 
 afterEach(async () => {

@@ -1,6 +1,6 @@
 // A wake-up is never lost: who cannot use it passes it on, and where no message comes, reconnects and TTLs wake.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, HoldfastError, Lock } from '../../src/index.js';
 import { eventsOf, nextEvent, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
@@ -8,12 +8,12 @@ import { commandOf } from '../support/lock-commands.js';
 import { startRedis } from '../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
-import { WatchedServer } from '../support/waiters.js';
+import { watchedServer } from '../support/waiters.js';
 
 /** What a wake-up takes at most on a busy machine. A lost one takes a lease: 30 s. */
 const SOON_MS = 5_000;
 
-let server: WatchedServer;
+const server = watchedServer(() => startRedis());
 let proxy: TcpProxy;
 let holder: Holdfast;
 /** Goes through the proxy. */
@@ -21,20 +21,9 @@ let waiter: Holdfast;
 let held: Lock;
 let awaited: Lock;
 
-beforeAll(async () => {
-  server = await WatchedServer.of(await startRedis());
-});
-
-afterAll(async () => {
-  await server[Symbol.asyncDispose]();
-});
-
 beforeEach(async () => {
   proxy = await startProxy(server.port);
-  [holder, waiter] = await Promise.all([server.client(), server.client(proxy.url)]);
-  const name = uniqueName();
-  held = holder.getLock(name);
-  awaited = waiter.getLock(name);
+  ({ holder, waiter, held, awaited } = await server.holderAndWaiter(proxy.url));
 });
 
 afterEach(async () => {

@@ -1,28 +1,23 @@
 // The watchdog: what renewing costs, what it renews and what not, and what one failing renewal does.
-import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { scripts } from '../../src/redis/scripts.generated.js';
 import type { Hold, Holdfast } from '../../src/index.js';
 import { eventsOf, newClient, nextEvent } from '../support/clients.js';
+import { connectedClient } from '../support/connected-client.js';
 import { eventually } from '../support/eventually.js';
 import { commandOf, loadScripts, rises, watchTtl } from '../support/lock-commands.js';
 import { countCommands, recordCommands } from '../support/recorded-commands.js';
 import { startRedis } from '../support/redis-server.js';
-import { startProxy } from '../support/tcp-proxy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+import { startSharedProxy } from '../support/shared-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 
-let redis: Redis;
+const redis = sharedConnection();
 let name: string;
 
-beforeEach(async () => {
-  redis = new Redis(inject('redisUrl'));
-  await loadScripts(inject('redisUrl'));
+beforeEach(() => {
   name = uniqueName();
-});
-
-afterEach(() => {
-  redis.disconnect();
 });
 
 describe('5,000 watched holds', () => {
@@ -90,8 +85,7 @@ class Renewals {
 
 describe('a fixed lease', () => {
   it('is looked at and not prolonged', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
+    await using proxy = await startSharedProxy();
     await using client = newClient({ redis: proxy.url });
     const renewed = eventsOf(client, 'renewed');
     await using hold = await client.getLock(name).acquire({ lease: 60_000 });
@@ -131,8 +125,8 @@ describe('a released hold', () => {
   it('is never renewed again, whenever it is released', async () => {
     await using server = await startRedis();
     await loadScripts(server.url);
-    await using client = newClient({ redis: server.url, lockWatchdogTimeout: 2_000 });
-    await client.getLock(name).isLocked(); // connected: nothing is sent while the recording begins
+    // Connected: nothing is sent while the recording begins.
+    await using client = await connectedClient({ redis: server.url, lockWatchdogTimeout: 2_000 });
     const released: string[] = [];
     const commands = await recordCommands(server.url, async () => {
       const holds: Hold[] = [];

@@ -1,6 +1,7 @@
 // Which commands a Redis server executed while something ran. Use a server of the test's own: all clients count.
 import { Redis } from 'ioredis';
 import { randomUUID } from 'node:crypto';
+import { Monitor } from './monitor.js';
 
 export interface RecordedCommand {
   /** In upper case. */
@@ -36,15 +37,14 @@ export async function recordCommands(
   fn: () => Promise<unknown>,
 ): Promise<RecordedCommand[]> {
   const redis = new Redis(url);
-  const monitor = await redis.monitor();
+  await redis.ping(); // connected, so that its handshake is not recorded
   const recorded: RecordedCommand[] = [];
   const marker = randomUUID();
-  const reachedMarker = new Promise<void>((resolve) => {
-    monitor.on('monitor', (_time: string, command: string[], source: string) => {
-      const [name = '', ...args] = command;
-      if (args[0] === marker) resolve();
-      else recorded.push({ name: name.toUpperCase(), args, byScript: source === 'lua' });
-    });
+  let reached!: () => void;
+  const reachedMarker = new Promise<void>((resolve) => (reached = resolve));
+  using _monitor = await Monitor.start(url, ({ words: [name = '', ...args], byScript }) => {
+    if (args[0] === marker) reached();
+    else recorded.push({ name: name.toUpperCase(), args, byScript });
   });
   try {
     await fn();
@@ -52,7 +52,6 @@ export async function recordCommands(
     await reachedMarker;
     return recorded;
   } finally {
-    monitor.disconnect();
     redis.disconnect();
   }
 }

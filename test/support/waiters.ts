@@ -1,33 +1,62 @@
 // Looks at those who wait for a lock from the server's side: their subscriptions, and the scripts they run.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect } from 'vitest';
+import { afterAll, beforeAll, expect } from 'vitest';
 import { Holdfast, type Lock } from '../../src/index.js';
 import { eventsOf } from './clients.js';
 import { eventually } from './eventually.js';
 import { loadScripts } from './lock-commands.js';
 import { recordCommands } from './recorded-commands.js';
 import type { RedisServer } from './redis-server.js';
+import { uniqueName } from './unique-name.js';
 
-/** A server of the test's own that knows all scripts, so that what clients send can be counted. */
-export class WatchedServer implements AsyncDisposable {
-  readonly url: string;
-  readonly port: number;
-  readonly redis: Redis;
-  readonly #server: RedisServer;
+/**
+ * A server of the test file's own that knows all scripts, so that what clients send can be counted; up before the first
+ * test begins. The file calls `startRedis()` itself: by that, server-needs.ts knows that it starts servers.
+ */
+export function watchedServer(start: () => Promise<RedisServer>): WatchedServer {
+  const watched = new WatchedServer();
+  beforeAll(async () => {
+    await watched.open(await start());
+  });
+  afterAll(async () => {
+    await watched[Symbol.asyncDispose]();
+  });
+  return watched;
+}
 
-  private constructor(server: RedisServer) {
+interface HolderAndWaiter {
+  readonly holder: Holdfast;
+  readonly waiter: Holdfast;
+  /** The same lock, as the one and as the other has it. */
+  readonly held: Lock;
+  readonly awaited: Lock;
+}
+
+class WatchedServer implements AsyncDisposable {
+  redis!: Redis;
+  #server!: RedisServer;
+
+  async open(server: RedisServer): Promise<void> {
     this.#server = server;
-    this.url = server.url;
-    this.port = server.port;
+    await loadScripts(server.url);
     this.redis = new Redis(server.url);
+    await this.redis.ping(); // connected, so that no test finds this connection new
   }
 
-  static async of(server: RedisServer): Promise<WatchedServer> {
-    await loadScripts(server.url);
-    const watched = new WatchedServer(server);
-    await watched.redis.ping(); // connected, so that no test finds this connection new
-    return watched;
+  get url(): string {
+    return this.#server.url;
+  }
+
+  get port(): number {
+    return this.#server.port;
+  }
+
+  /** Two clients and one lock, which the first is to hold and the second, from there, to wait for. */
+  async holderAndWaiter(waiterUrl = this.url): Promise<HolderAndWaiter> {
+    const [holder, waiter] = await Promise.all([this.client(), this.client(waiterUrl)]);
+    const name = uniqueName();
+    return { holder, waiter, held: holder.getLock(name), awaited: waiter.getLock(name) };
   }
 
   /** A client that is connected, with the lease of 30 s: a lost wake-up shows as a stall. */

@@ -1,0 +1,67 @@
+// The silence of a connection: told when an answer is overdue, and not before what came meanwhile was read.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { Silence } from '../../../src/redis/silence.js';
+
+const LIMIT_MS = 1_000;
+const onTooLong = vi.fn();
+let silence: Silence;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.clearAllMocks();
+  silence = new Silence(LIMIT_MS, onTooLong);
+});
+
+afterEach(() => {
+  silence.stop();
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+it('is told once nothing was answered for the limit', () => {
+  silence.asked();
+  vi.advanceTimersByTime(LIMIT_MS);
+  expect(onTooLong).not.toHaveBeenCalled();
+  vi.advanceTimersByTime(2);
+  expect(onTooLong).toHaveBeenCalledOnce();
+});
+
+it('an answer puts it off', () => {
+  silence.asked();
+  silence.asked();
+  vi.advanceTimersByTime(LIMIT_MS - 1);
+  silence.answered();
+  vi.advanceTimersByTime(LIMIT_MS - 1);
+  expect(onTooLong).not.toHaveBeenCalled();
+  vi.advanceTimersByTime(4);
+  expect(onTooLong).toHaveBeenCalledOnce();
+});
+
+it('what an answer in the last moment leaves unanswered is still watched', () => {
+  silence.asked();
+  silence.asked();
+  vi.advanceTimersByTime(LIMIT_MS); // overdue: what is unread is read first
+  silence.answered();
+  vi.advanceTimersByTime(2);
+  expect(onTooLong).not.toHaveBeenCalled();
+  vi.advanceTimersByTime(LIMIT_MS + 10);
+  expect(onTooLong).toHaveBeenCalledOnce();
+});
+
+it('without anything unanswered there is nothing to tell, and no timer goes on', () => {
+  silence.asked();
+  silence.answered();
+  vi.advanceTimersByTime(3 * LIMIT_MS);
+  expect(onTooLong).not.toHaveBeenCalled();
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('a handshake that does not end is told, too', () => {
+  silence.awaitHandshake();
+  vi.advanceTimersByTime(LIMIT_MS);
+  expect(onTooLong).toHaveBeenCalledOnce();
+  silence.awaitHandshake();
+  silence.handshakeEnded();
+  vi.advanceTimersByTime(LIMIT_MS);
+  expect(onTooLong).toHaveBeenCalledOnce();
+});
