@@ -177,8 +177,11 @@ export class Acquisition {
   }
 
   #newCandidate(): Candidate {
-    const mayWait = this.#request.waitMs > 0;
-    return this.#lock.candidate(this.#lock.newOwnerId(), this.#leaseMs, mayWait);
+    return this.#lock.candidate(this.#lock.newOwnerId(), {
+      leaseMs: this.#leaseMs,
+      isWatched: this.#isWatched,
+      mayWait: this.#request.waitMs > 0,
+    });
   }
 
   #held(seen: SeenHolder): Attempt {
@@ -218,6 +221,10 @@ export class Acquisition {
     });
   }
 
+  get #isWatched(): boolean {
+    return this.#request.leaseMs === undefined;
+  }
+
   /** undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
   get #actingScope(): Scope | undefined {
     return this.#ownScope ?? actingScope(this.#position);
@@ -225,15 +232,14 @@ export class Acquisition {
 
   #begin(holder: Holder): Hold {
     const { ownership } = holder;
-    const isWatched = this.#request.leaseMs === undefined;
-    const hold = new Hold(this.#client, holder, this.#origin, isWatched);
+    const hold = new Hold(this.#client, holder, this.#origin, this.#isWatched);
     if (!holder.scope) this.#client.anonymous.add(this.#lock.id, hold);
     this.#client.events.tell('acquired', () => ({
       lockName: this.#lock.name,
       ownerId: ownership.ownerId,
       holdCount: ownership.holdCount,
       leaseMs: this.#leaseMs,
-      watched: isWatched,
+      watched: this.#isWatched,
     }));
     return hold;
   }

@@ -18,6 +18,15 @@ export interface HandedOver {
   readonly confirm: (() => Promise<KeepReply>) | undefined;
 }
 
+/** What a caller wants of a lock. */
+export interface Wanted {
+  readonly leaseMs: number;
+  /** Whether the lease will be renewed. */
+  readonly isWatched: boolean;
+  /** Whether to wait if the lock is not free. */
+  readonly mayWait: boolean;
+}
+
 /** One caller's way to a lock: its tries, and its place in line between them. */
 export interface Candidate {
   readonly ownerId: string;
@@ -39,8 +48,8 @@ export interface Candidate {
 /** What the server says of a lock that its caller should hold: kept, or how it was lost. */
 export type KeepReply = 'kept' | Extract<LossReason, 'taken' | 'deleted' | 'forced'>;
 
-/** A lease that the watchdog looks after. */
-export interface Renewable {
+/** A lease that the watchdog looks after: of a lock that is held, or of a place in line. */
+export interface Renewable<Reply = KeepReply> {
   readonly ownerId: string;
   /** Whether the lease is prolonged; one of a fixed lease is only looked after. */
   readonly isWatched: boolean;
@@ -51,7 +60,7 @@ export interface Renewable {
   /** A renewal is on its way. */
   renewing(): void;
   /** The server's answer to a renewal by `leaseMs`, 0 for a mere look; an unanswered one is never reported. */
-  renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void;
+  renewed(reply: Reply, sentAt: Instant, leaseMs: number): void;
 }
 
 /**
@@ -65,8 +74,7 @@ export interface LockBackend {
   readonly id: string;
   /** A new owner, never used before. */
   newOwnerId(): string;
-  /** Somebody who wants it; `mayWait`: also if it is not free. */
-  candidate(ownerId: string, leaseMs: number, mayWait: boolean): Candidate;
+  candidate(ownerId: string, wanted: Wanted): Candidate;
   /**
    * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
    * at all); or says how it was lost.

@@ -5,6 +5,8 @@ import { Client } from './client.js';
 import { LockLostError } from './errors.js';
 import { Events, type HoldfastEvents } from './events.js';
 import { Lock } from './lock.js';
+import { FairLock } from './fair-lock.js';
+import { FairLockBackend } from './locks/fair-lock.js';
 import { ReentrantLock } from './locks/reentrant-lock.js';
 import { Node } from './node.js';
 import { parseDuration, parseFunction, parseName, parseOptions, parseText } from './options.js';
@@ -103,7 +105,18 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} the name is not usable
    */
   getLock(name: string): Lock {
-    return new Lock(this.#client, this.#reentrantLock(parseName(name)));
+    return new Lock(this.#client, this.#backend(ReentrantLock, name));
+  }
+
+  /**
+   * The fair lock of this name: reentrant, first come first served. The same lock as `getLock(name)`, whose callers do not
+   * stand in line.
+   *
+   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
+   * @throws {@link OptionError} the name is not usable
+   */
+  getFairLock(name: string): FairLock {
+    return new FairLock(this.#client, this.#backend(FairLockBackend, name));
   }
 
   /**
@@ -175,8 +188,12 @@ export class Holdfast implements AsyncDisposable {
     await this.#node.close();
   }
 
-  #reentrantLock(name: string): ReentrantLock {
-    return new ReentrantLock(this.#node, this.clientId, this.#keyPrefix, name, this.#newOwnerId);
+  #backend<Backend extends ReentrantLock>(
+    Kind: new (...args: ConstructorParameters<typeof ReentrantLock>) => Backend,
+    name: unknown,
+  ): Backend {
+    const { clientId } = this;
+    return new Kind(this.#node, clientId, this.#keyPrefix, parseName(name), this.#newOwnerId);
   }
 
   readonly #newOwnerId = (): string => `${this.clientId}:${String(++this.#lastOwnerNumber)}`;

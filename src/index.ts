@@ -2,6 +2,7 @@
 
 export { Holdfast, type HoldfastOptions } from './holdfast.js';
 export type { Lock } from './lock.js';
+export type { FairLock } from './fair-lock.js';
 export type { Hold } from './hold.js';
 export type { AcquireOptions, LockOptions } from './options.js';
 export type { RedisSource } from './redis/clients.js';

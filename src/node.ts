@@ -1,82 +1,107 @@
-// One Redis, as the locks of one client use it: commands, unlock channels, waiting lines, renewals.
+// One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
 
+import { randomUUID } from 'node:crypto';
 import { UnavailableError } from './errors.js';
 import type { Events } from './events.js';
-import type { KeepReply } from './backend.js';
+import type { FairLine } from './locks/fair-line.js';
+import { HoldRenewer } from './locks/hold-renewer.js';
+import { PlaceRenewer } from './locks/place-renewer.js';
 import { Connection, type ConnectionOptions } from './redis/connection.js';
 import { describe, failureKind } from './redis/failure.js';
-import { hashTag, type LockKeys } from './redis/keys.js';
-import { scripts } from './redis/scripts.generated.js';
-import { Channels } from './waiting/channels.js';
+import type { LockKeys } from './redis/keys.js';
+import { Channels, type ChannelListener, type Subscription } from './waiting/channels.js';
 import { Line } from './waiting/line.js';
-import { Watchdog, type WatchedLease } from './watchdog.js';
+import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {
   lockWatchdogTimeoutMs: number;
 }
 
 export class Node {
+  /** Tells this client from all others, also from one of the same `clientId`: grants must reach nobody else. */
+  readonly token: string = randomUUID();
+  readonly lockWatchdogTimeoutMs: number;
   readonly connection: Connection;
+  readonly channels: Channels;
   readonly watchdog: Watchdog;
-  readonly #channels: Channels;
+  readonly holdRenewer: HoldRenewer;
+  readonly placeRenewer: PlaceRenewer;
   readonly #lines = new Map<string, Line>();
+  readonly #fairLines = new Map<string, FairLine>();
 
   constructor(options: NodeOptions, events: Events) {
+    this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.connection = new Connection(options, events);
-    this.#channels = new Channels(this.connection, events);
+    this.channels = new Channels(this.connection, events);
+    this.holdRenewer = new HoldRenewer(this.connection);
+    this.placeRenewer = new PlaceRenewer(this.connection);
     this.watchdog = new Watchdog({
       leaseMs: options.lockWatchdogTimeoutMs,
-      batchKey: ({ lock }) => (this.connection.isCluster ? hashTag(lock) : ''),
-      renew: (batch, leaseMs) => this.#renew(batch, leaseMs),
-      failed: (error, batch) => {
+      failed: (error, leaseCount) => {
         // That the connection is down is told by the connection.
         if (failureKind(error) !== 'unsent')
-          events.tell('error', () => renewalFailed(error, batch));
+          events.tell('error', () => renewalFailed(error, leaseCount));
       },
     });
-    this.connection.onReady(this.watchdog.renewNow);
+    this.connection.onReady(this.watchdog.renewAll);
   }
 
-  /** The command that publishes on a lock's channel. */
+  /** Whether what shares a slot with its lock is published by SPUBLISH. */
+  get isSharded(): boolean {
+    return this.connection.isSharded;
+  }
+
+  /** The command that publishes on a lock's unlock channel. */
   publishCommand(keys: LockKeys): 'PUBLISH' | 'SPUBLISH' {
-    return this.connection.isSharded && keys.isShardable ? 'SPUBLISH' : 'PUBLISH';
+    return this.isSharded && keys.isShardable ? 'SPUBLISH' : 'PUBLISH';
+  }
+
+  /** The command that tells a client that a lock was handed to it. */
+  get grantCommand(): 'PUBLISH' | 'SPUBLISH' {
+    return this.isSharded ? 'SPUBLISH' : 'PUBLISH';
+  }
+
+  subscribeToUnlocks(keys: LockKeys, listener: ChannelListener): Subscription {
+    const isSharded = this.publishCommand(keys) === 'SPUBLISH';
+    return this.channels.subscribe(keys.channel, isSharded, listener);
   }
 
   /** The one line in which all of this client wait for a lock. */
   line(keys: LockKeys): Line {
-    const known = this.#lines.get(keys.lock);
-    if (known) return known;
-    const isSharded = this.publishCommand(keys) === 'SPUBLISH';
-    const line = new Line(
-      (listener) => this.#channels.subscribe(keys.channel, isSharded, listener),
-      () => this.#lines.delete(keys.lock),
-    );
-    this.#lines.set(keys.lock, line);
-    return line;
+    return lineOf(this.#lines, keys, (onEmpty) => {
+      return new Line((listener) => this.subscribeToUnlocks(keys, listener), onEmpty);
+    });
+  }
+
+  /** The same for a fair lock, which makes it. */
+  fairLine(keys: LockKeys, create: (onEmpty: () => void) => FairLine): FairLine {
+    return lineOf(this.#fairLines, keys, create);
+  }
+
+  /** The line for a fair lock, if anybody of this client stands in it. */
+  knownFairLine(keys: LockKeys): FairLine | undefined {
+    return this.#fairLines.get(keys.lock);
   }
 
   async close(): Promise<void> {
-    this.#channels.close();
+    this.channels.close();
     await this.connection.close();
-  }
-
-  async #renew(batch: readonly WatchedLease[], leaseMs: number): Promise<readonly KeepReply[]> {
-    const keys = batch.flatMap(({ keys: { lock, forced } }) => [lock, forced]);
-    const owners = batch.map(({ lease }) => lease.ownerId);
-    return await this.connection.run(
-      scripts.renew,
-      keys,
-      [leaseMs, ...owners],
-      (replies) => replies as KeepReply[],
-    );
   }
 }
 
-function renewalFailed(
-  cause: unknown,
-  batch: readonly WatchedLease[],
-): { error: UnavailableError } {
+/** Made for the first who waits, and forgotten with the last. */
+function lineOf<L>(
+  lines: Map<string, L>,
+  { lock }: LockKeys,
+  create: (onEmpty: () => void) => L,
+): L {
+  let line = lines.get(lock);
+  if (!line) lines.set(lock, (line = create(() => lines.delete(lock))));
+  return line;
+}
+
+function renewalFailed(cause: unknown, leaseCount: number): { error: UnavailableError } {
   const why = cause instanceof Error ? describe(cause) : String(cause);
-  const message = `renewal of ${String(batch.length)} locks stayed unanswered, to be tried again: ${why}`;
+  const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${why}`;
   return { error: new UnavailableError(message, { cause }) };
 }

@@ -1,34 +1,42 @@
-// Looks after all that a client holds: one timer, a round every third of the lease, in batches. Watched leases are
-// renewed, fixed ones only looked at, so that their loss does not go unnoticed.
+// Looks after all that a client has on the server for a time: one timer, a round every third of the lease, in batches.
+// Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
-import type { KeepReply, Renewable } from './backend.js';
+import type { Renewable } from './backend.js';
 import { now, setTimer } from './clock.js';
-import type { LockKeys } from './redis/keys.js';
 import { inOwnContext } from './scope.js';
 
 /** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
 const BATCH_SIZE = 500;
 
-/** A lease under watch, and where it is on the server. */
-export interface WatchedLease {
-  readonly lease: Renewable;
-  readonly keys: LockKeys;
+/** A lease under watch, and what its renewer needs to find it on the server. */
+export interface Watched<Target> {
+  readonly lease: Renewable<unknown>;
+  readonly target: Target;
+}
+
+/** How leases of one kind are renewed. */
+export interface Renewer<Target> {
+  readonly kind: string;
+  /** What may go into one script call has the same batch key. */
+  batchKey(target: Target): string;
+  /** Sends one batch, with a lease of 0 for a mere look; the answers are in the same order. */
+  renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]>;
 }
 
 export interface WatchdogOptions {
   leaseMs: number;
-  /** What may go into one script call has the same batch key. */
-  batchKey: (keys: LockKeys) => string;
-  /** Sends one batch, with a lease of 0 for a mere look; the answers are in the same order. */
-  renew: (batch: readonly WatchedLease[], leaseMs: number) => Promise<readonly KeepReply[]>;
   /** A batch stayed unanswered. It will be sent again before its leases end. */
-  failed: (error: unknown, batch: readonly WatchedLease[]) => void;
+  failed: (error: unknown, leaseCount: number) => void;
+}
+
+interface Entry extends Watched<unknown> {
+  readonly renewer: Renewer<unknown>;
 }
 
 export class Watchdog {
   readonly #options: WatchdogOptions;
   readonly #intervalMs: number;
-  readonly #watched = new Map<Renewable, WatchedLease>();
+  readonly #watched = new Map<Renewable<unknown>, Entry>();
   #timer: NodeJS.Timeout | undefined;
   #roundAt = Infinity;
 
@@ -37,21 +45,27 @@ export class Watchdog {
     this.#intervalMs = options.leaseMs / 3;
   }
 
-  watch(lease: Renewable, keys: LockKeys): void {
-    this.#watched.set(lease, { lease, keys });
+  watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
+    this.#watched.set(lease, { lease, target, renewer });
     // The lease began when it was asked for, which may have been a while ago.
     this.#roundWithin(this.#intervalMs - lease.ageMs);
   }
 
-  unwatch(lease: Renewable): void {
+  unwatch(lease: Renewable<unknown>): void {
     this.#watched.delete(lease);
     if (this.#watched.size === 0) this.#disarm();
   }
 
   /** Renews everything at once: the connection is new, and the server may be another. */
-  readonly renewNow = (): void => {
+  readonly renewAll = (): void => {
     if (this.#watched.size > 0) this.#round(0);
   };
+
+  /** Renews these at once. */
+  renew(leases: Iterable<Renewable<unknown>>): void {
+    const entries = [...leases].flatMap((lease) => this.#watched.get(lease) ?? []);
+    for (const batch of inBatches(entries)) void this.#renew(batch);
+  }
 
   #roundWithin(delayMs: number): void {
     const at = performance.now() + delayMs;
@@ -76,42 +90,47 @@ export class Watchdog {
   #round(dueAgeMs = this.#intervalMs / 2): void {
     this.#disarm();
     this.#roundWithin(this.#intervalMs);
-    for (const batch of this.#batches(dueAgeMs)) void this.#renew(batch);
+    const due = [...this.#watched.values()].filter(({ lease }) => {
+      lease.checkDeadline();
+      return lease.ageMs >= dueAgeMs;
+    });
+    for (const batch of inBatches(due)) void this.#renew(batch);
   }
 
-  #batches(dueAgeMs: number): WatchedLease[][] {
-    const open = new Map<string, WatchedLease[]>();
-    const batches: WatchedLease[][] = [];
-    for (const watched of [...this.#watched.values()]) {
-      watched.lease.checkDeadline();
-      if (watched.lease.ageMs < dueAgeMs) continue;
-      const key = `${String(watched.lease.isWatched)} ${this.#options.batchKey(watched.keys)}`;
-      let batch = open.get(key);
-      if (!batch || batch.length === BATCH_SIZE) {
-        batch = [];
-        open.set(key, batch);
-        batches.push(batch);
-      }
-      batch.push(watched);
-    }
-    return batches;
-  }
-
-  async #renew(batch: readonly WatchedLease[]): Promise<void> {
-    const { renew, failed } = this.#options;
-    const leaseMs = batch[0]?.lease.isWatched ? this.#options.leaseMs : 0;
+  async #renew(batch: readonly Entry[]): Promise<void> {
+    const [first] = batch;
+    if (!first) return;
+    const leaseMs = first.lease.isWatched ? this.#options.leaseMs : 0;
     const sentAt = now();
     for (const { lease } of batch) lease.renewing();
     try {
-      const replies = await renew(batch, leaseMs);
+      const replies = await first.renewer.renew(batch, leaseMs);
       for (const [index, { lease }] of batch.entries()) {
         const reply = replies[index];
         // Released or lost while the renewal was on its way: what it found says nothing about that.
         if (reply !== undefined && this.#watched.has(lease)) lease.renewed(reply, sentAt, leaseMs);
       }
     } catch (error) {
-      failed(error, batch);
+      this.#options.failed(error, batch.length);
       if (this.#watched.size > 0) this.#roundWithin(this.#intervalMs / 10);
     }
   }
+}
+
+/** What may be sent in one call: of one kind, prolonged or only looked at, of one slot. */
+function inBatches(entries: readonly Entry[]): Entry[][] {
+  const open = new Map<string, Entry[]>();
+  const batches: Entry[][] = [];
+  for (const entry of entries) {
+    const { lease, target, renewer } = entry;
+    const key = `${renewer.kind} ${String(lease.isWatched)} ${renewer.batchKey(target)}`;
+    let batch = open.get(key);
+    if (!batch || batch.length === BATCH_SIZE) {
+      batch = [];
+      open.set(key, batch);
+      batches.push(batch);
+    }
+    batch.push(entry);
+  }
+  return batches;
 }

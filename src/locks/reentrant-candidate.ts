@@ -1,7 +1,7 @@
 // Somebody who wants a reentrant lock: tries, and between tries waits among those of the same client, of whom one at a
 // time tries when the lock may be free.
 
-import type { AcquireReply, Candidate } from '../backend.js';
+import type { AcquireReply, Candidate, Wanted } from '../backend.js';
 import type { SeenHolder } from '../errors.js';
 import type { Line, Place } from '../waiting/line.js';
 
@@ -17,24 +17,22 @@ const NOW = Promise.resolve();
 export class ReentrantCandidate implements Candidate {
   readonly ownerId: string;
   readonly #lock: ContestedLock;
-  readonly #leaseMs: number;
-  readonly #mayWait: boolean;
+  readonly #wanted: Wanted;
   #place: Place | undefined;
 
-  constructor(lock: ContestedLock, ownerId: string, leaseMs: number, mayWait: boolean) {
+  constructor(lock: ContestedLock, ownerId: string, wanted: Wanted) {
     this.#lock = lock;
     this.ownerId = ownerId;
-    this.#leaseMs = leaseMs;
-    this.#mayWait = mayWait;
+    this.#wanted = wanted;
   }
 
   try(): Promise<AcquireReply> {
-    return this.#lock.acquire(this.ownerId, this.#leaseMs);
+    return this.#lock.acquire(this.ownerId, this.#wanted.leaseMs);
   }
 
   wait({ holderTtlMs }: SeenHolder, triedAtMs: number): void {
     if (this.#place) this.#place.stillHeld(holderTtlMs);
-    else if (this.#mayWait) this.#place = this.#lock.line().join(triedAtMs, holderTtlMs);
+    else if (this.#wanted.mayWait) this.#place = this.#lock.line().join(triedAtMs, holderTtlMs);
   }
 
   get isUp(): boolean {

@@ -1,6 +1,13 @@
 // The reentrant lock on one Redis: what its scripts are sent and what they answer. The data is Redisson's RLock.
 
-import type { AcquireReply, Candidate, KeepReply, LockBackend, Renewable } from '../backend.js';
+import type {
+  AcquireReply,
+  Candidate,
+  KeepReply,
+  LockBackend,
+  Renewable,
+  Wanted,
+} from '../backend.js';
 import type { Node } from '../node.js';
 import { LockKeys } from '../redis/keys.js';
 import { scripts } from '../redis/scripts.generated.js';
@@ -13,8 +20,8 @@ export class ReentrantLock implements LockBackend {
   readonly name: string;
   readonly id: string;
   readonly newOwnerId: () => string;
-  readonly #node: Node;
-  readonly #keys: LockKeys;
+  protected readonly node: Node;
+  protected readonly keys: LockKeys;
 
   constructor(
     node: Node,
@@ -24,29 +31,29 @@ export class ReentrantLock implements LockBackend {
     newOwnerId: () => string,
   ) {
     this.name = name;
-    this.#node = node;
-    this.#keys = new LockKeys(keyPrefix + name);
-    this.id = `${clientId} ${this.#keys.lock}`;
+    this.node = node;
+    this.keys = new LockKeys(keyPrefix + name);
+    this.id = `${clientId} ${this.keys.lock}`;
     this.newOwnerId = newOwnerId;
   }
 
-  candidate(ownerId: string, leaseMs: number, mayWait: boolean): Candidate {
-    return new ReentrantCandidate(this, ownerId, leaseMs, mayWait);
+  candidate(ownerId: string, wanted: Wanted): Candidate {
+    return new ReentrantCandidate(this, ownerId, wanted);
   }
 
   acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
-    return this.#node.connection.run(
+    return this.node.connection.run(
       scripts.acquire,
-      [this.#keys.lock],
+      [this.keys.lock],
       [ownerId, leaseMs],
       readAcquire,
     );
   }
 
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
-    const { lock, forced } = this.#keys;
+    const { lock, forced } = this.keys;
     const args = [ownerId, holdCount, leaseMs];
-    return this.#node.connection.run(
+    return this.node.connection.run(
       scripts.reenter,
       [lock, forced],
       args,
@@ -55,27 +62,27 @@ export class ReentrantLock implements LockBackend {
   }
 
   release(ownerId: string): Promise<boolean> {
-    const { lock, channel } = this.#keys;
-    const args = [ownerId, channel, this.#node.publishCommand(this.#keys)];
-    return this.#node.connection.run(scripts.release, [lock], args, (reply) => reply === 1);
+    const { lock, channel } = this.keys;
+    const args = [ownerId, channel, this.node.publishCommand(this.keys)];
+    return this.node.connection.run(scripts.release, [lock], args, (reply) => reply === 1);
   }
 
   watch(lease: Renewable): void {
-    this.#node.watchdog.watch(lease, this.#keys);
+    this.node.watchdog.watch(lease, this.keys, this.node.holdRenewer);
   }
 
   unwatch(lease: Renewable): void {
-    this.#node.watchdog.unwatch(lease);
+    this.node.watchdog.unwatch(lease);
   }
 
   line(): Line {
-    return this.#node.line(this.#keys);
+    return this.node.line(this.keys);
   }
 
   forceUnlock(wordMs: number): Promise<string | undefined> {
-    const { lock, forced, channel } = this.#keys;
-    const args = [channel, this.#node.publishCommand(this.#keys), wordMs];
-    return this.#node.connection.run(
+    const { lock, forced, channel } = this.keys;
+    const args = [channel, this.node.publishCommand(this.keys), wordMs];
+    return this.node.connection.run(
       scripts.forceUnlock,
       [lock, forced],
       args,
@@ -84,17 +91,17 @@ export class ReentrantLock implements LockBackend {
   }
 
   async isLocked(): Promise<boolean> {
-    return (await this.#node.connection.command((redis) => redis.exists(this.#keys.lock))) === 1;
+    return (await this.node.connection.command((redis) => redis.exists(this.keys.lock))) === 1;
   }
 
   async holdCount(ownerId: string): Promise<number> {
     return Number(
-      (await this.#node.connection.command((redis) => redis.hget(this.#keys.lock, ownerId))) ?? 0,
+      (await this.node.connection.command((redis) => redis.hget(this.keys.lock, ownerId))) ?? 0,
     );
   }
 
   async remainTimeToLive(): Promise<number> {
-    return await this.#node.connection.command((redis) => redis.pttl(this.#keys.lock));
+    return await this.node.connection.command((redis) => redis.pttl(this.keys.lock));
   }
 }
 

@@ -7,6 +7,8 @@ export class LockKeys {
   /** The hash that is the lock: owner -> hold count. */
   readonly lock: string;
   #forced: string | undefined;
+  #line: string | undefined;
+  #places: string | undefined;
 
   constructor(lock: string) {
     this.lock = lock;
@@ -21,6 +23,23 @@ export class LockKeys {
   get forced(): string {
     this.#forced ??= inSlotOf(this.lock, 'holdfast_forced');
     return this.#forced;
+  }
+
+  /** The line for it, if it is a fair lock: owner -> ticket. */
+  get line(): string {
+    this.#line ??= inSlotOf(this.lock, 'holdfast_line');
+    return this.#line;
+  }
+
+  /** The places in that line: owner -> what is known of it. */
+  get places(): string {
+    this.#places ??= inSlotOf(this.lock, 'holdfast_places');
+    return this.#places;
+  }
+
+  /** What the names of the channels begin with where clients hear that it was handed to them. */
+  get grants(): string {
+    return `${inSlotOf(this.lock, 'holdfast_grants')}:`;
   }
 
   /** Whether channel and key are in one cluster slot, so that sharded pub/sub can carry it. */

@@ -9,10 +9,15 @@ export interface Script {
 
 export const scripts: {
   readonly acquire: Script;
+  readonly confirm: Script;
   readonly forceUnlock: Script;
+  readonly handOver: Script;
+  readonly join: Script;
   readonly reenter: Script;
   readonly release: Script;
+  readonly renewPlaces: Script;
   readonly renew: Script;
+  readonly waiters: Script;
 } = {
   acquire: {
     name: 'acquire',
@@ -53,6 +58,61 @@ end
 return { holders[1], redis.call('PTTL', lock) }
 `,
   },
+  confirm: {
+    name: 'confirm',
+    sha1: '23a6c06c6b9d9b9c746dab4cce07d916dfb2ab62',
+    source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
+--
+-- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
+-- acquisition makes it 1 or more, and only while it is 0 may the lease become shorter.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] forced (string): the last owner that was forced out
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] leaseMs (integer, ms): the lease that was asked for
+-- ARGV[3] grants (string): what the names of the channels begin with where clients listen for their grants
+-- ARGV[4] publishGrant (string): PUBLISH or SPUBLISH, for those
+--
+-- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+local lock = KEYS[1]
+local forced = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local owner = ARGV[1]
+local leaseMs = ARGV[2]
+local grants = ARGV[3]
+local publishGrant = ARGV[4]
+
+local count = redis.call('HGET', lock, owner)
+if count == '0' then
+  redis.call('HSET', lock, owner, 1)
+  redis.call('PEXPIRE', lock, leaseMs)
+  -- The next in line expects the lease to end when the place's would have.
+  local first = redis.call('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.call('HGET', places, first)
+  if place then
+    local token = string.match(place, '^%d+ %d+ %d %d (.*)$')
+    redis.pcall(publishGrant, grants .. token, 'ends ' .. leaseMs)
+  end
+  return 'kept'
+end
+if count then
+  local ttlMs = redis.call('PTTL', lock)
+  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
+    redis.call('PEXPIRE', lock, leaseMs)
+  end
+  return 'kept'
+end
+
+if redis.call('GET', forced) == owner then
+  redis.call('DEL', forced)
+  return 'forced'
+end
+return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+`,
+  },
   forceUnlock: {
     name: 'force-unlock',
     sha1: 'e052b13e9ddb297110fac0dbeb15d6a65fd59bd0',
@@ -88,6 +148,180 @@ redis.call('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or
 redis.call('DEL', lock)
 redis.pcall(publish, channel, '0')
 return holder
+`,
+  },
+  handOver: {
+    name: 'hand-over',
+    sha1: 'ec6f3e3fd0fa647363873c8fb2ef45444b3c4e30',
+    source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
+-- the first in line: takes it for that one, and tells its client.
+--
+-- Safe to send twice and to arrive late: an owner is never used again after it went, and the lock is only handed
+-- over when it is free. The lease of the lock ends when that of the place would have ended; so a receiver that
+-- never learns of it delays the line no longer than a place in it would have.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] line (sorted set): owner -> ticket
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- ARGV[1] owner (string): who gives up; empty: nobody, only see to it that a free lock moves on
+-- ARGV[2] channel (string): the lock's unlock channel
+-- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
+-- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
+-- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
+-- ARGV[6] isCounted (0 or 1): whether publishing tells truly how many listen
+--
+-- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
+-- empty), ttlMs (integer: of the lock; -2: it is free, and nobody is in line)}.
+local lock = KEYS[1]
+local line = KEYS[2]
+local places = KEYS[3]
+local owner = ARGV[1]
+local channel = ARGV[2]
+local publish = ARGV[3]
+local grants = ARGV[4]
+local publishGrant = ARGV[5]
+local isCounted = ARGV[6] == '1'
+
+local released = redis.call('HDEL', lock, owner)
+if released == 0 and redis.call('ZREM', line, owner) == 1 then
+  redis.call('HDEL', places, owner)
+end
+local ttlMs = redis.call('PTTL', lock)
+if ttlMs ~= -2 then
+  return { released, '', ttlMs }
+end
+
+local nowMs
+local isGone = {}
+local first = redis.call('ZPOPMIN', line)[1]
+while first do
+  if not nowMs then
+    local time = redis.call('TIME')
+    nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  local place = redis.call('HGET', places, first) or ''
+  redis.call('HDEL', places, first)
+  local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+  -- A place that was not renewed is dropped.
+  if nonce and tonumber(expiresAtMs) > nowMs and not isGone[token] then
+    local grant = nonce .. ' ' .. first
+    -- pcall: a user without permission for the channel must still be able to release.
+    local listeners = redis.pcall(publishGrant, grants .. token, grant)
+    if listeners == 0 and isListening == '1' and isCounted then
+      -- Its client is gone. If it comes back, it has its ticket.
+      isGone[token] = true
+    else
+      -- A count of 0 waits for a confirmation that sets another lease.
+      redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+      redis.call('PEXPIREAT', lock, expiresAtMs)
+      return { released, grant, expiresAtMs - nowMs }
+    end
+  end
+  first = redis.call('ZPOPMIN', line)[1]
+end
+
+if released == 1 then
+  redis.pcall(publish, channel, '0')
+end
+return { released, '', -2 }
+`,
+  },
+  join: {
+    name: 'join',
+    sha1: '4487c83dccf3f59f3ea3b7e3518456a1c903a8e9',
+    source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
+--
+-- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
+-- very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
+-- takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
+-- owner went, is not renewed by anybody and lapses.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] line (sorted set): owner -> ticket
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] leaseMs (integer, ms): the lease of the lock when it is taken at once
+-- ARGV[3] placeLeaseMs (integer, ms): how long the place is kept without a renewal; 0: do not join
+-- ARGV[4] nonce (integer): of this command, higher than that of any earlier one of this client
+-- ARGV[5] ticket (integer): the one of an earlier place of this owner, to have it again; 0: none
+-- ARGV[6] isFixed (0 or 1): whether another lease than a place's is wanted for the lock
+-- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
+-- ARGV[8] token (string): the end of the name of the channel where the client listens for its grants
+--
+-- Returns 1 when the owner holds the lock now; otherwise {who is in the way (string), ttlMs (integer; -1: no
+-- expiry, -2: the lock is free, but others are first), ticket (string; 0: not joined)}.
+-- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local line = KEYS[2]
+local places = KEYS[3]
+local owner = ARGV[1]
+local leaseMs = ARGV[2]
+local placeLeaseMs = tonumber(ARGV[3])
+local nonce = ARGV[4]
+local ticket = tonumber(ARGV[5])
+local isFixed = ARGV[6]
+local isListening = ARGV[7]
+local token = ARGV[8]
+
+local count = redis.call('HGET', lock, owner)
+if count then
+  -- A count of 0 is a hand-over that was not confirmed yet: its lease is a place's.
+  if count == '0' or redis.call('PTTL', lock) < tonumber(leaseMs) then
+    redis.call('PEXPIRE', lock, leaseMs)
+  end
+  redis.call('HSET', lock, owner, math.max(tonumber(count), 1))
+  return 1
+end
+
+local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+local isFree = redis.call('EXISTS', lock) == 0
+local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
+if isFree and isFirst then
+  if first[1] and redis.call('ZREM', line, owner) == 1 then
+    redis.call('HDEL', places, owner)
+  end
+  redis.call('HSET', lock, owner, 1)
+  redis.call('PEXPIRE', lock, leaseMs)
+  return 1
+end
+
+local holder = first[1]
+if not isFree then
+  -- A lock has one owner. More fields, or one of another form, belong to something else.
+  local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
+  if #holders ~= 1 or not string.match(holders[1], '^.+:%d+$') then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  holder = holders[1]
+end
+if placeLeaseMs == 0 then
+  return { holder, redis.call('PTTL', lock), '0' }
+end
+
+local time = redis.call('TIME')
+local present = redis.call('ZSCORE', line, owner)
+if present then
+  ticket = tonumber(present)
+else
+  if ticket == 0 then
+    -- The time in microseconds, so that it is also behind those who left and will be back.
+    local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
+    ticket = math.max(time[1] * 1000000 + time[2], (tonumber(last) or 0) + 1)
+  end
+  redis.call('ZADD', line, string.format('%.0f', ticket), owner)
+end
+local known = redis.call('HGET', places, owner)
+if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
+  local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+  local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
+  redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' '))
+end
+for _, key in ipairs({ line, places }) do
+  if redis.call('PTTL', key) < placeLeaseMs then
+    redis.call('PEXPIRE', key, placeLeaseMs)
+  end
+end
+return { holder, redis.call('PTTL', lock), string.format('%.0f', ticket) }
 `,
   },
   reenter: {
@@ -156,6 +390,63 @@ redis.pcall(publish, channel, '0')
 return 1
 `,
   },
+  renewPlaces: {
+    name: 'renew-places',
+    sha1: 'f2f007bcfb22a21762a33adab3426eaf8835dfa2',
+    source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
+--
+-- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
+-- handed over to one of the owners, who may not have heard of it, is kept for as long as its place would have been.
+--
+-- KEYS[1..] keys (hash, sorted set, hash): for the i-th place its lock at 3i-2, its line at 3i-1, its places at 3i
+-- ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
+-- ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
+-- ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
+--
+-- Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms;
+-- -1: no expiry, -2: the lock is free).
+local keys = KEYS
+local placeLeaseMs = tonumber(ARGV[1])
+local nonce = ARGV[2]
+local owners = ARGV
+
+local time = redis.call('TIME')
+local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + placeLeaseMs)
+
+local function atLeast(key)
+  local ttlMs = redis.call('PTTL', key)
+  if ttlMs >= 0 and ttlMs < placeLeaseMs then
+    redis.call('PEXPIRE', key, placeLeaseMs)
+  end
+end
+
+local function renew(lock, line, places, owner, isListening)
+  -- pcall: one key of another type must not fail the whole batch.
+  local isHolder = redis.pcall('HEXISTS', lock, owner)
+  if isHolder == 1 then
+    atLeast(lock)
+    return 'yours'
+  end
+  local place = isHolder == 0 and redis.pcall('HGET', places, owner)
+  if type(place) ~= 'string' or not redis.pcall('ZSCORE', line, owner) then
+    return 'gone'
+  end
+  local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
+  if tonumber(known) <= tonumber(nonce) then
+    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, rest, isListening, token }, ' '))
+  end
+  atLeast(line)
+  atLeast(places)
+  return redis.call('PTTL', lock)
+end
+
+local answers = {}
+for i = 1, #keys / 3 do
+  answers[i] = renew(keys[3 * i - 2], keys[3 * i - 1], keys[3 * i], owners[2 * i + 1], owners[2 * i + 2])
+end
+return answers
+`,
+  },
   renew: {
     name: 'renew',
     sha1: '56ae6d5c725e734ba5bdafee7446ec48032419d5',
@@ -193,6 +484,30 @@ for i = 1, #locks / 2 do
   answers[i] = renew(locks[2 * i - 1], locks[2 * i], owners[1 + i])
 end
 return answers
+`,
+  },
+  waiters: {
+    name: 'waiters',
+    sha1: '06fa9a2c93a4113ff6902653aa72d23f772c52a2',
+    source: `-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
+--
+-- KEYS[1] line (sorted set): owner -> ticket
+-- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+--
+-- Returns the owners (strings) whose places have not lapsed.
+local line = KEYS[1]
+local places = KEYS[2]
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local owners = {}
+for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+  local place = redis.call('HGET', places, owner)
+  if place and tonumber(string.match(place, '^%d+ (%d+)')) > nowMs then
+    owners[#owners + 1] = owner
+  end
+end
+return owners
 `,
   },
 };

@@ -43,6 +43,8 @@ class Channel {
 
 /** One listener's part in a channel. */
 export interface Subscription {
+  /** Whether it is known to stand: confirmed, on a connection that is not known to be lost. */
+  readonly isUp: boolean;
   /** Whether something may have happened since then (on the monotonic clock) that the listener did not hear. */
   mayHaveMissed(sinceMs: number): boolean;
   close(): void;
@@ -71,6 +73,9 @@ export class Channels {
     channel.listeners.add(listener);
     const joined = channel;
     return {
+      get isUp() {
+        return joined.subscribedAtMs !== undefined;
+      },
       // Until it is confirmed nothing needs to be told: the confirmation comes.
       mayHaveMissed: (sinceMs) =>
         Math.max(joined.subscribedAtMs ?? 0, joined.heardAtMs ?? 0) > sinceMs,
@@ -85,6 +90,11 @@ export class Channels {
     };
   }
 
+  /** Whether a channel is subscribed, also if nobody listens any more. */
+  isUp(name: string): boolean {
+    return this.#channels.get(name)?.subscribedAtMs !== undefined;
+  }
+
   /** Forgets everything; the connection goes with the client. */
   close(): void {
     clearTimeout(this.#retryTimer);
@@ -93,11 +103,15 @@ export class Channels {
   }
 
   #open(): Link {
-    const subscribeAnew = (): void => {
+    const down = (): void => {
       for (const channel of this.#channels.values()) channel.subscribedAtMs = undefined;
+    };
+    const subscribeAnew = (): void => {
+      down();
       void this.#send([...this.#channels.values()]);
     };
     const link = this.#connection.openSubscriber(subscribeAnew);
+    link.client.on('close', down);
     link.client.on('subscribersReady', subscribeAnew); // a cluster's slots have moved
     const hear = (name: string, payload: string): void => {
       const channel = this.#channels.get(name);

@@ -1,8 +1,13 @@
-// The reentrant lock keeps the contract that all kinds of lock keep.
+// Each kind of lock keeps the contract that all kinds of lock keep.
 import { newClient } from '../support/clients.js';
 import { lockContract } from '../support/lock-contract.js';
 
 lockContract('reentrant lock', {
   newClient,
   getLock: (client, name) => client.getLock(name),
+});
+
+lockContract('fair lock', {
+  newClient,
+  getLock: (client, name) => client.getFairLock(name),
 });

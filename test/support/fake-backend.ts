@@ -5,7 +5,7 @@ import { UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
-import { Watchdog } from '../../src/watchdog.js';
+import { Watchdog, type Renewer } from '../../src/watchdog.js';
 
 interface Held {
   owner: string;
@@ -125,6 +125,9 @@ export class FakeServer {
       if (listeners.has(listener)) listener.subscribed();
     });
     return {
+      get isUp() {
+        return subscribedAtMs !== undefined;
+      },
       mayHaveMissed: (sinceMs) => subscribedAtMs !== undefined && subscribedAtMs > sinceMs,
       close: () => listeners.delete(listener),
     };
@@ -146,21 +149,24 @@ export class FakeNode {
   readonly server: FakeServer;
   readonly clientId: string;
   readonly #watchdog: Watchdog;
+  readonly #renewer: Renewer<LockKeys>;
   readonly #lines = new Map<string, Line>();
   #lastOwnerNumber = 0;
 
   constructor(server: FakeServer, clientId: string, lockWatchdogTimeoutMs: number) {
     this.server = server;
     this.clientId = clientId;
-    this.#watchdog = new Watchdog({
-      leaseMs: lockWatchdogTimeoutMs,
+    this.#watchdog = new Watchdog({ leaseMs: lockWatchdogTimeoutMs, failed: () => undefined });
+    this.#renewer = {
+      kind: 'hold',
       batchKey: () => '',
       renew: (batch, leaseMs) =>
         server.ask('renew', () =>
-          batch.map(({ lease, keys }) => server.keep(keys.lock, lease.ownerId, undefined, leaseMs)),
+          batch.map(({ lease, target: { lock } }) =>
+            server.keep(lock, lease.ownerId, undefined, leaseMs),
+          ),
         ),
-      failed: () => undefined,
-    });
+    };
   }
 
   lock(name: string): LockBackend {
@@ -174,15 +180,14 @@ export class FakeNode {
       name,
       id: `${clientId} ${name}`,
       newOwnerId: () => `${clientId}:${String(++this.#lastOwnerNumber)}`,
-      candidate: (owner, leaseMs, mayWait) =>
-        new ReentrantCandidate(contested, owner, leaseMs, mayWait),
+      candidate: (owner, wanted) => new ReentrantCandidate(contested, owner, wanted),
       reenter: (owner, count, leaseMs) =>
         server.ask(`reenter ${name} ${owner} ${String(count)}`, () =>
           server.keep(name, owner, count, leaseMs),
         ),
       release: (owner) => server.ask(`release ${name} ${owner}`, () => server.release(name, owner)),
       watch: (lease: Renewable) => {
-        this.#watchdog.watch(lease, new LockKeys(name));
+        this.#watchdog.watch(lease, new LockKeys(name), this.#renewer);
       },
       unwatch: (lease: Renewable) => {
         this.#watchdog.unwatch(lease);

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { KeepReply, Renewable } from '../../src/backend.js';
 import { LockKeys } from '../../src/redis/keys.js';
-import { Watchdog, type WatchedLease } from '../../src/watchdog.js';
+import { Watchdog, type Watched } from '../../src/watchdog.js';
 
 const LEASE_MS = 30_000;
 const ROUND_MS = LEASE_MS / 3;
@@ -37,7 +37,8 @@ class FakeLease implements Renewable {
   }
 }
 
-const renew = vi.fn<(batch: readonly WatchedLease[], leaseMs: number) => Promise<KeepReply[]>>();
+const renew =
+  vi.fn<(batch: readonly Watched<LockKeys>[], leaseMs: number) => Promise<KeepReply[]>>();
 const failed = vi.fn();
 let batchKey: (keys: LockKeys) => string;
 let watchdog: Watchdog;
@@ -49,8 +50,6 @@ beforeEach(() => {
   batchKey = () => '';
   watchdog = new Watchdog({
     leaseMs: LEASE_MS,
-    batchKey: (keys) => batchKey(keys),
-    renew,
     failed,
   });
 });
@@ -62,7 +61,11 @@ afterEach(() => {
 function watch(count: number, isWatched = true): FakeLease[] {
   return Array.from({ length: count }, (_, index) => {
     const lease = new FakeLease(`me:${String(index)}`, isWatched);
-    watchdog.watch(lease, new LockKeys(`lock:${String(index)}`));
+    watchdog.watch(lease, new LockKeys(`lock:${String(index)}`), {
+      kind: 'hold',
+      batchKey: (keys) => batchKey(keys),
+      renew,
+    });
     return lease;
   });
 }
@@ -148,9 +151,9 @@ it('what was just acquired is left out of a round, but never waits for longer th
   expect(second!.replies).toHaveLength(1);
 });
 
-it('renewNow renews everything at once', async () => {
+it('renewAll renews everything at once', async () => {
   const leases = watch(3);
-  watchdog.renewNow();
+  watchdog.renewAll();
   await vi.advanceTimersByTimeAsync(0);
   expect(leases.every(({ replies }) => replies.length === 1)).toBe(true);
 });
@@ -160,6 +163,6 @@ it('with nothing to watch there is no timer', () => {
   expect(vi.getTimerCount()).toBe(1);
   for (const lease of leases) watchdog.unwatch(lease);
   expect(vi.getTimerCount()).toBe(0);
-  watchdog.renewNow();
+  watchdog.renewAll();
   expect(renew).not.toHaveBeenCalled();
 });

@@ -12,7 +12,10 @@ beforeEach(() => {
   vi.useFakeTimers();
   vi.clearAllMocks();
   mayHaveMissed = false;
-  line = new Line(() => ({ mayHaveMissed: () => mayHaveMissed, close: closed }), emptied);
+  line = new Line(
+    () => ({ isUp: true, mayHaveMissed: () => mayHaveMissed, close: closed }),
+    emptied,
+  );
 });
 
 afterEach(() => {

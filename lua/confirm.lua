@@ -1,0 +1,50 @@
+-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
+--
+-- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
+-- acquisition makes it 1 or more, and only while it is 0 may the lease become shorter.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] forced (string): the last owner that was forced out
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] leaseMs (integer, ms): the lease that was asked for
+-- ARGV[3] grants (string): what the names of the channels begin with where clients listen for their grants
+-- ARGV[4] publishGrant (string): PUBLISH or SPUBLISH, for those
+--
+-- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+local lock = KEYS[1]
+local forced = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local owner = ARGV[1]
+local leaseMs = ARGV[2]
+local grants = ARGV[3]
+local publishGrant = ARGV[4]
+
+local count = redis.call('HGET', lock, owner)
+if count == '0' then
+  redis.call('HSET', lock, owner, 1)
+  redis.call('PEXPIRE', lock, leaseMs)
+  -- The next in line expects the lease to end when the place's would have.
+  local first = redis.call('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.call('HGET', places, first)
+  if place then
+    local token = string.match(place, '^%d+ %d+ %d %d (.*)$')
+    redis.pcall(publishGrant, grants .. token, 'ends ' .. leaseMs)
+  end
+  return 'kept'
+end
+if count then
+  local ttlMs = redis.call('PTTL', lock)
+  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
+    redis.call('PEXPIRE', lock, leaseMs)
+  end
+  return 'kept'
+end
+
+if redis.call('GET', forced) == owner then
+  redis.call('DEL', forced)
+  return 'forced'
+end
+return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'

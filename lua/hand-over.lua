@@ -1,0 +1,71 @@
+-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
+-- the first in line: takes it for that one, and tells its client.
+--
+-- Safe to send twice and to arrive late: an owner is never used again after it went, and the lock is only handed
+-- over when it is free. The lease of the lock ends when that of the place would have ended; so a receiver that
+-- never learns of it delays the line no longer than a place in it would have.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] line (sorted set): owner -> ticket
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- ARGV[1] owner (string): who gives up; empty: nobody, only see to it that a free lock moves on
+-- ARGV[2] channel (string): the lock's unlock channel
+-- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
+-- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
+-- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
+-- ARGV[6] isCounted (0 or 1): whether publishing tells truly how many listen
+--
+-- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
+-- empty), ttlMs (integer: of the lock; -2: it is free, and nobody is in line)}.
+local lock = KEYS[1]
+local line = KEYS[2]
+local places = KEYS[3]
+local owner = ARGV[1]
+local channel = ARGV[2]
+local publish = ARGV[3]
+local grants = ARGV[4]
+local publishGrant = ARGV[5]
+local isCounted = ARGV[6] == '1'
+
+local released = redis.call('HDEL', lock, owner)
+if released == 0 and redis.call('ZREM', line, owner) == 1 then
+  redis.call('HDEL', places, owner)
+end
+local ttlMs = redis.call('PTTL', lock)
+if ttlMs ~= -2 then
+  return { released, '', ttlMs }
+end
+
+local nowMs
+local isGone = {}
+local first = redis.call('ZPOPMIN', line)[1]
+while first do
+  if not nowMs then
+    local time = redis.call('TIME')
+    nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  local place = redis.call('HGET', places, first) or ''
+  redis.call('HDEL', places, first)
+  local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+  -- A place that was not renewed is dropped.
+  if nonce and tonumber(expiresAtMs) > nowMs and not isGone[token] then
+    local grant = nonce .. ' ' .. first
+    -- pcall: a user without permission for the channel must still be able to release.
+    local listeners = redis.pcall(publishGrant, grants .. token, grant)
+    if listeners == 0 and isListening == '1' and isCounted then
+      -- Its client is gone. If it comes back, it has its ticket.
+      isGone[token] = true
+    else
+      -- A count of 0 waits for a confirmation that sets another lease.
+      redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+      redis.call('PEXPIREAT', lock, expiresAtMs)
+      return { released, grant, expiresAtMs - nowMs }
+    end
+  end
+  first = redis.call('ZPOPMIN', line)[1]
+end
+
+if released == 1 then
+  redis.pcall(publish, channel, '0')
+end
+return { released, '', -2 }

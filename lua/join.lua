@@ -1,0 +1,93 @@
+-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
+--
+-- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
+-- very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
+-- takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
+-- owner went, is not renewed by anybody and lapses.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] line (sorted set): owner -> ticket
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] leaseMs (integer, ms): the lease of the lock when it is taken at once
+-- ARGV[3] placeLeaseMs (integer, ms): how long the place is kept without a renewal; 0: do not join
+-- ARGV[4] nonce (integer): of this command, higher than that of any earlier one of this client
+-- ARGV[5] ticket (integer): the one of an earlier place of this owner, to have it again; 0: none
+-- ARGV[6] isFixed (0 or 1): whether another lease than a place's is wanted for the lock
+-- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
+-- ARGV[8] token (string): the end of the name of the channel where the client listens for its grants
+--
+-- Returns 1 when the owner holds the lock now; otherwise {who is in the way (string), ttlMs (integer; -1: no
+-- expiry, -2: the lock is free, but others are first), ticket (string; 0: not joined)}.
+-- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local line = KEYS[2]
+local places = KEYS[3]
+local owner = ARGV[1]
+local leaseMs = ARGV[2]
+local placeLeaseMs = tonumber(ARGV[3])
+local nonce = ARGV[4]
+local ticket = tonumber(ARGV[5])
+local isFixed = ARGV[6]
+local isListening = ARGV[7]
+local token = ARGV[8]
+
+local count = redis.call('HGET', lock, owner)
+if count then
+  -- A count of 0 is a hand-over that was not confirmed yet: its lease is a place's.
+  if count == '0' or redis.call('PTTL', lock) < tonumber(leaseMs) then
+    redis.call('PEXPIRE', lock, leaseMs)
+  end
+  redis.call('HSET', lock, owner, math.max(tonumber(count), 1))
+  return 1
+end
+
+local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+local isFree = redis.call('EXISTS', lock) == 0
+local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
+if isFree and isFirst then
+  if first[1] and redis.call('ZREM', line, owner) == 1 then
+    redis.call('HDEL', places, owner)
+  end
+  redis.call('HSET', lock, owner, 1)
+  redis.call('PEXPIRE', lock, leaseMs)
+  return 1
+end
+
+local holder = first[1]
+if not isFree then
+  -- A lock has one owner. More fields, or one of another form, belong to something else.
+  local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
+  if #holders ~= 1 or not string.match(holders[1], '^.+:%d+$') then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  holder = holders[1]
+end
+if placeLeaseMs == 0 then
+  return { holder, redis.call('PTTL', lock), '0' }
+end
+
+local time = redis.call('TIME')
+local present = redis.call('ZSCORE', line, owner)
+if present then
+  ticket = tonumber(present)
+else
+  if ticket == 0 then
+    -- The time in microseconds, so that it is also behind those who left and will be back.
+    local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
+    ticket = math.max(time[1] * 1000000 + time[2], (tonumber(last) or 0) + 1)
+  end
+  redis.call('ZADD', line, string.format('%.0f', ticket), owner)
+end
+local known = redis.call('HGET', places, owner)
+if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
+  local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+  local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
+  redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' '))
+end
+for _, key in ipairs({ line, places }) do
+  if redis.call('PTTL', key) < placeLeaseMs then
+    redis.call('PEXPIRE', key, placeLeaseMs)
+  end
+end
+return { holder, redis.call('PTTL', lock), string.format('%.0f', ticket) }

@@ -1,0 +1,52 @@
+-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
+--
+-- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
+-- handed over to one of the owners, who may not have heard of it, is kept for as long as its place would have been.
+--
+-- KEYS[1..] keys (hash, sorted set, hash): for the i-th place its lock at 3i-2, its line at 3i-1, its places at 3i
+-- ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
+-- ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
+-- ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
+--
+-- Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms;
+-- -1: no expiry, -2: the lock is free).
+local keys = KEYS
+local placeLeaseMs = tonumber(ARGV[1])
+local nonce = ARGV[2]
+local owners = ARGV
+
+local time = redis.call('TIME')
+local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + placeLeaseMs)
+
+local function atLeast(key)
+  local ttlMs = redis.call('PTTL', key)
+  if ttlMs >= 0 and ttlMs < placeLeaseMs then
+    redis.call('PEXPIRE', key, placeLeaseMs)
+  end
+end
+
+local function renew(lock, line, places, owner, isListening)
+  -- pcall: one key of another type must not fail the whole batch.
+  local isHolder = redis.pcall('HEXISTS', lock, owner)
+  if isHolder == 1 then
+    atLeast(lock)
+    return 'yours'
+  end
+  local place = isHolder == 0 and redis.pcall('HGET', places, owner)
+  if type(place) ~= 'string' or not redis.pcall('ZSCORE', line, owner) then
+    return 'gone'
+  end
+  local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
+  if tonumber(known) <= tonumber(nonce) then
+    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, rest, isListening, token }, ' '))
+  end
+  atLeast(line)
+  atLeast(places)
+  return redis.call('PTTL', lock)
+end
+
+local answers = {}
+for i = 1, #keys / 3 do
+  answers[i] = renew(keys[3 * i - 2], keys[3 * i - 1], keys[3 * i], owners[2 * i + 1], owners[2 * i + 2])
+end
+return answers

@@ -1,0 +1,19 @@
+-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
+--
+-- KEYS[1] line (sorted set): owner -> ticket
+-- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+--
+-- Returns the owners (strings) whose places have not lapsed.
+local line = KEYS[1]
+local places = KEYS[2]
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local owners = {}
+for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+  local place = redis.call('HGET', places, owner)
+  if place and tonumber(string.match(place, '^%d+ (%d+)')) > nowMs then
+    owners[#owners + 1] = owner
+  end
+end
+return owners

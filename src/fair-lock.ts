@@ -1,0 +1,37 @@
+// A fair lock as the caller sees it: a lock, and a look at the line for it.
+
+import type { Client } from './client.js';
+import { Lock } from './lock.js';
+import type { FairLockBackend } from './locks/fair-lock.js';
+
+/**
+ * A reentrant lock that is handed over in the order in which its waiters joined the line, over all processes. A waiter
+ * that dies, or gives up, does not hold up the others.
+ *
+ * It is the same lock as the one that `getLock` returns for this name, but only calls of a fair lock stand in line.
+ */
+export class FairLock extends Lock {
+  readonly #client: Client;
+  readonly #backend: FairLockBackend;
+
+  /** @internal */
+  constructor(client: Client, backend: FairLockBackend) {
+    super(client, backend);
+    this.#client = client;
+    this.#backend = backend;
+  }
+
+  /** How many wait in line, over all processes. Walks the whole line: for people, not for hot paths. @throws {@link UnavailableError} */
+  async getQueueLength(): Promise<number> {
+    return (await this.getWaiters()).length;
+  }
+
+  /**
+   * Who waits in line, the next one first: owners, `<clientId>:<n>`. Walks the whole line: for people, not for hot paths.
+   *
+   * @throws {@link UnavailableError}
+   */
+  async getWaiters(): Promise<string[]> {
+    return await this.#client.ask(this.#backend, () => this.#backend.waiters());
+  }
+}

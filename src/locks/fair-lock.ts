@@ -1,0 +1,151 @@
+// The fair lock on one Redis: first come, first served. What its scripts are sent and what they answer; the data is that of
+// the reentrant lock, and a line beside it.
+
+import type { Candidate, KeepReply, Wanted } from '../backend.js';
+import type { SeenHolder } from '../errors.js';
+import { scripts } from '../redis/scripts.generated.js';
+import type { ChannelListener, Subscription } from '../waiting/channels.js';
+import { FairLine } from './fair-line.js';
+import { FairPlace } from './fair-place.js';
+import { ReentrantLock } from './reentrant-lock.js';
+
+/** What a try at the lock, or at a place in line, was sent with. */
+interface JoinRequest {
+  readonly ownerId: string;
+  readonly leaseMs: number;
+  readonly mayWait: boolean;
+  readonly isFixed: boolean;
+  readonly isListening: boolean;
+  readonly nonce: number;
+  readonly ticket: string;
+}
+
+type JoinReply =
+  { readonly outcome: 'acquired' } | ({ readonly outcome: 'held'; ticket: string } & SeenHolder);
+
+/** What a hand-over came to. */
+interface HandOver {
+  readonly isReleased: boolean;
+  /** The time to live of the lock in milliseconds; -1: no expiry, -2: it is free, and nobody is in line. */
+  readonly ttlMs: number;
+}
+
+export class FairLockBackend extends ReentrantLock {
+  override candidate(ownerId: string, wanted: Wanted): Candidate {
+    return new FairPlace(this, this.keys, ownerId, wanted);
+  }
+
+  override async release(ownerId: string): Promise<boolean> {
+    return (await this.#handOver(ownerId)).isReleased;
+  }
+
+  override async forceUnlock(wordMs: number): Promise<string | undefined> {
+    const forced = super.forceUnlock(wordMs);
+    // Sent right behind it: whoever comes in between joins the line. If it fails, the next renewal sees to the line.
+    this.handOn().catch(() => undefined);
+    return await forced;
+  }
+
+  /** The owners that wait in line, in order. */
+  waiters(): Promise<string[]> {
+    const { line, places } = this.keys;
+    return this.node.connection.run(
+      scripts.waiters,
+      [line, places],
+      [],
+      (owners) => owners as string[],
+    );
+  }
+
+  join(request: JoinRequest): Promise<JoinReply> {
+    const { ownerId, leaseMs, mayWait, isFixed, isListening, nonce, ticket } = request;
+    const { lock, line, places } = this.keys;
+    const placeLeaseMs = mayWait ? this.placeLeaseMs : 0;
+    const flags = [Number(isFixed), Number(isListening)];
+    const args = [ownerId, leaseMs, placeLeaseMs, nonce, ticket, ...flags, this.node.token];
+    return this.node.connection.run(scripts.join, [lock, line, places], args, readJoin);
+  }
+
+  /** Sees to it that a lock that nobody holds goes to the first in line. Returns its time to live, as in `HandOver`. */
+  async handOn(): Promise<number> {
+    return (await this.#handOver('')).ttlMs;
+  }
+
+  /** Sets the lease of a lock that was handed over. */
+  confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
+    const { lock, forced, line, places, grants } = this.keys;
+    return this.node.connection.run(
+      scripts.confirm,
+      [lock, forced, line, places],
+      [ownerId, leaseMs, grants, this.node.grantCommand],
+      (reply) => reply as KeepReply,
+    );
+  }
+
+  /** How long a place in line is kept without a renewal, in milliseconds. */
+  get placeLeaseMs(): number {
+    return this.node.lockWatchdogTimeoutMs;
+  }
+
+  nextNonce(): number {
+    return this.node.placeRenewer.nextNonce();
+  }
+
+  /** The line as far as this client stands in it. */
+  fairLine(): FairLine {
+    return this.node.fairLine(this.keys, (onEmpty) => new FairLine(this, onEmpty));
+  }
+
+  /** Whether grants would be heard, though nobody of this client stands in line now. */
+  get isListening(): boolean {
+    return this.node.channels.isUp(this.#grantChannel);
+  }
+
+  subscribeToGrants(listener: ChannelListener): Subscription {
+    return this.node.channels.subscribe(this.#grantChannel, this.node.isSharded, listener);
+  }
+
+  subscribeToUnlocks(listener: ChannelListener): Subscription {
+    return this.node.subscribeToUnlocks(this.keys, listener);
+  }
+
+  watchPlace(place: FairPlace): void {
+    this.node.watchdog.watch(place, place, this.node.placeRenewer);
+  }
+
+  unwatchPlace(place: FairPlace): void {
+    this.node.watchdog.unwatch(place);
+  }
+
+  renewPlaces(places: Iterable<FairPlace>): void {
+    this.node.watchdog.renew(places);
+  }
+
+  get #grantChannel(): string {
+    return this.keys.grants + this.node.token;
+  }
+
+  #handOver(ownerId: string): Promise<HandOver> {
+    const { lock, line, places, channel, grants } = this.keys;
+    const { node } = this;
+    const isCounted = Number(node.isSharded || !node.connection.isCluster);
+    const unlock = [channel, node.publishCommand(this.keys)];
+    return node.connection.run(
+      scripts.handOver,
+      [lock, line, places],
+      [ownerId, ...unlock, grants, node.grantCommand, isCounted],
+      (reply) => {
+        const [released, grant, ttlMs] = reply as [number, string, number];
+        // To one of ours: the message may come later, or never.
+        if (grant !== '') node.knownFairLine(this.keys)?.hear(grant);
+        return { isReleased: released === 1, ttlMs };
+      },
+    );
+  }
+}
+
+function readJoin(reply: unknown): JoinReply {
+  if (reply === 1) return { outcome: 'acquired' };
+  const [holder, holderTtlMs, ticket] = reply as [string, number, string];
+  return { outcome: 'held', holder, holderTtlMs, ticket };
+}
