@@ -42,7 +42,7 @@ export async function recordCommands(
   const marker = randomUUID();
   let reached!: () => void;
   const reachedMarker = new Promise<void>((resolve) => (reached = resolve));
-  using _monitor = await Monitor.start(url, ({ words: [name = '', ...args], byScript }) => {
+  const monitor = await Monitor.start(url, ({ words: [name = '', ...args], byScript }) => {
     if (args[0] === marker) reached();
     else recorded.push({ name: name.toUpperCase(), args, byScript });
   });
@@ -52,6 +52,7 @@ export async function recordCommands(
     await reachedMarker;
     return recorded;
   } finally {
+    monitor[Symbol.dispose]();
     redis.disconnect();
   }
 }
