@@ -16,7 +16,8 @@
 -- ARGV[6] isCounted (0 or 1): whether publishing tells truly how many listen
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
--- empty), ttlMs (integer: of the lock; -2: it is free, and nobody is in line)}.
+-- empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
+-- be called again, since many lapsed places were in the way)}.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
@@ -27,22 +28,46 @@ local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
 
-local released = redis.call('HDEL', lock, owner)
-if released == 0 and redis.call('ZREM', line, owner) == 1 then
-  redis.call('HDEL', places, owner)
+-- How many lapsed places one call drops at most.
+local MAX_DROPPED = 1000
+
+-- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
+local function tellFirst(ttlMs)
+  local first = redis.call('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.call('HGET', places, first)
+  if place then
+    redis.pcall(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
+  end
 end
+
+-- pcall: a key that became something else must not keep anybody in line, or a lock from being released.
 local ttlMs = redis.call('PTTL', lock)
-if ttlMs ~= -2 then
+local released = redis.pcall('HDEL', lock, owner)
+if released ~= 1 then
+  released = 0
+  if owner ~= '' then
+    local wasFirst = redis.call('ZRANGE', line, 0, 0)[1] == owner
+    redis.call('ZREM', line, owner)
+    redis.call('HDEL', places, owner)
+    if wasFirst and ttlMs >= 0 then
+      tellFirst(ttlMs)
+    end
+  end
+end
+if redis.call('EXISTS', lock) == 1 then
   return { released, '', ttlMs }
 end
 
-local nowMs
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local isGone = {}
-local first = redis.call('ZPOPMIN', line)[1]
-while first do
-  if not nowMs then
-    local time = redis.call('TIME')
-    nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+for _ = 1, MAX_DROPPED do
+  local first = redis.pcall('ZPOPMIN', line)[1]
+  if not first then
+    if released == 1 then
+      redis.pcall(publish, channel, '0')
+    end
+    return { released, '', -2 }
   end
   local place = redis.call('HGET', places, first) or ''
   redis.call('HDEL', places, first)
@@ -59,13 +84,14 @@ while first do
       -- A count of 0 waits for a confirmation that sets another lease.
       redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
       redis.call('PEXPIREAT', lock, expiresAtMs)
-      return { released, grant, expiresAtMs - nowMs }
+      local newTtlMs = expiresAtMs - nowMs
+      if 2 * newTtlMs < ttlMs then
+        tellFirst(newTtlMs)
+        -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
+        redis.pcall(publish, channel, '0')
+      end
+      return { released, grant, newTtlMs }
     end
   end
-  first = redis.call('ZPOPMIN', line)[1]
 end
-
-if released == 1 then
-  redis.pcall(publish, channel, '0')
-end
-return { released, '', -2 }
+return { released, '', -3 }

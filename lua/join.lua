@@ -17,7 +17,7 @@
 -- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
 -- ARGV[8] token (string): the end of the name of the channel where the client listens for its grants
 --
--- Returns 1 when the owner holds the lock now; otherwise {who is in the way (string), ttlMs (integer; -1: no
+-- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed; otherwise {who is in the way (string), ttlMs (integer; -1: no
 -- expiry, -2: the lock is free, but others are first), ticket (string; 0: not joined)}.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
@@ -34,19 +34,19 @@ local token = ARGV[8]
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  -- A count of 0 is a hand-over that was not confirmed yet: its lease is a place's.
-  if count == '0' or redis.call('PTTL', lock) < tonumber(leaseMs) then
+  if redis.call('PTTL', lock) < tonumber(leaseMs) then
     redis.call('PEXPIRE', lock, leaseMs)
   end
-  redis.call('HSET', lock, owner, math.max(tonumber(count), 1))
-  return 1
+  -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
+  return count == '0' and 2 or 1
 end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  if first[1] and redis.call('ZREM', line, owner) == 1 then
+  if first[1] or ticket > 0 then
+    redis.call('ZREM', line, owner)
     redis.call('HDEL', places, owner)
   end
   redis.call('HSET', lock, owner, 1)

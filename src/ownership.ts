@@ -3,13 +3,14 @@
 
 import { elapsedMs, now, type Instant } from './clock.js';
 import type { Client } from './client.js';
-import { KeyConflictError, LockLostError, UnavailableError, type LossReason } from './errors.js';
+import type { LockLostError } from './errors.js';
+import { KeyConflictError, UnavailableError, type LossReason } from './errors.js';
 import { insist } from './insist.js';
 import { Lease } from './lease.js';
 import { lockLost } from './loss.js';
 import type { KeepReply, LockBackend, Renewable } from './backend.js';
 import type { Validity } from './validity.js';
-import type { Patience } from './waiting/patience.js';
+import { Patience } from './waiting/patience.js';
 import { Turns } from './waiting/turns.js';
 
 /** A hold as its owner sees it. */
@@ -35,6 +36,8 @@ export class Ownership implements Renewable {
   readonly #lease: Lease;
   readonly #holds: OwnedHold[] = [];
   #state: State = HELD;
+  /** A hand-over is being confirmed. */
+  #confirming: Patience | undefined;
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
   #isRenewalUnanswered = false;
   #shallRenew = true;
@@ -111,25 +114,25 @@ export class Ownership implements Renewable {
     return isExtended;
   }
 
-  /** It was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. */
+  /**
+   * It was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. Needs no turn:
+   * it never takes back what another command confirmed.
+   */
   confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
-    const confirming = this.#client.bounded(
-      this.lock.name,
-      'lease not known to be set',
-      async (patience) => {
-        if (!this.#turns.tryTake() && !(await this.#turns.take(patience))) return;
-        try {
-          this.#prolong(await this.#ask(confirm, patience), leaseMs);
-        } finally {
-          this.#turns.pass();
-        }
-      },
-    );
-    // Its end as it is known is kept to, whatever becomes of this; a loss is told as such.
-    confirming.catch((error: unknown) => {
-      if (!(error instanceof LockLostError))
-        this.#client.events.tell('error', () => ({ error: error as Error }));
+    const patience = new Patience({
+      limitMs: this.#lease.leftMs,
+      registry: this.#client.acquisitions,
     });
+    this.#confirming = patience;
+    this.#ask(confirm, patience)
+      .then((sentAt) => {
+        this.#prolong(sentAt, leaseMs);
+      })
+      // Unanswered, it ends when it would have; a loss is told as such.
+      .catch((error: unknown) => this.#takenIfConflict(error))
+      .finally(() => {
+        patience.dispose();
+      });
   }
 
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
@@ -300,6 +303,7 @@ export class Ownership implements Renewable {
     if (this.#state.kind === 'lost' || next.kind === 'held') return;
     this.#state = next;
     this.#lease.end();
+    this.#confirming?.end('closed');
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.
     if (next.kind === 'lost' || next.isConfirmed) this.#client.ownerships.delete(this);

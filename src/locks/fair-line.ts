@@ -18,6 +18,8 @@ export class FairLine {
   #timer: NodeJS.Timeout | undefined;
   #lookAtMs = Infinity;
   #isLooking = false;
+  /** A message came while a look was under way: that may have been too early. */
+  #shallLookAgain = false;
 
   constructor(lock: FairLockBackend, onEmpty: () => void) {
     this.#lock = lock;
@@ -84,24 +86,34 @@ export class FairLine {
   hear(message: string): void {
     const space = message.indexOf(' ');
     const [what, rest] = [message.slice(0, space), message.slice(space + 1)];
-    if (what === 'ends') this.lookIn(Number(rest));
+    if (what === 'ends') this.lookIn(Number.parseInt(rest, 10) || 0);
     else this.#places.get(rest)?.granted(Number(what));
   }
 
   /** Hands the lock on if nobody holds it. */
   #look(): void {
-    if (this.#isLooking) return;
+    if (this.#isLooking) {
+      this.#shallLookAgain = true;
+      return;
+    }
     this.#isLooking = true;
     this.#lock.handOn().then(
       (ttlMs) => {
-        this.#isLooking = false;
         // Free, and nobody in line: then our places are gone.
         if (ttlMs < -1) this.renew(this.#places.values());
         else this.lookIn(ttlMs);
+        this.#looked();
       },
       () => {
-        this.#isLooking = false; // the next renewal tells how long the lock is held
+        this.#looked(); // the next renewal tells how long the lock is held
       },
     );
+  }
+
+  #looked(): void {
+    this.#isLooking = false;
+    if (!this.#shallLookAgain) return;
+    this.#shallLookAgain = false;
+    if (this.#places.size > 0) this.#look();
   }
 }

@@ -21,7 +21,12 @@ interface JoinRequest {
 }
 
 type JoinReply =
-  { readonly outcome: 'acquired' } | ({ readonly outcome: 'held'; ticket: string } & SeenHolder);
+  | { readonly outcome: 'acquired' }
+  | { readonly outcome: 'handed over' }
+  | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
+
+/** The lock is free, and many lapsed places are still in the way. */
+const MORE_TO_DROP = -3;
 
 /** What a hand-over came to. */
 interface HandOver {
@@ -36,7 +41,9 @@ export class FairLockBackend extends ReentrantLock {
   }
 
   override async release(ownerId: string): Promise<boolean> {
-    return (await this.#handOver(ownerId)).isReleased;
+    const { isReleased, ttlMs } = await this.#handOver(ownerId);
+    if (ttlMs === MORE_TO_DROP) this.handOn().catch(() => undefined); // or whoever waits, at the next renewal
+    return isReleased;
   }
 
   override async forceUnlock(wordMs: number): Promise<string | undefined> {
@@ -68,7 +75,10 @@ export class FairLockBackend extends ReentrantLock {
 
   /** Sees to it that a lock that nobody holds goes to the first in line. Returns its time to live, as in `HandOver`. */
   async handOn(): Promise<number> {
-    return (await this.#handOver('')).ttlMs;
+    for (;;) {
+      const { ttlMs } = await this.#handOver('');
+      if (ttlMs !== MORE_TO_DROP) return ttlMs;
+    }
   }
 
   /** Sets the lease of a lock that was handed over. */
@@ -94,6 +104,11 @@ export class FairLockBackend extends ReentrantLock {
   /** The line as far as this client stands in it. */
   fairLine(): FairLine {
     return this.node.fairLine(this.keys, (onEmpty) => new FairLine(this, onEmpty));
+  }
+
+  /** The same, if anybody of this client stands in it. */
+  knownFairLine(): FairLine | undefined {
+    return this.node.knownFairLine(this.keys);
   }
 
   /** Whether grants would be heard, though nobody of this client stands in line now. */
@@ -137,7 +152,7 @@ export class FairLockBackend extends ReentrantLock {
       (reply) => {
         const [released, grant, ttlMs] = reply as [number, string, number];
         // To one of ours: the message may come later, or never.
-        if (grant !== '') node.knownFairLine(this.keys)?.hear(grant);
+        if (grant !== '') this.knownFairLine()?.hear(grant);
         return { isReleased: released === 1, ttlMs };
       },
     );
@@ -146,6 +161,7 @@ export class FairLockBackend extends ReentrantLock {
 
 function readJoin(reply: unknown): JoinReply {
   if (reply === 1) return { outcome: 'acquired' };
+  if (reply === 2) return { outcome: 'handed over' };
   const [holder, holderTtlMs, ticket] = reply as [string, number, string];
   return { outcome: 'held', holder, holderTtlMs, ticket };
 }

@@ -13,9 +13,9 @@ import type { FairLockBackend } from './fair-lock.js';
 export type PlaceReply =
   | { readonly outcome: 'in line'; readonly nonce: number; readonly holderTtlMs: number }
   /** The lock was handed over, and nobody told us so far. */
-  | { readonly outcome: 'yours' }
+  | { readonly outcome: 'yours'; readonly nonce: number }
   /** It lapsed, was passed over, or the line was deleted. */
-  | { readonly outcome: 'gone' };
+  | { readonly outcome: 'gone'; readonly nonce: number };
 
 /** The time to live of a lock that is free. */
 const FREE = -2;
@@ -24,6 +24,12 @@ const FREE = -2;
 interface Sending {
   readonly nonce: number;
   readonly at: Instant;
+}
+
+/** The lock was handed over while the place had this nonce. */
+interface Grant {
+  readonly nonce: number;
+  readonly validity: Validity;
 }
 
 export class FairPlace implements Candidate, Renewable<PlaceReply> {
@@ -39,12 +45,15 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   /** The newest command that was confirmed, and those since then; oldest first. */
   #sendings: Sending[] = [];
   #confirmedAt: Instant = now();
-  #grant: Validity | undefined;
+  #grant: Grant | undefined;
   #isUp = true;
   #woken: Promise<void> = Promise.resolve();
   #wake: () => void = () => undefined;
   /** Whether a command was sent that may have left something on the server. */
   #mayStand = false;
+  #hasLeft = false;
+  /** Whether the latest try said that our subscription stands. */
+  #wasListening = false;
 
   constructor(lock: FairLockBackend, keys: LockKeys, ownerId: string, wanted: Wanted) {
     this.#lock = lock;
@@ -68,31 +77,33 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
 
   /** Enters at once if the lock was handed over; joins the line otherwise, or again. */
   try(): Promise<AcquireReply> {
-    const grant = this.#grant;
+    const lease = this.#grant?.validity;
     this.#grant = undefined;
     // With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused.
-    if (grant && leftMs(grant) >= this.#lock.placeLeaseMs / 2) {
+    if (lease && leftMs(lease) >= this.#lock.placeLeaseMs / 2) {
       this.#mayStand = false;
-      return Promise.resolve(this.#handedOver(grant));
+      return Promise.resolve(this.#handedOver(lease));
     }
     return this.#join();
   }
 
   wait({ holderTtlMs }: SeenHolder, triedAtMs: number): void {
-    if (this.#grant) return; // handed over while the answer was on its way
+    if (!this.#wanted.mayWait || this.#grant) return; // or handed over while the answer was on its way
     this.#isUp = false;
     this.#woken = new Promise((resolve) => (this.#wake = resolve));
-    if (!this.#line) {
-      this.#line = this.#lock.fairLine();
-      this.#line.join(this);
-      this.#lock.watchPlace(this);
-      // Told before we listened: the message may even overtake the answer.
-      if (this.#line.mayHaveMissed(triedAtMs)) this.#line.renew([this]);
-    }
-    this.#line.lookIn(holderTtlMs);
+    this.#lock.watchPlace(this);
+    const wasInLine = this.#line !== undefined;
+    const line = (this.#line ??= this.#lock.fairLine());
+    line.join(this);
+    // Told before we listened: the message may even overtake the answer.
+    const mayHaveMissed = !wasInLine && line.mayHaveMissed(triedAtMs);
+    const isDeafThere = line.isListening && !this.#wasListening;
+    if (mayHaveMissed || isDeafThere) line.renew([this]);
+    line.lookIn(holderTtlMs);
   }
 
   leave(): boolean {
+    this.#hasLeft = true;
     this.#line?.leave(this);
     this.#lock.unwatchPlace(this);
     return this.#mayStand;
@@ -105,13 +116,13 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   }
 
   /**
-   * The lock was handed over to us: counts from when the command was sent whose nonce the place had then. Grants with a nonce
-   * older than the newest one confirmed are left over from before the place was lost and had again.
+   * The lock was handed over to us: counts from when the command was sent whose nonce the place had then. A grant with a nonce
+   * older than the newest one confirmed, or than one that found the place gone, is left over from before that.
    */
   granted(nonce: number): void {
     const sending = this.#sendings.find((known) => known.nonce === nonce);
     if (!sending || this.#grant) return;
-    this.#grant = validity(sending.at, this.#lock.placeLeaseMs);
+    this.#grant = { nonce, validity: validity(sending.at, this.#lock.placeLeaseMs) };
     this.#up();
   }
 
@@ -134,58 +145,75 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
         this.#line?.lookIn(reply.holderTtlMs);
         return;
       case 'yours':
-        this.#grant = validity(sentAt, leaseMs);
+        this.#grant = { nonce: reply.nonce, validity: validity(sentAt, leaseMs) };
         this.#up();
         return;
       case 'gone':
-        this.#grant = undefined;
+        // What was sent later has had the place again, or will tell.
+        if (this.#sendings.some(({ nonce }) => nonce > reply.nonce)) return;
+        this.#forget();
         this.#up();
     }
   }
 
   async #join(): Promise<AcquireReply> {
-    let reply = await this.#joinOnce();
+    const reply = await this.#joinOnce();
+    if (reply.outcome !== 'held' || reply.holderTtlMs !== FREE) return reply;
     // Free, and not ours since others are first; but those may be dead. So the lock is offered to them, and then we look again.
-    if (reply.outcome === 'held' && reply.holderTtlMs === FREE) {
-      await this.#lock.handOn();
-      reply = await this.#joinOnce();
-    }
-    return reply;
+    if (!this.#hasLeft) await this.#lock.handOn();
+    const again = this.#hasLeft ? reply : await this.#joinOnce();
+    const isFree = again.outcome === 'held' && again.holderTtlMs === FREE;
+    return isFree ? { ...again, holderTtlMs: 0 } : again;
   }
 
   async #joinOnce(): Promise<AcquireReply> {
     const { mayWait, leaseMs, isWatched } = this.#wanted;
+    // Before it is sent, so that no grant goes by unheard.
+    if (mayWait) (this.#line ??= this.#lock.knownFairLine())?.join(this);
     const nonce = this.#lock.nextNonce();
-    this.sending(nonce, now());
+    const sentAt = now();
+    this.sending(nonce, sentAt);
     this.#mayStand ||= mayWait;
-    const reply = await this.#lock.join({
-      ownerId: this.ownerId,
-      leaseMs,
-      mayWait,
-      isFixed: !isWatched,
-      isListening: this.isListening,
-      nonce,
-      ticket: this.#ticket,
-    });
-    if (reply.outcome === 'acquired') this.#mayStand = false;
-    else this.#ticket = reply.ticket;
-    this.#confirmed(nonce);
-    return reply;
+    const request = { ownerId: this.ownerId, leaseMs, mayWait, nonce, ticket: this.#ticket };
+    this.#wasListening = this.isListening;
+    const flags = { isFixed: !isWatched, isListening: this.#wasListening };
+    try {
+      const reply = await this.#lock.join({ ...request, ...flags });
+      this.#confirmed(nonce);
+      if (reply.outcome === 'held') {
+        this.#ticket = reply.ticket;
+        return reply;
+      }
+      this.#mayStand = false;
+      if (reply.outcome === 'acquired') return reply;
+      return this.#handedOver(validity(sentAt, leaseMs));
+    } catch (error) {
+      this.#forget(); // the next try finds out where we stand
+      throw error;
+    }
   }
 
+  /** Nothing that was sent before counts any more. */
+  #forget(): void {
+    this.#sendings = [];
+    this.#grant = undefined;
+  }
+
+  /** Whoever handed the lock over before that was answered did so to a place that was lost meanwhile. */
   #confirmed(nonce: number): void {
     this.#sendings = this.#sendings.filter((known) => known.nonce >= nonce);
     const [confirmed] = this.#sendings;
     if (confirmed?.nonce === nonce) this.#confirmedAt = confirmed.at;
+    if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
   }
 
-  #handedOver(grant: Validity): HandedOver {
+  #handedOver(lease: Validity): HandedOver {
     const { leaseMs, isWatched } = this.#wanted;
-    if (isWatched) return { outcome: 'handed over', validity: grant, confirm: undefined };
-    const asked = validity(grant.since, elapsedMs(grant.since) + leaseMs);
+    if (isWatched) return { outcome: 'handed over', validity: lease, confirm: undefined };
+    const asked = validity(now(), leaseMs);
     return {
       outcome: 'handed over',
-      validity: asked.usableMs < grant.usableMs ? asked : grant,
+      validity: leftMs(asked) < leftMs(lease) ? asked : lease,
       confirm: () => this.#lock.confirm(this.ownerId, leaseMs),
     };
   }

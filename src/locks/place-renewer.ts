@@ -42,6 +42,6 @@ export class PlaceRenewer implements Renewer<FairPlace> {
 }
 
 function read(reply: string | number, nonce: number): PlaceReply {
-  if (reply === 'yours' || reply === 'gone') return { outcome: reply };
+  if (reply === 'yours' || reply === 'gone') return { outcome: reply, nonce };
   return { outcome: 'in line', nonce, holderTtlMs: Number(reply) };
 }

@@ -152,7 +152,7 @@ return holder
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'ec6f3e3fd0fa647363873c8fb2ef45444b3c4e30',
+    sha1: 'a66b91fb50ef633c54b316770bd2827360ea2a4e',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -171,7 +171,8 @@ return holder
 -- ARGV[6] isCounted (0 or 1): whether publishing tells truly how many listen
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
--- empty), ttlMs (integer: of the lock; -2: it is free, and nobody is in line)}.
+-- empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
+-- be called again, since many lapsed places were in the way)}.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
@@ -182,22 +183,46 @@ local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
 
-local released = redis.call('HDEL', lock, owner)
-if released == 0 and redis.call('ZREM', line, owner) == 1 then
-  redis.call('HDEL', places, owner)
+-- How many lapsed places one call drops at most.
+local MAX_DROPPED = 1000
+
+-- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
+local function tellFirst(ttlMs)
+  local first = redis.call('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.call('HGET', places, first)
+  if place then
+    redis.pcall(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
+  end
 end
+
+-- pcall: a key that became something else must not keep anybody in line, or a lock from being released.
 local ttlMs = redis.call('PTTL', lock)
-if ttlMs ~= -2 then
+local released = redis.pcall('HDEL', lock, owner)
+if released ~= 1 then
+  released = 0
+  if owner ~= '' then
+    local wasFirst = redis.call('ZRANGE', line, 0, 0)[1] == owner
+    redis.call('ZREM', line, owner)
+    redis.call('HDEL', places, owner)
+    if wasFirst and ttlMs >= 0 then
+      tellFirst(ttlMs)
+    end
+  end
+end
+if redis.call('EXISTS', lock) == 1 then
   return { released, '', ttlMs }
 end
 
-local nowMs
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local isGone = {}
-local first = redis.call('ZPOPMIN', line)[1]
-while first do
-  if not nowMs then
-    local time = redis.call('TIME')
-    nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+for _ = 1, MAX_DROPPED do
+  local first = redis.pcall('ZPOPMIN', line)[1]
+  if not first then
+    if released == 1 then
+      redis.pcall(publish, channel, '0')
+    end
+    return { released, '', -2 }
   end
   local place = redis.call('HGET', places, first) or ''
   redis.call('HDEL', places, first)
@@ -214,21 +239,22 @@ while first do
       -- A count of 0 waits for a confirmation that sets another lease.
       redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
       redis.call('PEXPIREAT', lock, expiresAtMs)
-      return { released, grant, expiresAtMs - nowMs }
+      local newTtlMs = expiresAtMs - nowMs
+      if 2 * newTtlMs < ttlMs then
+        tellFirst(newTtlMs)
+        -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
+        redis.pcall(publish, channel, '0')
+      end
+      return { released, grant, newTtlMs }
     end
   end
-  first = redis.call('ZPOPMIN', line)[1]
 end
-
-if released == 1 then
-  redis.pcall(publish, channel, '0')
-end
-return { released, '', -2 }
+return { released, '', -3 }
 `,
   },
   join: {
     name: 'join',
-    sha1: '4487c83dccf3f59f3ea3b7e3518456a1c903a8e9',
+    sha1: '0dd8fd172fbb2ce25a262b56f98a1cc6c8a90407',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -248,7 +274,7 @@ return { released, '', -2 }
 -- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
 -- ARGV[8] token (string): the end of the name of the channel where the client listens for its grants
 --
--- Returns 1 when the owner holds the lock now; otherwise {who is in the way (string), ttlMs (integer; -1: no
+-- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed; otherwise {who is in the way (string), ttlMs (integer; -1: no
 -- expiry, -2: the lock is free, but others are first), ticket (string; 0: not joined)}.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
@@ -265,19 +291,19 @@ local token = ARGV[8]
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  -- A count of 0 is a hand-over that was not confirmed yet: its lease is a place's.
-  if count == '0' or redis.call('PTTL', lock) < tonumber(leaseMs) then
+  if redis.call('PTTL', lock) < tonumber(leaseMs) then
     redis.call('PEXPIRE', lock, leaseMs)
   end
-  redis.call('HSET', lock, owner, math.max(tonumber(count), 1))
-  return 1
+  -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
+  return count == '0' and 2 or 1
 end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  if first[1] and redis.call('ZREM', line, owner) == 1 then
+  if first[1] or ticket > 0 then
+    redis.call('ZREM', line, owner)
     redis.call('HDEL', places, owner)
   end
   redis.call('HSET', lock, owner, 1)

@@ -19,8 +19,8 @@ describe('a release that races a renewal', () => {
     await using proxy = await startSharedProxy();
     await using client = newClient({
       redis: proxy.url,
-      lockWatchdogTimeout: 5_000,
-      commandTimeout: 10_000,
+      lockWatchdogTimeout: 10_000,
+      commandTimeout: 20_000,
     });
     const lost = eventsOf(client, 'lost');
     const released = eventsOf(client, 'released');

@@ -17,7 +17,7 @@ beforeAll(async () => {
   server = await startRedis();
   redis = new Redis(server.url);
   client = newClient({ redis: server.url });
-  await client.getLock('ready').isLocked();
+  await eventually(() => client.getLock('ready').isLocked());
 });
 
 afterAll(async () => {

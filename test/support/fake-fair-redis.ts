@@ -1,0 +1,161 @@
+// One Redis as the fair locks of one client see it, without Redis: tests answer each script, and say what is published.
+import type { Redis } from 'ioredis';
+import { EventEmitter } from 'node:events';
+import { vi } from 'vitest';
+import type { AcquireReply, Wanted } from '../../src/backend.js';
+import { Events } from '../../src/events.js';
+import { FairLockBackend } from '../../src/locks/fair-lock.js';
+import { FairPlace } from '../../src/locks/fair-place.js';
+import { Node } from '../../src/node.js';
+import type { Connection } from '../../src/redis/connection.js';
+import { LockKeys } from '../../src/redis/keys.js';
+import type { Link } from '../../src/redis/link.js';
+import { scripts } from '../../src/redis/scripts.generated.js';
+import { settle } from './occupancy.js';
+
+/** How long a place in line is kept. */
+export const PLACE_LEASE_MS = 30_000;
+
+/** What a join is told of a holder whose lease ends after all that a test waits for. */
+export const HELD = ['other:1', 600_000, '1000'];
+
+/** A script that was sent. */
+export interface Sent {
+  readonly script: string;
+  readonly keys: readonly string[];
+  readonly args: readonly (string | number)[];
+  /** Resolves when all that follows at once has happened. */
+  answer(reply: unknown): Promise<void>;
+  /** The connection is lost before the answer comes. */
+  fail(): Promise<void>;
+}
+
+export class FakeFairRedis {
+  readonly node: Node;
+  readonly lock: FairLockBackend;
+  readonly keys = new LockKeys('orders');
+  readonly sent: Sent[] = [];
+  /** Every SUBSCRIBE and UNSUBSCRIBE: `subscribe <channel>`. */
+  readonly subscriptions: string[] = [];
+  readonly #subscriber = new EventEmitter();
+  #unconfirmed: (() => void)[] = [];
+  #onReconnect: () => void = () => undefined;
+  #lastOwnerNumber = 0;
+
+  constructor(clientId = 'me') {
+    const redis = idleRedis();
+    const options = { redis, lockWatchdogTimeoutMs: PLACE_LEASE_MS, silenceLimitMs: 10_000 };
+    this.node = new Node(options, new Events());
+    const { connection } = this.node;
+    const run: Connection['run'] = async (script, keys, args, read) =>
+      read(await this.#send(nameOf(script), keys, args));
+    vi.spyOn(connection, 'run').mockImplementation(run);
+    vi.spyOn(connection, 'openSubscriber').mockImplementation((ready) => {
+      this.#onReconnect = ready;
+      return this.#link();
+    });
+    const newOwnerId = (): string => `${clientId}:${String(++this.#lastOwnerNumber)}`;
+    this.lock = new FairLockBackend(this.node, clientId, '', this.keys.lock, newOwnerId);
+  }
+
+  /** All that were sent of one script, in order. */
+  all(script: keyof typeof scripts): Sent[] {
+    return this.sent.filter((sent) => sent.script === script);
+  }
+
+  last(script: keyof typeof scripts): Sent {
+    const last = this.all(script).at(-1);
+    if (!last) throw new Error(`${script} was not sent`);
+    return last;
+  }
+
+  /** A caller that has not tried yet. */
+  place(wanted: Partial<Wanted> = {}, lock = this.lock, keys = this.keys): FairPlace {
+    const defaults = { leaseMs: PLACE_LEASE_MS, isWatched: true, mayWait: true };
+    return new FairPlace(lock, keys, lock.newOwnerId(), { ...defaults, ...wanted });
+  }
+
+  /** Tries, and waits if the join is answered with a holder, as an acquisition does. */
+  async join(place: FairPlace, reply: unknown = HELD): Promise<AcquireReply> {
+    const triedAtMs = performance.now();
+    const trying = place.try();
+    await this.last('join').answer(reply);
+    const found = await trying;
+    if (found.outcome === 'held') place.wait(found, triedAtMs);
+    return found;
+  }
+
+  /** One that stands in line, behind a holder. */
+  async waiting(wanted: Partial<Wanted> = {}): Promise<FairPlace> {
+    const place = this.place(wanted);
+    await this.join(place);
+    return place;
+  }
+
+  /** The lock is handed to `place`, which had this nonce then; resolves when that was heard. */
+  async grant(nonce: number, { ownerId }: { ownerId: string }): Promise<void> {
+    await this.publish(this.grantChannel, `${String(nonce)} ${ownerId}`);
+  }
+
+  get grantChannel(): string {
+    return this.keys.grants + this.node.token;
+  }
+
+  async publish(channel: string, payload: string): Promise<void> {
+    this.#subscriber.emit('message', channel, payload);
+    await settle();
+  }
+
+  /** The server confirms all that was subscribed so far. */
+  async confirmSubscriptions(): Promise<void> {
+    for (const confirm of this.#unconfirmed.splice(0)) confirm();
+    await settle();
+  }
+
+  /** The subscriber's connection is lost, and there is a new one, on which everything is subscribed anew. */
+  reconnectSubscriber(): void {
+    this.#subscriber.emit('close');
+    this.#unconfirmed = [];
+    this.#onReconnect();
+  }
+
+  #send(script: string, keys: Sent['keys'], args: Sent['args']): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const answer = (reply: unknown): Promise<void> => {
+        resolve(reply);
+        return settle();
+      };
+      const fail = (): Promise<void> => {
+        reject(new Error('Connection is closed.'));
+        return settle();
+      };
+      this.sent.push({ script, keys, args, answer, fail });
+    });
+  }
+
+  #link(): Link {
+    const subscribe = (...channels: string[]): Promise<void> => {
+      this.subscriptions.push(...channels.map((channel) => `subscribe ${channel}`));
+      return new Promise((resolve) => this.#unconfirmed.push(resolve));
+    };
+    const unsubscribe = (channel: string): Promise<void> => {
+      this.subscriptions.push(`unsubscribe ${channel}`);
+      return Promise.resolve();
+    };
+    const client = Object.assign(this.#subscriber, { subscribe, unsubscribe });
+    const ask = (command: (asked: typeof client) => Promise<void>): Promise<void> =>
+      command(client);
+    return { client, isReady: true, ask } as unknown as Link;
+  }
+}
+
+function nameOf(script: unknown): string {
+  return Object.entries(scripts).find(([, known]) => known === script)?.[0] ?? 'unknown';
+}
+
+/** A Redis instance whose duplicates never connect. */
+function idleRedis(): Redis {
+  const duplicate = (): unknown =>
+    Object.assign(new EventEmitter(), { status: 'end', isCluster: false });
+  return { isCluster: false, options: {}, duplicate } as unknown as Redis;
+}
