@@ -48,34 +48,49 @@ async function repeat(contender: Contender, keyPrefix: string, times: number): P
 }
 
 async function handOvers(redis: Redis, context: BenchmarkContext): Promise<void> {
-  const times = context.isSmoke ? 200 : 4_000;
   const rows: string[][] = [];
-  for (const { clients, waiters } of CROWDS) {
-    const crowd = Array.from({ length: clients }, () => new Holdfast({ redis: context.url }));
-    const name = `${context.keyPrefix}hand-over:${clients}`;
-    const lanes = crowd.flatMap((client) => Array<typeof client>(waiters).fill(client));
-    const handOver = async (total: number): Promise<void> => {
-      let left = total;
-      await Promise.all(
-        lanes.map(async (client) => {
-          while (left > 0) {
-            const hold = await client.getLock(name).acquire();
-            left--;
-            await hold.release();
-          }
-        }),
-      );
-    };
-    await handOver(lanes.length * 2); // everybody is subscribed from here on
-    const counts = await countCommands(redis, () => handOver(times));
-    const done = times + lanes.length - 1; // those who waited at the end had it once more
-    rows.push([`${clients} clients x ${waiters} waiters`, ...perTime(counts, done)]);
-    await Promise.all(crowd.map((client) => client.close()));
+  for (const crowd of CROWDS) {
+    for (const kind of ['reentrant', 'fair'] as const) {
+      const counts = await perHandOver(redis, context, kind, crowd);
+      rows.push([`${crowd.clients} clients x ${crowd.waiters} waiters, ${kind} lock`, ...counts]);
+    }
   }
   console.log(
-    '\ncommands per hand-over: a first try that finds the lock held, the wake-ups, the try that gets it, the release',
+    '\ncommands per hand-over: a first try that finds the lock held, the wake-ups, the try that gets it, the release;\n' +
+      'with the fair lock: joining the line, the release',
   );
   printTable([['', 'sent', 'all', 'server µs'], ...rows]);
+}
+
+async function perHandOver(
+  redis: Redis,
+  { url, keyPrefix, isSmoke }: BenchmarkContext,
+  kind: 'reentrant' | 'fair',
+  { clients, waiters }: (typeof CROWDS)[number],
+): Promise<string[]> {
+  const times = isSmoke ? 200 : 4_000;
+  const crowd = Array.from({ length: clients }, () => new Holdfast({ redis: url }));
+  const name = `${keyPrefix}hand-over:${kind}:${clients}`;
+  const lanes = crowd
+    .map((client) => (kind === 'fair' ? client.getFairLock(name) : client.getLock(name)))
+    .flatMap((lock) => Array<typeof lock>(waiters).fill(lock));
+  const handOver = async (total: number): Promise<void> => {
+    let left = total;
+    await Promise.all(
+      lanes.map(async (lock) => {
+        while (left > 0) {
+          const hold = await lock.acquire();
+          left--;
+          await hold.release();
+        }
+      }),
+    );
+  };
+  await handOver(lanes.length * 2); // everybody is subscribed from here on
+  const counts = await countCommands(redis, () => handOver(times));
+  const done = times + lanes.length - 1; // those who waited at the end had it once more
+  await Promise.all(crowd.map((client) => client.close()));
+  return perTime(counts, done);
 }
 
 function perTime({ sent, all, micros }: CommandCounts, times: number): string[] {

@@ -1,56 +1,45 @@
 // Hand-over: processes with several waiters each want one lock. How fast does it go from one to the next, how long
 // does one wait, and is there ever more than one inside?
 
-import { Redis } from 'ioredis';
 import type { Benchmark } from './support/benchmark.js';
 import { HandOverCrew } from './support/hand-over-crew.js';
 import type { Guard, Result } from './support/hand-over-messages.js';
 import { interleaved } from './support/interleaved.js';
 import { formatRatio, median, pairedRatio, quantile } from './support/statistics.js';
+import { handOversPerSecond, handOverTimes } from './support/stays.js';
 import { printTable } from './support/table.js';
 
 const PROCESSES = 4;
 const WAITERS = 8;
 
-const NAMES: Record<Guard, string> = {
+const NAMES = {
   token: 'BLPOP + RPUSH of a token',
-  holdfast: 'holdfast acquire + release',
-  nothing: 'no lock at all',
-};
+  reentrant: 'holdfast acquire + release',
+} satisfies Partial<Record<Guard, string>>;
+
+type Contender = keyof typeof NAMES;
 
 export const contended: Benchmark = {
   name: 'contended',
   async run({ url, keyPrefix, isSmoke }) {
-    const redis = new Redis(url);
-    using crew = await HandOverCrew.start(PROCESSES, url);
-    const durationMs = isSmoke ? 300 : 1_000;
-    let slice = 0;
-    const work = async (guard: Guard): Promise<Result> => {
-      const name = `${keyPrefix}${guard}:${++slice}`;
-      if (guard === 'token') await redis.rpush(`${name}:token`, 1);
-      const result = await crew.work({ guard, name, waiters: WAITERS, durationMs });
-      await redis.del(`${name}:inside`, `${name}:number`, `${name}:token`);
-      return result;
-    };
-    try {
-      const control = await work('nothing');
-      const results = await interleaved<Guard, Result>(
-        ['token', 'holdfast'],
-        isSmoke ? 3 : 12,
-        work,
-      );
-      return report(results, control);
-    } finally {
-      redis.disconnect();
-    }
+    using crew = await HandOverCrew.start(PROCESSES, url, keyPrefix);
+    const until = { durationMs: isSmoke ? 300 : 1_000 };
+    const work = (guard: Guard): Promise<Result> => crew.work({ guard, waiters: WAITERS, until });
+    const control = await work('nothing');
+    const contenders: Contender[] = ['token', 'reentrant'];
+    const results = await interleaved<Contender, Result>(contenders, isSmoke ? 3 : 12, work);
+    return report(results, control);
   },
 };
 
-function report(results: Map<Guard, Result[]>, control: Result): boolean {
-  const perSecond = (guard: Guard): number[] => results.get(guard)!.map(handOversPerSecond);
+function report(results: Map<Contender, Result[]>, control: Result): boolean {
+  const perSecond = (guard: Contender): number[] =>
+    results.get(guard)!.map(({ stays }) => handOversPerSecond(stays));
   const rows = [...results].map(([guard, slices]) => {
-    const handOverMs = slices.flatMap(handOverTimes);
-    const waitedMs = slices.flatMap(({ stays }) => stays.map((stay) => stay.waitedMs));
+    const handOverMs = slices.flatMap(({ stays }) => handOverTimes(stays));
+    const waitedMs = slices.flatMap(({ stays }) =>
+      stays.map(({ askedMs, enteredMs }) => enteredMs - askedMs),
+    );
     return [
       NAMES[guard],
       Math.round(median(perSecond(guard))).toLocaleString('en'),
@@ -80,18 +69,9 @@ function report(results: Map<Guard, Result[]>, control: Result): boolean {
 }
 
 /** Never two inside, and a counter that would have seen it. */
-function isSound(results: Map<Guard, Result[]>, control: Result): boolean {
-  const violations = results.get('holdfast')!.reduce((sum, slice) => sum + slice.violations, 0);
+function isSound(results: Map<Contender, Result[]>, control: Result): boolean {
+  const violations = results.get('reentrant')!.reduce((sum, slice) => sum + slice.violations, 0);
   if (violations > 0) console.error(`  VIOLATED: ${violations} times somebody else was inside`);
   if (control.violations === 0) console.error('  the violation counter does not count');
   return violations === 0 && control.violations > 0;
-}
-
-/** From the call of one release to the next one's return from acquire. */
-function handOverTimes({ stays }: Result): number[] {
-  return stays.slice(1).map((stay, i) => stay.enteredMs - stays[i]!.leftMs);
-}
-
-function handOversPerSecond({ stays }: Result): number {
-  return ((stays.length - 1) * 1_000) / (stays.at(-1)!.leftMs - stays[0]!.leftMs);
 }

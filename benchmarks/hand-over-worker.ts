@@ -1,8 +1,10 @@
-// A worker process of the hand-over benchmark: several waiters that enter one critical section over and over.
+// A worker process of the hand-over benchmarks: several waiters that enter one critical section over and over.
 
 import { Redis } from 'ioredis';
 import { Holdfast } from './support/built-holdfast.js';
+import { monotonicMs } from './support/clock.js';
 import type { Guard, Order, Result, Stay } from './support/hand-over-messages.js';
+import { serve } from './support/worker.js';
 
 type Leave = () => Promise<unknown>;
 
@@ -10,41 +12,51 @@ const url = process.argv[2]!;
 const redis = new Redis(url);
 const holdfast = new Holdfast({ redis: url });
 
-async function work(order: Order): Promise<Result> {
+async function work({ guard, name, waiters, until }: Order): Promise<Result> {
   const stays: Stay[] = [];
   let violations = 0;
-  const endMs = monotonicMs() + order.durationMs;
-  const wait = async (): Promise<void> => {
-    const connection = order.guard === 'token' ? new Redis(url) : redis; // BLPOP blocks its connection
-    const enter = entrance(order.guard, order.name, connection);
-    while (monotonicMs() < endMs) {
+  const startMs = monotonicMs();
+  const isOver = (lastNumber: number): boolean =>
+    'number' in until ? lastNumber >= until.number : monotonicMs() >= startMs + until.durationMs;
+  const wait = async (waiter: number): Promise<void> => {
+    const connection = guard === 'token' ? new Redis(url) : redis; // BLPOP blocks its connection
+    const enter = entrance(guard, name, connection);
+    for (let number = 0; !isOver(number);) {
       const askedMs = monotonicMs();
       const leave = await enter();
       const enteredMs = monotonicMs();
-      const { number, inside } = await stepIn(order.name);
-      if (inside !== 1) violations++;
-      await redis.decr(`${order.name}:inside`);
+      const found = await stepIn(name);
+      if (found.inside !== 1) violations++;
+      number = found.number + 1;
+      await stepOut(name, number);
       const leftMs = monotonicMs();
-      stays.push({ number, enteredMs, leftMs, waitedMs: enteredMs - askedMs });
+      stays.push({ waiter, number, askedMs, enteredMs, leftMs });
       await leave();
     }
     if (connection !== redis) connection.disconnect();
   };
-  await Promise.all(Array.from({ length: order.waiters }, wait));
+  await Promise.all(Array.from({ length: waiters }, (_, waiter) => wait(waiter)));
   return { stays, violations };
 }
 
-/** Counts who is inside, where all processes see it. */
+/** Counts who is inside, where all processes see it, and reads the number of the stay before. */
 async function stepIn(name: string): Promise<{ number: number; inside: number }> {
-  const replies = await redis.pipeline().incr(`${name}:inside`).incr(`${name}:number`).exec();
-  return { inside: replies![0]![1] as number, number: replies![1]![1] as number };
+  const replies = await redis.pipeline().incr(`${name}:inside`).get(`${name}:number`).exec();
+  return { inside: replies![0]![1] as number, number: Number(replies![1]![1]) };
+}
+
+/** Writes what was made of the number that was read: wrong as soon as somebody else did the same meanwhile. */
+async function stepOut(name: string, number: number): Promise<void> {
+  await redis.pipeline().set(`${name}:number`, number).decr(`${name}:inside`).exec();
 }
 
 function entrance(guard: Guard, name: string, connection: Redis): () => Promise<Leave> {
   switch (guard) {
-    case 'holdfast':
+    case 'reentrant':
+    case 'fair':
       return async () => {
-        const hold = await holdfast.getLock(name).acquire();
+        const lock = guard === 'fair' ? holdfast.getFairLock(name) : holdfast.getLock(name);
+        const hold = await lock.acquire();
         return () => hold.release();
       };
     case 'token':
@@ -57,21 +69,6 @@ function entrance(guard: Guard, name: string, connection: Redis): () => Promise<
   }
 }
 
-/** The same clock in all processes of a machine. */
-function monotonicMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}
-
-process.on('message', (order: Order) => {
-  work(order).then(
-    (result) => process.send!(result),
-    (error: unknown) => {
-      console.error(error);
-      process.exit(1);
-    },
-  );
-});
-process.on('disconnect', () => process.exit());
 await redis.ping();
 await holdfast.getLock('bench:connected').isLocked();
-process.send!('ready');
+serve(work);

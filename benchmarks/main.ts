@@ -5,25 +5,18 @@ import { parseArgs } from 'node:util';
 import { givenRedis } from '../test/support/given-redis.js';
 import { commands } from './commands.js';
 import { contended } from './contended.js';
+import { fair } from './fair.js';
 import type { Benchmark } from './support/benchmark.js';
 import { describeMachine } from './support/machine.js';
 import { uncontended } from './uncontended.js';
 
-const BENCHMARKS: readonly Benchmark[] = [uncontended, contended, commands];
+const BENCHMARKS: readonly Benchmark[] = [uncontended, contended, commands, fair];
 
-const { values, positionals } = parseArgs({
-  options: { smoke: { type: 'boolean', default: false } },
-  allowPositionals: true,
-});
-const unknown = positionals.filter(
-  (name) => !BENCHMARKS.some((benchmark) => benchmark.name === name),
-);
-if (unknown.length > 0) {
-  console.error(
-    `no benchmark "${unknown.join('", "')}": there are ${BENCHMARKS.map(({ name }) => name).join(', ')}`,
-  );
-  process.exit(2);
-}
+const USAGE = `usage: npm run bench -- [--smoke] [${BENCHMARKS.map(({ name }) => name).join('] [')}]`;
+
+const { values, positionals } = parseArguments();
+const unknown = positionals.find((name) => !BENCHMARKS.some((known) => known.name === name));
+if (unknown !== undefined) refuse(`there is no benchmark "${unknown}"`);
 const chosen = BENCHMARKS.filter(
   ({ name }) => positionals.length === 0 || positionals.includes(name),
 );
@@ -34,4 +27,21 @@ for (const benchmark of chosen) {
   const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
   const isSound = await benchmark.run({ url: redis.url, keyPrefix, isSmoke: values.smoke });
   if (!isSound) process.exitCode = 1;
+}
+
+function parseArguments(): { values: { smoke: boolean }; positionals: string[] } {
+  try {
+    return parseArgs({
+      options: { smoke: { type: 'boolean', default: false } },
+      allowPositionals: true,
+    });
+  } catch (error) {
+    // What follows the first sentence is about positional arguments that begin with a dash.
+    return refuse((error as Error).message.split('. ', 1)[0]!);
+  }
+}
+
+function refuse(why: string): never {
+  console.error(`${why}\n${USAGE}`);
+  process.exit(2);
 }

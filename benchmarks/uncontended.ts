@@ -12,6 +12,7 @@ import {
 import { interleaved } from './support/interleaved.js';
 import { formatRatio, median, pairedRatio, quantile } from './support/statistics.js';
 import { printTable } from './support/table.js';
+import { verdict } from './support/verdict.js';
 
 /** How many operations are under way at a time when throughput is measured, each on a key of its own. */
 const IN_FLIGHT = 256;
@@ -79,7 +80,11 @@ async function latency(field: Field, keyPrefix: string, rounds: number): Promise
     ]),
   ]);
   const ratio = pairedRatio(medians(field.subject), medians(field.floor)).median;
-  verdict('latency', ratio, ratio <= TARGET_LATENCY_RATIO, `at most ${TARGET_LATENCY_RATIO}`);
+  verdict(
+    `latency ${ratio.toFixed(2)} x SET NX`,
+    ratio <= TARGET_LATENCY_RATIO,
+    `at most ${TARGET_LATENCY_RATIO}`,
+  );
 }
 
 async function throughput(field: Field, keyPrefix: string, rounds: number): Promise<void> {
@@ -101,19 +106,15 @@ async function throughput(field: Field, keyPrefix: string, rounds: number): Prom
     ]),
   ]);
   const ratio = pairedRatio(perSecond(field.subject), perSecond(field.floor)).median;
-  const isMet = ratio >= TARGET_THROUGHPUT_RATIO;
-  verdict('throughput', ratio, isMet, `at least ${TARGET_THROUGHPUT_RATIO}`);
+  verdict(
+    `throughput ${ratio.toFixed(2)} x SET NX`,
+    ratio >= TARGET_THROUGHPUT_RATIO,
+    `at least ${TARGET_THROUGHPUT_RATIO}`,
+  );
 }
 
 async function repeat(contender: Contender, key: string, times: number): Promise<void> {
   for (let i = 0; i < times; i++) await contender.operation(key);
-}
-
-/** A missed target is said, not failed: what counts as slow depends on the machine and its network. */
-function verdict(what: string, ratio: number, isMet: boolean, target: string): void {
-  console.log(
-    `  ${what} ${ratio.toFixed(2)} x SET NX: ${isMet ? 'meets' : 'misses'} the target of ${target}`,
-  );
 }
 
 function micros(ms: number): string {

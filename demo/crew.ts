@@ -1,14 +1,17 @@
 // The worker processes, as the main process sees them.
 
 import { fork, type ChildProcess } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { Order, Report } from './messages.js';
+import { CLIENT_ID, type Order, type Report } from './messages.js';
 
 export type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'rests' | 'killed';
 
 export class Worker {
   readonly name: string;
+  /** Its client's, by which its owner ids begin. */
+  readonly clientId: string = randomUUID();
   state: WorkerState = 'starts';
   /** Since when it has been in this state, on the monotonic clock. */
   sinceMs: number = performance.now();
@@ -19,7 +22,7 @@ export class Worker {
     this.name = name;
     this.#process = fork(fileURLToPath(new URL('worker.ts', import.meta.url)), {
       execArgv: ['--import', 'tsx'],
-      env: { ...process.env, ...env },
+      env: { ...process.env, ...env, [CLIENT_ID]: this.clientId },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     this.#process.on('message', (message) => {
@@ -77,6 +80,11 @@ export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
 
   get living(): readonly Worker[] {
     return this.workers.filter(({ isAlive }) => isAlive);
+  }
+
+  /** The one of this owner id. */
+  withOwner(ownerId: string): Worker | undefined {
+    return this.workers.find(({ clientId }) => ownerId.startsWith(`${clientId}:`));
   }
 
   /** Resolves when every living worker has reported this. */

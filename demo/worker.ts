@@ -1,9 +1,24 @@
 // One worker process of the demo: transfers money over and over, and tells the main process what it is doing.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Holdfast, LockLostError } from '../src/index.js';
+import { Holdfast, LockLostError, type Lock } from '../src/index.js';
 import { Bank } from './bank.js';
-import { BANK_PREFIX, BANK_URL, type Order, type Report } from './messages.js';
+import { monotonicMs } from './clock.js';
+import {
+  BANK_PREFIX,
+  BANK_URL,
+  CLIENT_ID,
+  type LockKind,
+  type Order,
+  type Report,
+} from './messages.js';
+
+/** How long a transfer is thought about: under the fair lock long enough for people to see the line move. */
+const THINK_MS: Record<LockKind, [number, number]> = {
+  none: [10, 30],
+  reentrant: [10, 30],
+  fair: [100, 300],
+};
 
 /** Short, so that nobody has to wait long for the lock of a dead process. */
 const LOCK_WATCHDOG_TIMEOUT_MS = 3_000;
@@ -14,29 +29,36 @@ const bank = new Bank(url, prefix);
 const holdfast = new Holdfast({
   redis: url,
   keyPrefix: prefix,
+  clientId: process.env[CLIENT_ID]!,
   lockWatchdogTimeout: LOCK_WATCHDOG_TIMEOUT_MS,
 });
-const lock = holdfast.getLock('bank');
+const locks: Record<LockKind, Lock | undefined> = {
+  none: undefined,
+  reentrant: holdfast.getLock('bank'),
+  fair: holdfast.getFairLock('bank'),
+};
 
 let working: Promise<void> | undefined;
 let shallStop = false;
-let shallDawdle = false;
+let dawdleMs = 0;
 
-async function work(underLock: boolean): Promise<void> {
+async function work(kind: LockKind): Promise<void> {
+  const lock = locks[kind];
   while (!shallStop) {
-    if (underLock) await transferUnderLock();
-    else await transfer();
+    if (lock) await transferUnder(lock, THINK_MS[kind]);
+    else await transfer(THINK_MS[kind]);
     await sleep(between(5, 15));
   }
 }
 
-async function transferUnderLock(): Promise<void> {
+async function transferUnder(lock: Lock, thinkMs: [number, number]): Promise<void> {
   tell({ type: 'waits' });
-  const askedAtMs = performance.now();
+  const askedAtMs = monotonicMs();
   try {
-    await lock.withLock(async (hold) => {
-      tell({ type: 'holds', waitedMs: performance.now() - askedAtMs });
-      await transfer(hold.signal);
+    await lock.withLock(async ({ ownerId, signal }) => {
+      const atMs = monotonicMs();
+      tell({ type: 'holds', ownerId, atMs, waitedMs: atMs - askedAtMs });
+      await transfer(thinkMs, signal);
     });
   } catch (error) {
     // Frozen for longer than the lease: the transfer was given up before it was written.
@@ -44,27 +66,29 @@ async function transferUnderLock(): Promise<void> {
   }
 }
 
-async function transfer(signal?: AbortSignal): Promise<void> {
+async function transfer(thinkMs: [number, number], signal?: AbortSignal): Promise<void> {
   const number = await bank.transfer(async () => {
-    await sleep(between(10, 30));
-    if (shallDawdle) {
+    await sleep(between(...thinkMs));
+    if (dawdleMs > 0) {
+      const forMs = dawdleMs;
+      dawdleMs = 0;
       tell({ type: 'midway' });
-      await sleep(60_000);
+      await sleep(forMs);
     }
     signal?.throwIfAborted();
   });
-  tell({ type: 'transferred', number });
+  tell({ type: 'transferred', number, atMs: monotonicMs() });
 }
 
 async function obey(order: Order): Promise<void> {
   switch (order.type) {
     case 'work':
       shallStop = false;
-      working = work(order.underLock);
+      working = work(order.lock);
       await working;
       break;
     case 'dawdle':
-      shallDawdle = true;
+      dawdleMs = order.forMs;
       break;
     case 'stop':
       shallStop = true;
@@ -90,5 +114,5 @@ process.on('message', (order: Order) => {
 process.on('SIGINT', () => undefined); // Ctrl-C reaches the whole group; the main process ends us
 process.on('disconnect', () => process.exit());
 await bank.accounts();
-await lock.isLocked();
+await locks.reentrant!.isLocked();
 tell({ type: 'ready' });

@@ -6,6 +6,8 @@ import type { Redis } from 'ioredis';
 export interface CommandCounts {
   /** Commands that clients sent. */
   readonly sent: number;
+  /** Scripts that clients called. */
+  readonly scripts: number;
   /** All commands: those sent, and those that scripts called. */
   readonly all: number;
   /** Microseconds that the server spent on them. */
@@ -21,6 +23,8 @@ interface Statistic {
 const SENT =
   /^(evalsha|eval|set|subscribe|unsubscribe|ssubscribe|sunsubscribe|blpop|script\|load)$/;
 
+const SCRIPT = /^eval(sha)?$/;
+
 /** Executes `work` and returns what the server did meanwhile; commands of other clients are counted, too. */
 export async function countCommands(
   redis: Redis,
@@ -30,6 +34,7 @@ export async function countCommands(
   await work();
   const after = await statistics(redis);
   let sent = 0;
+  let scripts = 0;
   let all = 0;
   let micros = 0;
   for (const [name, { calls, micros: total }] of after) {
@@ -38,9 +43,10 @@ export async function countCommands(
     all += done;
     if (!SENT.test(name)) continue;
     sent += done;
+    if (SCRIPT.test(name)) scripts += done;
     micros += total - (before.get(name)?.micros ?? 0); // a script's time includes that of its commands
   }
-  return { sent, all, micros };
+  return { sent, scripts, all, micros };
 }
 
 async function statistics(redis: Redis): Promise<Map<string, Statistic>> {

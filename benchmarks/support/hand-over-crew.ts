@@ -1,57 +1,57 @@
-// The worker processes of the hand-over benchmark, seen from the benchmark.
+// The worker processes of the hand-over benchmarks, seen from the benchmark.
 
-import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
 import type { Order, Result } from './hand-over-messages.js';
+import { WorkerProcess } from './worker-process.js';
+
+/** That waiters of a process wait for one another is what is measured; on a busy machine one waits long enough for a warning. */
+const EXPECTED = ['--disable-warning=HoldfastWarning'];
 
 export class HandOverCrew implements Disposable {
-  readonly #processes: readonly ChildProcess[];
+  readonly #workers: readonly WorkerProcess<Order, Result>[];
+  readonly #redis: Redis;
+  readonly #keyPrefix: string;
+  #lastSlice = 0;
 
-  private constructor(processes: readonly ChildProcess[]) {
-    this.#processes = processes;
+  private constructor(
+    workers: readonly WorkerProcess<Order, Result>[],
+    url: string,
+    keyPrefix: string,
+  ) {
+    this.#workers = workers;
+    this.#redis = new Redis(url);
+    this.#keyPrefix = keyPrefix;
   }
 
   /** Starts the processes and waits until they are connected. */
-  static async start(size: number, url: string): Promise<HandOverCrew> {
-    const file = fileURLToPath(new URL('../hand-over-worker.ts', import.meta.url));
-    const processes = Array.from({ length: size }, () => fork(file, [url]));
-    await Promise.all(processes.map(nextMessage));
-    return new HandOverCrew(processes);
+  static async start(size: number, url: string, keyPrefix: string): Promise<HandOverCrew> {
+    const start = (): Promise<WorkerProcess<Order, Result>> =>
+      WorkerProcess.start('hand-over-worker.ts', url, EXPECTED);
+    const workers = await Promise.all(Array.from({ length: size }, start));
+    return new HandOverCrew(workers, url, keyPrefix);
   }
 
-  /** All of them at the same time. */
-  async work(order: Order): Promise<Result> {
+  /** All of them at the same time, on a lock that was never used before. */
+  async work(order: Omit<Order, 'name'>): Promise<Result> {
+    const name = `${this.#keyPrefix}${order.guard}:${++this.#lastSlice}`;
+    if (order.guard === 'token') await this.#redis.rpush(`${name}:token`, 1);
     const results = await Promise.all(
-      this.#processes.map((worker) => {
-        const result = nextMessage(worker);
-        worker.send(order);
-        return result as Promise<Result>;
-      }),
+      this.#workers.map((worker) => worker.ask({ ...order, name })),
     );
-    return {
-      stays: results.flatMap(({ stays }) => stays).sort((one, other) => one.number - other.number),
-      violations: results.reduce((sum, { violations }) => sum + violations, 0),
-    };
+    await this.#redis.del(`${name}:inside`, `${name}:number`, `${name}:token`);
+    const stays = results
+      .flatMap((result, process) =>
+        result.stays.map((stay) => ({ ...stay, waiter: process * order.waiters + stay.waiter })),
+      )
+      .sort((one, other) => one.number - other.number);
+    const intrusions = results.reduce((sum, { violations }) => sum + violations, 0);
+    // Two that read the same number: one of them wrote over the other.
+    const lostWrites = stays.length - new Set(stays.map(({ number }) => number)).size;
+    return { stays, violations: intrusions + lostWrites };
   }
 
   [Symbol.dispose](): void {
-    for (const worker of this.#processes) worker.kill('SIGKILL');
-  }
-}
-
-async function nextMessage(worker: ChildProcess): Promise<unknown> {
-  const over = new AbortController();
-  const { signal } = over;
-  try {
-    const [message] = (await Promise.race([
-      once(worker, 'message', { signal }),
-      once(worker, 'exit', { signal }).then(() => {
-        throw new Error('a worker process of the hand-over benchmark ended');
-      }),
-    ])) as unknown[];
-    return message;
-  } finally {
-    over.abort();
+    for (const worker of this.#workers) worker[Symbol.dispose]();
+    this.#redis.disconnect();
   }
 }

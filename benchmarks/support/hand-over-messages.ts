@@ -1,8 +1,9 @@
-// What the hand-over benchmark and its worker processes tell each other.
+// What the hand-over benchmarks and their worker processes tell each other.
 
 /** What guards the critical section. */
 export type Guard =
-  | 'holdfast'
+  | 'reentrant'
+  | 'fair'
   /** A token in a list: BLPOP takes it, RPUSH hands it on. */
   | 'token'
   /** Nothing: then the violation counter must count. */
@@ -13,20 +14,24 @@ export interface Order {
   /** The lock's name, and where the counters are. */
   readonly name: string;
   readonly waiters: number;
-  readonly durationMs: number;
+  /** Nobody asks any more when so much time went by, or after a stay of this number or a higher one. */
+  readonly until: { readonly durationMs: number } | { readonly number: number };
 }
 
 /** One stay in the critical section; times in milliseconds on the machine's monotonic clock. */
 export interface Stay {
+  /** Whose: counted from 0, across all processes. */
+  readonly waiter: number;
   /** The how-manieth of all. */
   readonly number: number;
+  readonly askedMs: number;
   readonly enteredMs: number;
   readonly leftMs: number;
-  readonly waitedMs: number;
 }
 
 export interface Result {
+  /** In the order of their numbers. */
   readonly stays: readonly Stay[];
-  /** How often somebody else was inside. */
+  /** How often somebody else was inside, or wrote between our read and our write. */
   readonly violations: number;
 }

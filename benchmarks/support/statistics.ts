@@ -11,6 +11,10 @@ export function median(samples: readonly number[]): number {
   return quantile(samples, 0.5);
 }
 
+export function mean(samples: readonly number[]): number {
+  return samples.reduce((sum, sample) => sum + sample, 0) / samples.length;
+}
+
 /** A ratio as it came out round by round, so that a slow minute of the machine is in both its halves. */
 export interface Ratio {
   readonly median: number;
@@ -31,4 +35,11 @@ export function pairedRatio(values: readonly number[], floor: readonly number[])
 
 export function formatRatio({ median, lower, upper }: Ratio): string {
   return `${median.toFixed(2)} (${lower.toFixed(2)}-${upper.toFixed(2)})`;
+}
+
+/** Jain's fairness index of what each got: 1 when all got the same, 1/n when one of n got everything. */
+export function jainIndex(shares: readonly number[]): number {
+  const sum = shares.reduce((total, share) => total + share, 0);
+  const squares = shares.reduce((total, share) => total + share * share, 0);
+  return (sum * sum) / (shares.length * squares);
 }

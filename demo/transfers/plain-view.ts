@@ -1,12 +1,12 @@
 // The plain view: a line every two seconds, for pipes, logs and NO_COLOR.
 
-import { rate, seconds } from './figures.js';
+import { rate, seconds } from '../figures.js';
+import type { View } from '../view.js';
 import type { PhasePlan, PhaseState } from './phase.js';
-import type { View } from './view.js';
 
 const INTERVAL_MS = 2_000;
 
-export class PlainView implements View {
+export class PlainView implements View<PhasePlan, PhaseState> {
   #nextLineMs = INTERVAL_MS;
 
   begin(plan: PhasePlan): void {
@@ -39,7 +39,7 @@ function line(state: PhaseState): string {
   const holder = workers.find((worker) => worker.state === 'holds')?.name ?? 'nobody';
   return [
     `  ${seconds(elapsedMs, 0).padStart(4)}  ${transfers} transfers (${rate(transfers, elapsedMs)})`,
-    ...(plan.underLock
+    ...(plan.lock !== 'none'
       ? [`${holder} holds, ${count('waits')} wait, ${handOvers} hand-overs so far`]
       : []),
     `${lostCents.toLocaleString('en')} cents lost`,

@@ -1,6 +1,7 @@
 // The table at the end, and the verdict.
 
-import { seconds } from './figures.js';
+import { seconds } from '../figures.js';
+import { table } from '../table.js';
 import type { PhaseState } from './phase.js';
 
 /** Both phases side by side. */
@@ -13,11 +14,7 @@ export function report(bare: PhaseState, locked: PhaseState): string {
     ['longest wait', '-', seconds(locked.longestWaitMs, 2)],
     ['takeover after the kill', '-', takeover(locked)],
   ];
-  const [head, ...body] = rows.map(
-    ([label, ...cells]) =>
-      `  ${label!.padEnd(24)}${cells.map((cell) => cell.padStart(16)).join('')}`,
-  );
-  return ['', head, `  ${'-'.repeat(head!.length - 2)}`, ...body, ''].join('\n');
+  return table(rows, 24);
 }
 
 /** Whether the demo showed what it is there to show, and what to say about it. */

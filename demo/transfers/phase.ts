@@ -1,16 +1,16 @@
 // One half of the demo: the workers transfer money for a while, and it is watched what becomes of it.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { lostCents, type Account, type Bank } from './bank.js';
-import type { Crew, Worker } from './crew.js';
-import type { Report } from './messages.js';
-import type { View } from './view.js';
+import { lostCents, type Account, type Bank } from '../bank.js';
+import type { Crew, Worker } from '../crew.js';
+import type { LockKind, Report } from '../messages.js';
+import type { View } from '../view.js';
 
 export interface PhasePlan {
   readonly title: string;
   /** What is seen, in a line. */
   readonly explanation: string;
-  readonly underLock: boolean;
+  readonly lock: LockKind;
   readonly durationMs: number;
   /** When to kill a worker in the middle of a transfer; left out: never. */
   readonly killAfterMs?: number;
@@ -32,12 +32,14 @@ export interface PhaseState {
 }
 
 const REFRESH_MS = 100;
+/** Longer than any demo. */
+const FOREVER_MS = 600_000;
 
 export class Phase {
   readonly #plan: PhasePlan;
   readonly #crew: Crew;
   readonly #bank: Bank;
-  readonly #view: View;
+  readonly #view: View<PhasePlan, PhaseState>;
   readonly #startedAtMs = performance.now();
   /** Who made each transfer, by its number. */
   readonly #makers: Worker[] = [];
@@ -45,7 +47,7 @@ export class Phase {
   #killedAtMs: number | undefined;
   #takeoverMs: number | undefined;
 
-  constructor(plan: PhasePlan, crew: Crew, bank: Bank, view: View) {
+  constructor(plan: PhasePlan, crew: Crew, bank: Bank, view: View<PhasePlan, PhaseState>) {
     this.#plan = plan;
     this.#crew = crew;
     this.#bank = bank;
@@ -60,7 +62,7 @@ export class Phase {
     try {
       for (const worker of this.#crew.living) {
         worker.become('transfers');
-        worker.order({ type: 'work', underLock: this.#plan.underLock });
+        worker.order({ type: 'work', lock: this.#plan.lock });
       }
       await Promise.race([this.#crew.failure, this.#watch(signal)]);
       const stopped = this.#crew.all('stopped');
@@ -79,7 +81,7 @@ export class Phase {
     while (this.#elapsedMs < this.#plan.durationMs) {
       if (isKillDue && this.#elapsedMs >= this.#plan.killAfterMs!) {
         isKillDue = false;
-        this.#crew.living[2]!.order({ type: 'dawdle' });
+        this.#crew.living[2]!.order({ type: 'dawdle', forMs: FOREVER_MS });
       }
       this.#view.update(await this.#state());
       await sleep(REFRESH_MS, undefined, { signal });
@@ -99,7 +101,7 @@ export class Phase {
         break;
       case 'transferred':
         this.#makers[report.number] = worker;
-        if (this.#plan.underLock) worker.become('rests');
+        if (this.#plan.lock !== 'none') worker.become('rests');
         break;
       case 'midway':
         this.#kill(worker);

@@ -1,41 +1,25 @@
 // The live view: one screen that is drawn over itself ten times a second.
 
-import { styleText } from 'node:util';
 import type { WriteStream } from 'node:tty';
-import type { Account } from './bank.js';
-import type { Worker } from './crew.js';
-import { money, rate, seconds } from './figures.js';
+import { styleText } from 'node:util';
+import type { Account } from '../bank.js';
+import type { Worker } from '../crew.js';
+import { money, rate, seconds } from '../figures.js';
+import { Screen } from '../screen.js';
+import type { View } from '../view.js';
 import type { PhasePlan, PhaseState } from './phase.js';
-import type { View } from './view.js';
 
-const HIDE_CURSOR = '\x1b[?25l';
-const SHOW_CURSOR = '\x1b[?25h';
-const CLEAR_TO_LINE_END = '\x1b[K';
-const CLEAR_TO_SCREEN_END = '\x1b[J';
-
-/** A frame's lines at most: what does not fit the terminal cannot be drawn over. */
-const FRAME_HEIGHT = 20;
-
-export function isFullScreen(out: WriteStream): boolean {
-  const { NO_COLOR: noColor, TERM: term } = process.env;
-  return out.isTTY && !noColor && term !== 'dumb' && out.rows > FRAME_HEIGHT && out.columns >= 80;
-}
-
-export class LiveView implements View {
-  readonly #out: WriteStream;
+export class LiveView implements View<PhasePlan, PhaseState> {
+  readonly #screen: Screen;
   #events: string[] = [];
-  /** How many lines of the last frame are above the cursor. */
-  #height = 0;
 
   constructor(out: WriteStream) {
-    this.#out = out;
-    out.write(HIDE_CURSOR);
+    this.#screen = new Screen(out);
   }
 
   begin(plan: PhasePlan): void {
-    this.#height = 0;
     this.#events = [];
-    this.#out.write(`\n${styleText('bold', plan.title)}\n${plan.explanation}\n\n`);
+    this.#screen.begin(plan.title, plan.explanation);
   }
 
   tell(event: string): void {
@@ -44,22 +28,19 @@ export class LiveView implements View {
 
   update(state: PhaseState): void {
     const leftMs = Math.max(state.plan.durationMs - state.elapsedMs, 0);
-    this.#draw([...frame(state), ...this.#events, styleText('dim', `${seconds(leftMs, 0)} left`)]);
+    this.#screen.draw([
+      ...frame(state),
+      ...this.#events,
+      styleText('dim', `${seconds(leftMs, 0)} left`),
+    ]);
   }
 
   end(state: PhaseState): void {
-    this.#draw([...frame(state), ...this.#events]);
+    this.#screen.draw([...frame(state), ...this.#events]);
   }
 
   close(): void {
-    this.#out.write(SHOW_CURSOR);
-  }
-
-  #draw(lines: readonly string[]): void {
-    const up = this.#height > 0 ? `\x1b[${this.#height}A\r` : '';
-    const body = lines.map((line) => `${line}${CLEAR_TO_LINE_END}\n`).join('');
-    this.#out.write(up + body + CLEAR_TO_SCREEN_END);
-    this.#height = lines.length;
+    this.#screen.close();
   }
 }
 
@@ -74,7 +55,7 @@ function frame(state: PhaseState): string[] {
     '',
     [
       `  transfers ${transfers} (${rate(transfers, elapsedMs)})`,
-      ...(plan.underLock
+      ...(plan.lock !== 'none'
         ? [`hand-overs ${handOvers}`, `longest wait ${seconds(longestWaitMs, 2)}`]
         : []),
       styleText(state.lostCents > 0 ? 'red' : 'green', lost),

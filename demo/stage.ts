@@ -1,0 +1,49 @@
+// Where a show on one Redis is played: the server, a bank on it, worker processes that transfer money.
+
+import { randomBytes } from 'node:crypto';
+import { givenRedis } from '../test/support/given-redis.js';
+import { Bank } from './bank.js';
+import { Crew } from './crew.js';
+import { BANK_PREFIX, BANK_URL } from './messages.js';
+
+export interface Stage {
+  readonly url: string;
+  /** In front of every key and lock name. */
+  readonly prefix: string;
+  readonly bank: Bank;
+  readonly crew: Crew;
+}
+
+/** Sets it up with so many workers, plays, and clears it, whatever happens. */
+export async function onStage<T>(
+  workers: number,
+  signal: AbortSignal,
+  play: (stage: Stage) => Promise<T>,
+): Promise<T> {
+  await using redis = await givenRedis();
+  const { url } = redis;
+  const prefix = `demo:${randomBytes(4).toString('hex')}:`;
+  const bank = new Bank(url, prefix);
+  try {
+    console.log(`holdfast demo on ${withoutPassword(url)}: starting ${workers} processes`);
+    await using crew = new Crew(workers, { [BANK_URL]: url, [BANK_PREFIX]: prefix });
+    await untilAborted(crew.all('ready'), signal);
+    return await play({ url, prefix, bank, crew });
+  } finally {
+    await bank.clear().catch(() => undefined); // the server is gone: so are the accounts
+    bank.disconnect();
+  }
+}
+
+function withoutPassword(url: string): string {
+  return url.replace(/\/\/.*@/, '//');
+}
+
+async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return await new Promise<T>((resolve, reject) => {
+    signal.addEventListener('abort', () => {
+      reject(signal.reason as Error);
+    });
+    promise.then(resolve, reject);
+  });
+}
