@@ -4,12 +4,13 @@
 import { now } from './clock.js';
 import type { Client } from './client.js';
 import type { SeenHolder } from './errors.js';
-import { Hold, type HoldOrigin } from './hold.js';
+import type { HoldOrigin } from './hold.js';
 import { Holder } from './holder.js';
 import { insist } from './insist.js';
 import type { Candidate, LockBackend } from './backend.js';
 import type { AcquireRequest } from './options.js';
 import { Ownership } from './ownership.js';
+import { SingleHold } from './single-hold.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
 import { aborted, heldElsewhere } from './refusals.js';
 import { leftMs, validity } from './validity.js';
@@ -20,7 +21,7 @@ import { Patience, PatienceOver } from './waiting/patience.js';
 const SLOW_ANSWER_MS = 100;
 
 /** What an attempt came to. */
-type Attempt = Hold | 'held' | 'look again';
+type Attempt = SingleHold | 'held' | 'look again';
 
 export class Acquisition {
   readonly #client: Client;
@@ -31,6 +32,8 @@ export class Acquisition {
   readonly #position: Scope | undefined = currentScope();
   /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
   readonly #ownScope: Scope | undefined;
+  /** The owner to be, where several locks shall have the same. */
+  #givenOwnerId: string | undefined;
   readonly #patience: Patience;
   #endWaiting: (() => void) | undefined;
   #candidate: Candidate | undefined;
@@ -44,18 +47,19 @@ export class Acquisition {
     request: AcquireRequest,
     origin: HoldOrigin,
     ownScope?: Scope,
+    ownerId?: string,
   ) {
     this.#client = client;
     this.#lock = lock;
     this.#request = request;
     this.#origin = origin;
     this.#ownScope = ownScope;
+    this.#givenOwnerId = ownerId;
     this.#leaseMs = request.leaseMs ?? client.lockWatchdogTimeoutMs;
     client.assertOpen(lock.name);
     if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
     this.#patience = new Patience({
-      // A single attempt is bounded as any command is.
-      limitMs: request.waitMs === 0 ? client.commandTimeoutMs : request.waitMs,
+      limitMs: this.#limitMs,
       signal: request.signal,
       registry: client.acquisitions,
     });
@@ -65,12 +69,12 @@ export class Acquisition {
    * @throws LockTimeoutError somebody else had it until the wait ran out
    * @throws LockAbortedError, ClosedError, LockLostError, UnavailableError, KeyConflictError
    */
-  async hold(): Promise<Hold> {
+  async hold(): Promise<SingleHold> {
     let isAcquired = false;
     try {
       for (;;) {
         const attempt = await this.#attempt();
-        if (attempt instanceof Hold) {
+        if (attempt instanceof SingleHold) {
           isAcquired = true;
           return attempt;
         }
@@ -104,7 +108,7 @@ export class Acquisition {
 
   /** The acting scope holds it already. */
   async #countUp(holder: Holder): Promise<Attempt> {
-    const begin = (): Hold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
+    const begin = (): SingleHold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
     return (await holder.ownership.reenter(this.#leaseMs, this.#patience, begin)) ?? 'look again';
   }
 
@@ -123,11 +127,11 @@ export class Acquisition {
       if (!(await turns.take(this.#patience))) return 'look again';
     }
     outer.entering = acting;
-    let hold: Hold | undefined;
+    let hold: SingleHold | undefined;
     try {
       // The ancestor may have gone while we waited.
       if (nearestHolder(this.#position, this.#lock.id) !== outer) return 'look again';
-      const begin = (): Hold => this.#begin(new Holder(ownership, outer, this.#actingScope));
+      const begin = (): SingleHold => this.#begin(new Holder(ownership, outer, this.#actingScope));
       hold = await ownership.reenter(this.#leaseMs, this.#patience, begin);
       return hold ?? 'look again';
     } finally {
@@ -177,7 +181,9 @@ export class Acquisition {
   }
 
   #newCandidate(): Candidate {
-    return this.#lock.candidate(this.#lock.newOwnerId(), {
+    const ownerId = this.#givenOwnerId ?? this.#lock.newOwnerId();
+    this.#givenOwnerId = undefined; // it is used once
+    return this.#lock.candidate(ownerId, {
       leaseMs: this.#leaseMs,
       isWatched: this.#isWatched,
       mayWait: this.#request.waitMs > 0,
@@ -230,9 +236,9 @@ export class Acquisition {
     return this.#ownScope ?? actingScope(this.#position);
   }
 
-  #begin(holder: Holder): Hold {
+  #begin(holder: Holder): SingleHold {
     const { ownership } = holder;
-    const hold = new Hold(this.#client, holder, this.#origin, this.#isWatched);
+    const hold = new SingleHold(this.#client, holder, this.#origin, this.#isWatched);
     if (!holder.scope) this.#client.anonymous.add(this.#lock.id, hold);
     this.#client.events.tell('acquired', () => ({
       lockName: this.#lock.name,
@@ -253,14 +259,19 @@ export class Acquisition {
     return this.#timedOut(error.trouble);
   }
 
+  /** A single attempt is bounded as any command is. */
+  get #limitMs(): number {
+    const { waitMs, attemptMs = Infinity } = this.#request;
+    return waitMs === 0 ? Math.min(this.#client.commandTimeoutMs, attemptMs) : waitMs;
+  }
+
   /** "Somebody else has it" is said only if the server said so, and could still be asked. */
   #timedOut(trouble: Error | undefined): Error {
     const unansweredMs = performance.now() - (this.#unansweredSinceMs ?? Infinity);
     if (this.#seen && this.#client.connection.isReady && unansweredMs <= SLOW_ANSWER_MS) {
       return heldElsewhere(this.#lock.name, this.#request.waitMs, this.#seen);
     }
-    const limitMs =
-      this.#request.waitMs === 0 ? this.#client.commandTimeoutMs : this.#request.waitMs;
+    const limitMs = Math.round(this.#limitMs);
     return this.#client.unavailable(
       this.#lock.name,
       `not acquired: Redis did not answer within ${String(limitMs)} ms`,

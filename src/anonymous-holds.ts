@@ -2,7 +2,7 @@
 
 import type { LockBackend } from './backend.js';
 import { LockLostError, LockNotHeldError } from './errors.js';
-import type { Hold } from './hold.js';
+import type { SingleHold } from './single-hold.js';
 
 /** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
 const MAX_LOSSES = 10_000;
@@ -15,17 +15,17 @@ interface Losses {
 
 export class AnonymousHolds {
   /** Live ones, by lock, oldest first. */
-  readonly #holds = new Map<string, Hold[]>();
+  readonly #holds = new Map<string, SingleHold[]>();
   /** A lock has one owner at a time, so what was lost of it is older than what is held. */
   readonly #losses = new Map<string, Losses>();
 
-  add(id: string, hold: Hold): void {
+  add(id: string, hold: SingleHold): void {
     const holds = this.#holds.get(id);
     if (holds) holds.push(hold);
     else this.#holds.set(id, [hold]);
   }
 
-  delete(id: string, hold: Hold): void {
+  delete(id: string, hold: SingleHold): void {
     const holds = this.#holds.get(id);
     const index = holds?.indexOf(hold) ?? -1;
     if (index >= 0) holds?.splice(index, 1);
@@ -33,7 +33,7 @@ export class AnonymousHolds {
   }
 
   /** A hold was lost; the `unlock()` that it is owed must not undo another. */
-  lost(id: string, hold: Hold, error: LockLostError): void {
+  lost(id: string, hold: SingleHold, error: LockLostError): void {
     if (hold.isUnlockable) {
       const count = (this.#losses.get(id)?.count ?? 0) + 1;
       this.#losses.delete(id); // to the end of the map
@@ -45,14 +45,19 @@ export class AnonymousHolds {
   }
 
   /** A hold of this lock on which somebody relies. */
-  held(id: string): Hold | undefined {
+  held(id: string): SingleHold | undefined {
     return this.#holds.get(id)?.[0];
   }
 
   /** The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, unless that was lost. */
-  oldest(id: string): Hold | undefined {
+  oldest(id: string): SingleHold | undefined {
     if (this.#losses.has(id)) return undefined;
     return this.#holds.get(id)?.find(({ isUnlockable }) => isUnlockable);
+  }
+
+  /** Whether `unlock()` has something to undo, or to tell the loss of. */
+  isUnlockable(id: string): boolean {
+    return this.#losses.has(id) || this.oldest(id) !== undefined;
   }
 
   /** Undoes the oldest `lock()` or `tryLock()`. */

@@ -1,8 +1,8 @@
 // A fair lock as the caller sees it: a lock, and a look at the line for it.
 
 import type { Client } from './client.js';
-import { Lock } from './lock.js';
 import type { FairLockBackend } from './locks/fair-lock.js';
+import { SingleLock } from './single-lock.js';
 
 /**
  * A reentrant lock that is handed over in the order in which its waiters joined the line, over all processes. A waiter
@@ -10,7 +10,7 @@ import type { FairLockBackend } from './locks/fair-lock.js';
  *
  * It is the same lock as the one that `getLock` returns for this name, but only calls of a fair lock stand in line.
  */
-export class FairLock extends Lock {
+export class FairLock extends SingleLock {
   readonly #client: Client;
   readonly #backend: FairLockBackend;
 

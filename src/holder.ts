@@ -1,7 +1,7 @@
 // Who holds a lock within this process: a scope, a `withLock` body, an anonymous call. Re-entering makes holders a
 // tree over one ownership; the children of one holder take turns, so that parallel branches never overlap.
 
-import type { Hold } from './hold.js';
+import type { SingleHold } from './single-hold.js';
 import type { Ownership } from './ownership.js';
 import type { Scope } from './scope.js';
 import { Turns } from './waiting/turns.js';
@@ -17,7 +17,7 @@ export class Holder {
   /** Made when somebody re-enters it: most locks are held once. */
   #turns: Turns | undefined;
   #children: Set<Holder> | undefined;
-  readonly #holds: Hold[] = [];
+  readonly #holds: SingleHold[] = [];
   #hasLeft = false;
 
   constructor(ownership: Ownership, parent: Holder | undefined, scope: Scope | undefined) {
@@ -36,7 +36,7 @@ export class Holder {
     return this.#turns;
   }
 
-  get holds(): readonly Hold[] {
+  get holds(): readonly SingleHold[] {
     return this.#holds;
   }
 
@@ -45,12 +45,12 @@ export class Holder {
     return this.#holds.length === 0 || this.ownership.isReleased;
   }
 
-  add(hold: Hold): void {
+  add(hold: SingleHold): void {
     this.#holds.push(hold);
   }
 
   /** A hold was given up; with the last one the next sibling has its turn, unless a child is still inside. */
-  remove(hold: Hold): void {
+  remove(hold: SingleHold): void {
     const index = this.#holds.indexOf(hold);
     if (index < 0) return;
     this.#holds.splice(index, 1);

@@ -4,14 +4,16 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { Client } from './client.js';
 import { LockLostError } from './errors.js';
 import { Events, type HoldfastEvents } from './events.js';
-import { Lock } from './lock.js';
+import type { Lock } from './lock.js';
 import { FairLock } from './fair-lock.js';
 import { FairLockBackend } from './locks/fair-lock.js';
 import { ReentrantLock } from './locks/reentrant-lock.js';
+import { MultiLock, parseMembers } from './multi-lock.js';
 import { Node } from './node.js';
 import { parseDuration, parseFunction, parseName, parseOptions, parseText } from './options.js';
 import type { RedisSource } from './redis/clients.js';
 import { currentScope, outsideScopes, Scope } from './scope.js';
+import { SingleLock } from './single-lock.js';
 
 /** Options of a {@link Holdfast}; times in milliseconds. */
 export interface HoldfastOptions {
@@ -105,7 +107,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} the name is not usable
    */
   getLock(name: string): Lock {
-    return new Lock(this.#client, this.#backend(ReentrantLock, name));
+    return new SingleLock(this.#client, this.#backend(ReentrantLock, name));
   }
 
   /**
@@ -117,6 +119,17 @@ export class Holdfast implements AsyncDisposable {
    */
   getFairLock(name: string): FairLock {
     return new FairLock(this.#client, this.#backend(FairLockBackend, name));
+  }
+
+  /**
+   * A lock of several locks: all of them, or none. They may be reentrant or fair, and of different clients. Inside it, each
+   * member is held, too. Callers may name the same locks in different orders.
+   *
+   * @param locks - at least one, each once, none of several itself
+   * @throws {@link OptionError} a member cannot be one
+   */
+  getMultiLock(...locks: Lock[]): Lock {
+    return new MultiLock(this.#client, parseMembers('a MultiLock', locks), this.#newOwnerId);
   }
 
   /**

@@ -11,25 +11,31 @@ const RETRY_MS = 1_000;
 /** How many are remembered at most; what is beyond ends with its lease. */
 const MAX_LEFTOVERS = 10_000;
 
+interface Leftover {
+  readonly lock: LockBackend;
+  readonly ownerId: string;
+}
+
 export class Leftovers {
-  readonly #locks = new Map<string, LockBackend>();
+  readonly #owners = new Map<string, Leftover>();
   readonly #underWay = new Set<Promise<void>>();
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   /** Removes an owner: now if the server can be reached, else as soon as it can. */
   remove(lock: LockBackend, ownerId: string): void {
-    const [oldest] = this.#locks.keys();
-    if (this.#locks.size >= MAX_LEFTOVERS && oldest !== undefined) this.#locks.delete(oldest);
-    this.#locks.set(ownerId, lock);
-    this.#try(lock, ownerId);
+    const [oldest] = this.#owners.keys();
+    if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
+    const id = `${ownerId} ${lock.id}`;
+    this.#owners.set(id, { lock, ownerId });
+    this.#try(id, { lock, ownerId });
   }
 
   /** Tries again everything that is left: the connection is back, or a while went by. */
   readonly tryAgain = (): void => {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    for (const [ownerId, lock] of [...this.#locks]) this.#try(lock, ownerId);
+    for (const [id, leftover] of [...this.#owners]) this.#try(id, leftover);
   };
 
   /** Resolves when all that is under way was answered or failed; nothing is tried again after that. */
@@ -39,16 +45,16 @@ export class Leftovers {
     await Promise.all(this.#underWay);
   }
 
-  #try(lock: LockBackend, ownerId: string): void {
+  #try(id: string, { lock, ownerId }: Leftover): void {
     const removal = lock.release(ownerId).then(
       () => {
-        this.#locks.delete(ownerId);
+        this.#owners.delete(id);
       },
       (error: unknown) => {
         const kind = failureKind(error);
         const mayHelp = kind === 'unanswered' || kind === 'transient';
         // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
-        if (!mayHelp && kind !== 'unsent') this.#locks.delete(ownerId);
+        if (!mayHelp && kind !== 'unsent') this.#owners.delete(id);
         if (mayHelp && !this.#isClosed) this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
       },
     );

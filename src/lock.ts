@@ -1,10 +1,7 @@
 // A lock as the caller sees it: the same surface for every kind of lock.
 
-import { Acquisition } from './acquisition.js';
-import type { Client } from './client.js';
-import { LockNotHeldError, LockTimeoutError } from './errors.js';
-import type { Hold, HoldOrigin } from './hold.js';
-import type { LockBackend } from './backend.js';
+import { LockTimeoutError } from './errors.js';
+import type { Hold, HoldOrigin, OwnHold } from './hold.js';
 import {
   parseFunction,
   parseOptions,
@@ -13,7 +10,7 @@ import {
   type AcquireRequest,
   type LockOptions,
 } from './options.js';
-import { actingScope, currentScope, holdersAround, nearestHolder, Scope } from './scope.js';
+import { currentScope, Scope } from './scope.js';
 
 const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
 
@@ -26,20 +23,9 @@ const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
  * {@link OptionError}, {@link LockAbortedError} when its signal aborts, and {@link LockLostError} when it is nested in
  * a hold that was lost.
  */
-export class Lock {
-  readonly #client: Client;
-  readonly #backend: LockBackend;
-
-  /** @internal */
-  constructor(client: Client, backend: LockBackend) {
-    this.#client = client;
-    this.#backend = backend;
-  }
-
-  /** The name, as it was given to `getLock`. */
-  get name(): string {
-    return this.#backend.name;
-  }
+export abstract class Lock {
+  /** The name, as it was given to `getLock`; of a MultiLock, the names of its members. */
+  abstract readonly name: string;
 
   /**
    * Acquires it for the innermost `run`, or anonymously; waits for ever. Undo it by {@link Lock.unlock}.
@@ -51,7 +37,7 @@ export class Lock {
       typeof lease === 'object'
         ? parseOptions('the options of lock()', lease, ['lease', 'signal'], this.name)
         : { lease };
-    await this.#acquire(parseRequest(this.name, options, Infinity), 'lock');
+    await this.acquireHold(parseRequest(this.name, options, Infinity), 'lock');
   }
 
   /**
@@ -77,31 +63,7 @@ export class Lock {
    * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`; the lock is removed from the server as
    *   soon as that can be reached, and there is nothing left to undo
    */
-  async unlock(): Promise<void> {
-    this.#client.assertOpen(this.name);
-    const position = currentScope();
-    const acting = actingScope(position);
-    if (!acting) {
-      await this.#client.anonymous.unlock(this.#backend);
-      return;
-    }
-    const own = acting.holders(this.#backend.id);
-    const around = holdersAround(position, this.#backend.id).filter((holder) =>
-      own.includes(holder),
-    );
-    const hold = around
-      .flatMap((holder) => [...holder.holds])
-      .findLast(({ isUnlockable }) => isUnlockable);
-    if (!hold) {
-      throw new LockNotHeldError(
-        `lock "${this.name}" cannot be unlocked: this run has no lock() or tryLock() to undo`,
-        {
-          lockName: this.name,
-        },
-      );
-    }
-    await hold.release();
-  }
+  abstract unlock(): Promise<void>;
 
   /**
    * Acquires it and hands it over as a {@link Hold}, which any code may release. Inside a `run`, nested calls re-enter it.
@@ -110,7 +72,7 @@ export class Lock {
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out
    */
   async acquire(options?: AcquireOptions): Promise<Hold> {
-    return await this.#acquire(
+    return await this.acquireHold(
       this.#request('the options of acquire()', options, Infinity),
       'acquire',
     );
@@ -153,7 +115,7 @@ export class Lock {
     const request = this.#request('the options of withLock()', options, Infinity);
     parseFunction(fn, 'the function given to withLock()', this.name);
     const scope = new Scope(currentScope(), false);
-    const hold = await this.#acquire(request, 'withLock', scope);
+    const hold = await this.acquireHold(request, 'withLock', scope);
     let result: T;
     try {
       result = await scope.run(() => fn(hold));
@@ -166,9 +128,7 @@ export class Lock {
   }
 
   /** Whether anybody holds it. @throws {@link UnavailableError} */
-  async isLocked(): Promise<boolean> {
-    return await this.#client.ask(this.#backend, () => this.#backend.isLocked());
-  }
+  abstract isLocked(): Promise<boolean>;
 
   /** Whether the caller is inside a hold of it; outside all scopes, whether `unlock()` has one to undo. Asks the server. */
   async isHeldByCurrentOwner(): Promise<boolean> {
@@ -176,17 +136,10 @@ export class Lock {
   }
 
   /** How often the caller's owner holds it; 0: not at all. Asks the server. */
-  async getHoldCount(): Promise<number> {
-    const ownerId = this.#currentOwnerId();
-    this.#client.assertOpen(this.name);
-    if (ownerId === undefined) return 0;
-    return await this.#client.ask(this.#backend, () => this.#backend.holdCount(ownerId));
-  }
+  abstract getHoldCount(): Promise<number>;
 
   /** Milliseconds until its lease ends, whoever holds it; -2: nobody does, -1: it has no expiry. */
-  async remainTimeToLive(): Promise<number> {
-    return await this.#client.ask(this.#backend, () => this.#backend.remainTimeToLive());
-  }
+  abstract remainTimeToLive(): Promise<number>;
 
   /**
    * Frees it whoever holds it. The holder learns it at its next renewal at the latest; until then both may work.
@@ -194,14 +147,14 @@ export class Lock {
    * @returns whether it was held
    * @throws {@link UnavailableError} Redis did not answer: it may or may not have been freed
    */
-  async forceUnlock(): Promise<boolean> {
-    const { lockWatchdogTimeoutMs, ownerships } = this.#client;
-    const holder = await this.#client.askOnce(this.#backend, 'not known to be forced', () =>
-      this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
-    );
-    for (const ownership of ownerships) if (ownership.ownerId === holder) ownership.lose('forced');
-    return holder !== undefined;
-  }
+  abstract forceUnlock(): Promise<boolean>;
+
+  /** Acquires it; `scope` is that of a `withLock`. @internal */
+  protected abstract acquireHold(
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    scope?: Scope,
+  ): Promise<OwnHold>;
 
   #request(
     what: string,
@@ -212,25 +165,12 @@ export class Lock {
     return parseRequest(this.name, given, defaultWaitMs);
   }
 
-  #acquire(request: AcquireRequest, origin: HoldOrigin, scope?: Scope): Promise<Hold> {
-    return new Acquisition(this.#client, this.#backend, request, origin, scope).hold();
-  }
-
   async #tryAcquire(request: AcquireRequest, origin: HoldOrigin): Promise<Hold | undefined> {
     try {
-      return await this.#acquire(request, origin);
+      return await this.acquireHold(request, origin);
     } catch (error) {
       if (error instanceof LockTimeoutError) return undefined;
       throw error;
     }
-  }
-
-  #currentOwnerId(): string | undefined {
-    const position = currentScope();
-    const holder = nearestHolder(position, this.#backend.id);
-    if (holder) return holder.ownership.ownerId;
-    return actingScope(position)
-      ? undefined
-      : this.#client.anonymous.oldest(this.#backend.id)?.ownerId;
   }
 }

@@ -19,6 +19,8 @@ export type LockOptions = Omit<AcquireOptions, 'wait'>;
 /** What was asked for, checked. */
 export interface AcquireRequest {
   readonly waitMs: number;
+  /** What bounds a single attempt, besides `commandTimeout`. */
+  readonly attemptMs?: number;
   /** undefined: the watchdog's. */
   readonly leaseMs: number | undefined;
   readonly signal: AbortSignal | undefined;

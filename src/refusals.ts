@@ -19,6 +19,19 @@ export function heldElsewhere(
   );
 }
 
+/** The same for a lock of several, one of which was in the way. */
+export function memberHeldElsewhere(
+  lockName: string,
+  waitMs: number,
+  cause: LockTimeoutError,
+): LockTimeoutError {
+  const { lockName: member = '', holder = 'somebody', holderTtlMs = -1 } = cause;
+  return new LockTimeoutError(
+    `lock "${lockName}" not acquired within ${String(waitMs)} ms: its member "${member}" is held by ${holder}`,
+    { lockName, holder, holderTtlMs, cause },
+  );
+}
+
 export function aborted(
   lockName: string,
   when: string,

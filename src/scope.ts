@@ -2,7 +2,7 @@
 // calls; an acquisition looks outwards in it for a holder of the same lock.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Hold } from './hold.js';
+import type { SingleHold } from './single-hold.js';
 import type { Holder } from './holder.js';
 import type { Patience } from './waiting/patience.js';
 import { Turns } from './waiting/turns.js';
@@ -72,7 +72,7 @@ export class Scope {
   }
 
   /** Ends it; returns the holds that are still its own. */
-  end(): Hold[] {
+  end(): SingleHold[] {
     this.#hasEnded = true;
     return [...this.#holders.values()].flat().flatMap((holder) => [...holder.holds]);
   }
@@ -87,13 +87,6 @@ export function currentScope(): Scope | undefined {
 export function outsideScopes<T>(fn: () => T): T {
   // The first `run` of a process makes all its promises dearer (on Node 20 and 22): not for nothing.
   return storage.getStore() === undefined ? fn() : storage.run(undefined, fn);
-}
-
-/** A scope inside the current one, in which `holder` is the nearest holder of its lock. */
-export function lockScope(id: string, holder: Holder): Scope {
-  const scope = new Scope(currentScope(), false);
-  scope.enter(id, holder);
-  return scope;
 }
 
 /** Runs `fn` outside every asynchronous context, the user's own, too: for what serves many callers. */

@@ -33,7 +33,7 @@ export class ReentrantLock implements LockBackend {
     this.name = name;
     this.node = node;
     this.keys = new LockKeys(keyPrefix + name);
-    this.id = `${clientId} ${this.keys.lock}`;
+    this.id = `${node.token} ${this.keys.lock}`;
     this.newOwnerId = newOwnerId;
   }
 

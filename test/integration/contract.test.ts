@@ -11,3 +11,10 @@ lockContract('fair lock', {
   newClient,
   getLock: (client, name) => client.getFairLock(name),
 });
+
+lockContract('multi lock', {
+  newClient,
+  membersTell: true,
+  getLock: (client, name) =>
+    client.getMultiLock(client.getLock(`${name}:reentrant`), client.getFairLock(`${name}:fair`)),
+});

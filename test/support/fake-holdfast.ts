@@ -5,7 +5,8 @@ import { vi } from 'vitest';
 import { Client, type Reachable } from '../../src/client.js';
 import { Events, type HoldfastEvents } from '../../src/events.js';
 import { Holdfast } from '../../src/holdfast.js';
-import { Lock } from '../../src/lock.js';
+import type { Lock } from '../../src/lock.js';
+import { SingleLock } from '../../src/single-lock.js';
 import { FakeNode, FakeServer } from './fake-backend.js';
 
 export interface FakeOptions {
@@ -63,7 +64,7 @@ export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
     client,
     events,
     processWarnings,
-    getLock: (name) => new Lock(client, node.lock(name)),
+    getLock: (name) => new SingleLock(client, node.lock(name)),
     run: (fn) => scopes.run(fn),
     detach: (fn) => scopes.detach(fn),
     told: (name) => told.get(name) as Parameters<HoldfastEvents[typeof name]>[0][],

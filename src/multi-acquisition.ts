@@ -1,0 +1,147 @@
+// Acquires several locks, all or nothing: tries all at once, and when one was in the way waits for that one while holding
+// nothing, then tries the others. So no order among the locks is needed, and no two callers wait for each other.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from './client.js';
+import { LockTimeoutError } from './errors.js';
+import type { HoldOrigin } from './hold.js';
+import { MultiHold } from './multi-hold.js';
+import type { AcquireRequest } from './options.js';
+import { aborted, memberHeldElsewhere } from './refusals.js';
+import type { Scope } from './scope.js';
+import type { SingleHold } from './single-hold.js';
+import type { SingleLock } from './single-lock.js';
+import { Patience, PatienceOver } from './waiting/patience.js';
+
+/** The longest pause between two rounds, in milliseconds: as random as it is, it keeps callers from running in step. */
+const LONGEST_PAUSE_MS = 32;
+
+/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
+const UNDO_LIMIT_MS = 100;
+
+export interface MultiRequest extends AcquireRequest {
+  readonly lockName: string;
+  readonly members: readonly SingleLock[];
+  readonly origin: HoldOrigin;
+  readonly scope: Scope | undefined;
+  /** A new owner for all members. */
+  readonly newOwnerId: () => string;
+}
+
+export class MultiAcquisition {
+  readonly #client: Client;
+  readonly #request: MultiRequest;
+  readonly #endsAtMs: number;
+  readonly #stop = new AbortController();
+
+  constructor(client: Client, request: MultiRequest) {
+    const { lockName, signal, waitMs } = request;
+    client.assertOpen(lockName);
+    if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
+    this.#client = client;
+    this.#request = request;
+    this.#endsAtMs = waitMs === 0 ? Infinity : performance.now() + waitMs;
+  }
+
+  /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was in the way */
+  async hold(): Promise<MultiHold> {
+    const { lockName, signal } = this.#request;
+    // The wait ends with that of a member: only an abort and a closing client must be watched for here.
+    const patience = new Patience({
+      limitMs: Infinity,
+      signal,
+      registry: this.#client.acquisitions,
+    });
+    const rounds = this.#rounds();
+    try {
+      return await patience.within(rounds);
+    } catch (error) {
+      if (!(error instanceof PatienceOver)) throw error;
+      this.#stop.abort();
+      // It may just have been acquired.
+      rounds.then((hold) => hold.releaseQuietly()).catch(() => undefined);
+      if (error.ending === 'closed') throw this.#client.closedError(lockName);
+      throw aborted(lockName, 'while waiting', signal);
+    } finally {
+      patience.dispose();
+    }
+  }
+
+  async #rounds(): Promise<MultiHold> {
+    let inTheWay: SingleLock | undefined;
+    for (let round = 0; ; round++) {
+      const outcome = await this.#round(inTheWay);
+      if (outcome instanceof MultiHold) return outcome;
+      inTheWay = outcome;
+      const pauseMs = Math.random() * Math.min(2 ** round, LONGEST_PAUSE_MS);
+      await sleep(Math.min(pauseMs, this.#leftMs), undefined, { signal: this.#stop.signal });
+    }
+  }
+
+  /** Waits for `first`, if given, then tries the others; returns the hold, or which member was in the way. */
+  async #round(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
+    const { lockName, members, leaseMs, waitMs, newOwnerId } = this.#request;
+    const ownerId = newOwnerId();
+    const holds = new Map<SingleLock, SingleHold>();
+    let inTheWay: SingleLock | undefined;
+    const acquire = async (member: SingleLock, memberWaitMs: number): Promise<SingleHold> => {
+      try {
+        const hold = await this.#acquire(member, memberWaitMs, ownerId);
+        holds.set(member, hold);
+        return hold;
+      } catch (error) {
+        if (error instanceof LockTimeoutError) inTheWay ??= member;
+        throw error;
+      }
+    };
+    try {
+      const firstHold = first && (await acquire(first, this.#leftMs));
+      const others = members.filter((member) => member !== first);
+      const tries: Promise<unknown>[] = others.map((member) => acquire(member, 0));
+      // All leases count from one instant.
+      if (firstHold && leaseMs !== undefined) tries.push(firstHold.extend(leaseMs));
+      await allDone(tries);
+      const inOrder = members.flatMap((member) => holds.get(member) ?? []);
+      const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
+      if (areHeld) return new MultiHold(lockName, inOrder);
+      await undo(inOrder);
+      return undefined;
+    } catch (error) {
+      await undo(holds.values());
+      if (!(error instanceof LockTimeoutError)) throw error;
+      const isOver = waitMs === 0 || this.#leftMs <= 0;
+      if (isOver) throw memberHeldElsewhere(lockName, waitMs, error);
+      return inTheWay;
+    }
+  }
+
+  #acquire(member: SingleLock, waitMs: number, ownerId: string): Promise<SingleHold> {
+    const { leaseMs, origin, scope } = this.#request;
+    const { signal } = this.#stop;
+    const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal };
+    return member.acquireHold(request, origin, scope, ownerId);
+  }
+
+  get #leftMs(): number {
+    return Math.max(this.#endsAtMs - performance.now(), 0);
+  }
+}
+
+/** Resolves when all have; rejects when all are settled, with what is worse than a lock that is held, if there is. */
+async function allDone(tries: readonly Promise<unknown>[]): Promise<void> {
+  const outcomes = await Promise.allSettled(tries);
+  const failures = outcomes.filter((outcome) => outcome.status === 'rejected');
+  const isWorse = ({ reason }: PromiseRejectedResult): boolean =>
+    !(reason instanceof LockTimeoutError);
+  const worst = failures.find(isWorse) ?? failures[0];
+  if (worst) throw worst.reason;
+}
+
+async function undo(holds: Iterable<SingleHold>): Promise<void> {
+  const releases = [...holds].map((hold) => hold.releaseQuietly());
+  const limit = new AbortController();
+  const { signal } = limit;
+  const tooLong = sleep(UNDO_LIMIT_MS, undefined, { signal }).catch(() => undefined);
+  await Promise.race([Promise.allSettled(releases), tooLong]);
+  limit.abort();
+}

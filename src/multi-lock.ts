@@ -1,0 +1,95 @@
+// Several locks as one: all of them, or none.
+
+import type { Client } from './client.js';
+import { LockNotHeldError, OptionError } from './errors.js';
+import type { HoldOrigin } from './hold.js';
+import { Lock } from './lock.js';
+import { MultiAcquisition } from './multi-acquisition.js';
+import type { MultiHold } from './multi-hold.js';
+import type { AcquireRequest } from './options.js';
+import type { Scope } from './scope.js';
+import { SingleLock } from './single-lock.js';
+
+export class MultiLock extends Lock {
+  readonly name: string;
+  readonly #client: Client;
+  readonly #members: readonly SingleLock[];
+  readonly #newOwnerId: () => string;
+
+  constructor(client: Client, members: readonly SingleLock[], newOwnerId: () => string) {
+    super();
+    this.#client = client;
+    this.#members = members;
+    this.#newOwnerId = newOwnerId;
+    this.name = `multi(${members.map(({ name }) => name).join(', ')})`;
+  }
+
+  override async unlock(): Promise<void> {
+    if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
+      throw new LockNotHeldError(
+        `lock "${this.name}" cannot be unlocked: there is no lock() or tryLock() of all its members to undo`,
+        { lockName: this.name },
+      );
+    }
+    await this.#all((member) => member.unlock());
+  }
+
+  override async isLocked(): Promise<boolean> {
+    return (await this.#all((member) => member.isLocked())).every(Boolean);
+  }
+
+  override async getHoldCount(): Promise<number> {
+    return Math.min(...(await this.#all((member) => member.getHoldCount())));
+  }
+
+  override async remainTimeToLive(): Promise<number> {
+    const leftMs = await this.#all((member) => member.remainTimeToLive());
+    const ending = leftMs.filter((ms) => ms !== -1);
+    return ending.length > 0 ? Math.min(...ending) : -1;
+  }
+
+  override async forceUnlock(): Promise<boolean> {
+    return (await this.#all((member) => member.forceUnlock())).some(Boolean);
+  }
+
+  protected override acquireHold(
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    scope?: Scope,
+  ): Promise<MultiHold> {
+    return new MultiAcquisition(this.#client, {
+      ...request,
+      lockName: this.name,
+      members: this.#members,
+      origin,
+      scope,
+      newOwnerId: this.#newOwnerId,
+    }).hold();
+  }
+
+  /** Does the same with all members, whatever becomes of the others; throws the first error. */
+  async #all<T>(call: (member: SingleLock) => Promise<T>): Promise<T[]> {
+    const calls = this.#members.map(call);
+    await Promise.allSettled(calls);
+    return await Promise.all(calls);
+  }
+}
+
+/** The locks that something is to be made of: at least one, each once, none of several itself. */
+export function parseMembers(what: string, locks: readonly unknown[]): SingleLock[] {
+  if (locks.length === 0)
+    throw new OptionError(`${what} has no members: it needs at least one lock`);
+  const members = locks.map((lock, index) => {
+    if (lock instanceof SingleLock) return lock;
+    const right = 'it must be a lock of getLock() or getFairLock()';
+    const given = lock instanceof Lock ? `"${lock.name}"` : typeof lock;
+    throw new OptionError(`member ${String(index + 1)} of ${what} is ${given}: ${right}`);
+  });
+  const ids = new Set<string>();
+  for (const { id, name } of members) {
+    if (ids.has(id))
+      throw new OptionError(`${what} has "${name}" twice: each member must be another lock`);
+    ids.add(id);
+  }
+  return members;
+}

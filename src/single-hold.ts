@@ -1,0 +1,163 @@
+// A hold of one lock on one server, or of one lock over a quorum of them.
+
+import { LockLostError, LockNotHeldError, UnavailableError } from './errors.js';
+import type { Client } from './client.js';
+import type { HoldOrigin, OwnHold } from './hold.js';
+import type { Holder } from './holder.js';
+import { parseLease } from './options.js';
+import type { Ownership } from './ownership.js';
+import { currentScope, Scope } from './scope.js';
+
+export class SingleHold implements OwnHold {
+  readonly #client: Client;
+  readonly #holder: Holder;
+  readonly #origin: HoldOrigin;
+  /** */
+  readonly isWatched: boolean;
+  #aborter: AbortController | undefined;
+  #loss: LockLostError | undefined;
+  #release: Promise<void> | undefined;
+  #isGivenUp = false;
+
+  /** */
+  constructor(client: Client, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
+    this.#client = client;
+    this.#holder = holder;
+    this.isWatched = isWatched;
+    this.#origin = origin;
+    holder.add(this);
+    holder.ownership.add(this);
+  }
+
+  get lockName(): string {
+    return this.#ownership.lock.name;
+  }
+
+  get ownerId(): string {
+    return this.#ownership.ownerId;
+  }
+
+  get signal(): AbortSignal {
+    this.#ownership.checkDeadline();
+    if (!this.#aborter) {
+      this.#aborter = new AbortController();
+      if (this.#loss) this.#aborter.abort(this.#loss);
+    }
+    return this.#aborter.signal;
+  }
+
+  remaining(): number {
+    return this.#isGivenUp ? 0 : this.#ownership.remaining();
+  }
+
+  async extend(lease: number): Promise<void> {
+    const leaseMs = parseLease(lease, 'lease', this.lockName);
+    this.#assertHeld('extend');
+    if (!(await this.#ownership.extend(leaseMs))) throw this.#notHeld('extend');
+  }
+
+  release(): Promise<void> {
+    this.#release ??= this.#giveUp();
+    return this.#release;
+  }
+
+  async run<T>(fn: () => T | Promise<T>): Promise<T> {
+    const scope = new Scope(currentScope(), false);
+    this.enterInto(scope);
+    return await scope.run(fn);
+  }
+
+  /** Makes it the nearest holder of its lock in this scope. */
+  enterInto(scope: Scope): void {
+    this.#assertHeld('run within');
+    scope.enter(this.#ownership.lock.id, this.#holder);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.releaseQuietly();
+  }
+
+  async releaseQuietly(): Promise<void> {
+    try {
+      await this.release();
+    } catch (error) {
+      if (!(error instanceof UnavailableError)) throw error;
+      this.#client.events.tell('error', () => ({
+        error,
+        lockName: this.lockName,
+        ownerId: this.ownerId,
+      }));
+    }
+  }
+
+  /** Whether `unlock()` may undo it. */
+  get isUnlockable(): boolean {
+    return this.#origin === 'lock' && !this.#isGivenUp;
+  }
+
+  /** Its lease is not renewed any more. */
+  stopRenewing(): void {
+    this.#ownership.stopRenewing();
+  }
+
+  /** Takes it from whoever has it: the scope that it was acquired in has ended. */
+  async revoke(error: LockLostError): Promise<void> {
+    // The unlock() that it is still owed, if it is, must learn of it.
+    if (!this.#holder.scope) this.#client.anonymous.lost(this.#ownership.lock.id, this, error);
+    const released = this.releaseQuietly();
+    this.lost(error);
+    await released;
+  }
+
+  /** The ownership was lost. */
+  lost(error: LockLostError): void {
+    if (this.#loss) return;
+    this.#loss = error;
+    this.#aborter?.abort(error);
+    if (!this.#holder.scope) this.#client.anonymous.lost(this.#ownership.lock.id, this, error);
+    this.#holder.disturb();
+  }
+
+  get #ownership(): Ownership {
+    return this.#holder.ownership;
+  }
+
+  async #giveUp(): Promise<void> {
+    const ownership = this.#ownership;
+    try {
+      const isRepeat = this.#isGivenUp;
+      this.#isGivenUp = true;
+      this.#throwIfLost();
+      await ownership.remove(this, isRepeat);
+      const { heldForMs, holdCount } = ownership;
+      const { lockName, ownerId } = this;
+      this.#client.events.tell('released', () => ({ lockName, ownerId, holdCount, heldForMs }));
+    } catch (error) {
+      if (error instanceof UnavailableError) this.#release = undefined;
+      if (error instanceof LockLostError) this.lost(error); // found out by this very release
+      throw error;
+    } finally {
+      this.#holder.remove(this);
+      if (!this.#holder.scope) this.#client.anonymous.delete(ownership.lock.id, this);
+    }
+  }
+
+  #throwIfLost(): void {
+    const loss = this.#loss ?? this.#ownership.loss;
+    if (loss) throw loss;
+  }
+
+  #assertHeld(what: string): void {
+    this.#throwIfLost();
+    if (this.#isGivenUp) throw this.#notHeld(what);
+  }
+
+  #notHeld(what: string): LockNotHeldError {
+    return new LockNotHeldError(
+      `lock "${this.lockName}": cannot ${what} a hold that was released`,
+      {
+        lockName: this.lockName,
+      },
+    );
+  }
+}

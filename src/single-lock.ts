@@ -1,0 +1,108 @@
+// A lock of one name, on one server or on a quorum of them: acquires by an acquisition, and looks through its backend.
+
+import { Acquisition } from './acquisition.js';
+import type { LockBackend } from './backend.js';
+import type { Client } from './client.js';
+import { LockNotHeldError } from './errors.js';
+import type { HoldOrigin } from './hold.js';
+import { Lock } from './lock.js';
+import type { AcquireRequest } from './options.js';
+import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
+import type { SingleHold } from './single-hold.js';
+
+export class SingleLock extends Lock {
+  readonly #client: Client;
+  readonly #backend: LockBackend;
+
+  constructor(client: Client, backend: LockBackend) {
+    super();
+    this.#client = client;
+    this.#backend = backend;
+  }
+
+  override get name(): string {
+    return this.#backend.name;
+  }
+
+  /** The same for the same lock of the same client, whatever object stands for it. */
+  get id(): string {
+    return this.#backend.id;
+  }
+
+  override async unlock(): Promise<void> {
+    this.#client.assertOpen(this.name);
+    if (!actingScope(currentScope())) {
+      await this.#client.anonymous.unlock(this.#backend);
+      return;
+    }
+    const hold = this.#holdOfRun();
+    if (!hold) {
+      throw new LockNotHeldError(
+        `lock "${this.name}" cannot be unlocked: this run has no lock() or tryLock() to undo`,
+        { lockName: this.name },
+      );
+    }
+    await hold.release();
+  }
+
+  /** Whether `unlock()` has something to undo, or to tell the loss of. */
+  get isUnlockable(): boolean {
+    if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
+    return this.#client.anonymous.isUnlockable(this.#backend.id);
+  }
+
+  override async isLocked(): Promise<boolean> {
+    return await this.#client.ask(this.#backend, () => this.#backend.isLocked());
+  }
+
+  override async getHoldCount(): Promise<number> {
+    const ownerId = this.#currentOwnerId();
+    this.#client.assertOpen(this.name);
+    if (ownerId === undefined) return 0;
+    return await this.#client.ask(this.#backend, () => this.#backend.holdCount(ownerId));
+  }
+
+  override async remainTimeToLive(): Promise<number> {
+    return await this.#client.ask(this.#backend, () => this.#backend.remainTimeToLive());
+  }
+
+  override async forceUnlock(): Promise<boolean> {
+    const { lockWatchdogTimeoutMs, ownerships } = this.#client;
+    const holder = await this.#client.askOnce(this.#backend, 'not known to be forced', () =>
+      this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
+    );
+    for (const ownership of ownerships) {
+      const isForced = ownership.ownerId === holder && ownership.lock.id === this.#backend.id;
+      if (isForced) ownership.lose('forced');
+    }
+    return holder !== undefined;
+  }
+
+  override acquireHold(
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    scope?: Scope,
+    ownerId?: string,
+  ): Promise<SingleHold> {
+    return new Acquisition(this.#client, this.#backend, request, origin, scope, ownerId).hold();
+  }
+
+  /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */
+  #holdOfRun(): SingleHold | undefined {
+    const position = currentScope();
+    const own = actingScope(position)?.holders(this.#backend.id) ?? [];
+    return holdersAround(position, this.#backend.id)
+      .filter((holder) => own.includes(holder))
+      .flatMap((holder) => [...holder.holds])
+      .findLast(({ isUnlockable }) => isUnlockable);
+  }
+
+  #currentOwnerId(): string | undefined {
+    const position = currentScope();
+    const holder = nearestHolder(position, this.#backend.id);
+    if (holder) return holder.ownership.ownerId;
+    return actingScope(position)
+      ? undefined
+      : this.#client.anonymous.oldest(this.#backend.id)?.ownerId;
+  }
+}
