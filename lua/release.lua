@@ -6,7 +6,7 @@
 -- KEYS[1] lock (hash): owner -> hold count
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] channel (string): the lock's unlock channel
--- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
+-- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub; empty: tell nobody
 --
 -- Returns 1 when it was released, 0 when this owner does not hold it (any more).
 local lock = KEYS[1]
@@ -18,5 +18,7 @@ if redis.call('HDEL', lock, owner) == 0 then
   return 0
 end
 -- pcall: a user without permission for the channel must still be able to release.
-redis.pcall(publish, channel, '0')
+if publish ~= '' then
+  redis.pcall(publish, channel, '0')
+end
 return 1

@@ -10,6 +10,7 @@ import { insist } from './insist.js';
 import type { Candidate, LockBackend } from './backend.js';
 import type { AcquireRequest } from './options.js';
 import { Ownership } from './ownership.js';
+import { NoQuorum } from './quorum/no-quorum.js';
 import { SingleHold } from './single-hold.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
 import { aborted, heldElsewhere } from './refusals.js';
@@ -268,7 +269,8 @@ export class Acquisition {
   /** "Somebody else has it" is said only if the server said so, and could still be asked. */
   #timedOut(trouble: Error | undefined): Error {
     const unansweredMs = performance.now() - (this.#unansweredSinceMs ?? Infinity);
-    if (this.#seen && this.#client.connection.isReady && unansweredMs <= SLOW_ANSWER_MS) {
+    const isAnswered = !(trouble instanceof NoQuorum) && unansweredMs <= SLOW_ANSWER_MS;
+    if (this.#seen && this.#client.connection.isReady && isAnswered) {
       return heldElsewhere(this.#lock.name, this.#request.waitMs, this.#seen);
     }
     const limitMs = Math.round(this.#limitMs);

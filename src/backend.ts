@@ -6,8 +6,14 @@ import type { LossReason, SeenHolder } from './errors.js';
 import type { Validity } from './validity.js';
 
 /** What a try at a lock found. */
-export type AcquireReply =
-  { readonly outcome: 'acquired' } | HandedOver | ({ readonly outcome: 'held' } & SeenHolder);
+export type AcquireReply = { readonly outcome: 'acquired' } | HandedOver | HeldReply;
+
+/** Somebody else has it. */
+export interface HeldReply extends Readonly<SeenHolder> {
+  readonly outcome: 'held';
+  /** When to look again, in milliseconds, where that is not when the holder's lease ends. */
+  readonly retryInMs?: number | undefined;
+}
 
 /** The holder before us gave the lock to us, while we waited. */
 export interface HandedOver {
@@ -16,6 +22,13 @@ export interface HandedOver {
   readonly validity: Validity;
   /** Sets the lease that was asked for, where that is not what a renewal would set anyway. */
   readonly confirm: (() => Promise<KeepReply>) | undefined;
+}
+
+/** The lease of a lock that is held. */
+export interface HeldLease extends Renewable {
+  readonly holdCount: number;
+  /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
+  remaining(): number;
 }
 
 /** What a caller wants of a lock. */
@@ -33,7 +46,7 @@ export interface Candidate {
   /** Tries. It may be repeated: the owner is never used for anything else. */
   try(): Promise<AcquireReply>;
   /** A try, begun at `triedAtMs` (monotonic), found somebody else: waits in line, at the same place as before. */
-  wait(seen: SeenHolder, triedAtMs: number): void;
+  wait(seen: HeldReply, triedAtMs: number): void;
   /** Whether it is this one's turn to try. */
   readonly isUp: boolean;
   /** Resolves when it is. */
@@ -83,8 +96,8 @@ export interface LockBackend {
   /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
   release(ownerId: string): Promise<boolean>;
   /** Looks after it until `unwatch`: renews it if it is watched, and finds out if it is lost. */
-  watch(lease: Renewable): void;
-  unwatch(lease: Renewable): void;
+  watch(lease: HeldLease): void;
+  unwatch(lease: HeldLease): void;
   /** Frees it whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
   forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;

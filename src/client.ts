@@ -3,11 +3,12 @@
 import pLimit from 'p-limit';
 import { AnonymousHolds } from './anonymous-holds.js';
 import type { LockBackend } from './backend.js';
-import { ClosedError, UnavailableError } from './errors.js';
+import { ClosedError, UnavailableError, type HoldfastError } from './errors.js';
 import type { Events } from './events.js';
 import { insist } from './insist.js';
 import { Leftovers } from './leftovers.js';
 import type { Ownership } from './ownership.js';
+import { NoQuorum } from './quorum/no-quorum.js';
 import type { Connection } from './redis/connection.js';
 import { describe } from './redis/failure.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
@@ -65,7 +66,8 @@ export class Client {
   }
 
   /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
-  unavailable(lockName: string, what: string, cause?: Error): UnavailableError {
+  unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
+    if (cause instanceof NoQuorum) return cause.quorumError;
     // What is wrong with the connection says more than "the command was lost with it".
     const trouble = this.connection.lastError ?? cause;
     const why = trouble ? ` (last error: ${describe(trouble)})` : '';

@@ -8,6 +8,7 @@ export type ErrorCode =
   | 'LOCK_ABORTED'
   | 'CLIENT_CLOSED'
   | 'REDIS_UNAVAILABLE'
+  | 'NO_QUORUM'
   | 'KEY_CONFLICT'
   | 'INVALID_OPTION';
 
@@ -109,6 +110,44 @@ export class UnavailableError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'UnavailableError';
   readonly code = 'REDIS_UNAVAILABLE';
+}
+
+/**
+ * What one master of a Redlock answered.
+ *
+ * - `acquired`: it counts the caller as the holder
+ * - `held`: somebody else holds the lock there
+ * - `gone`: the caller held it there, and does not any more
+ * - `unreachable`: it gave no answer in time; `reason` says why
+ * - `guarded`: it was started too recently to vote, and may do so in `votesInMs`
+ */
+export type NodeAnswer = {
+  /** Where it is, as `host:port`. */
+  readonly node: string;
+} & (
+  | { readonly answer: 'acquired' | 'gone' }
+  | { readonly answer: 'held'; readonly holder: string; readonly holderTtlMs: number }
+  | { readonly answer: 'unreachable'; readonly reason: string }
+  | { readonly answer: 'guarded'; readonly votesInMs: number }
+);
+
+/** Not enough masters of a Redlock could be asked to tell who has the lock. */
+export class QuorumError extends HoldfastError {
+  /** The name of the class. */
+  override readonly name = 'QuorumError';
+  readonly code = 'NO_QUORUM';
+  /** What each master answered. */
+  readonly nodes: readonly NodeAnswer[];
+
+  constructor(message: string, context: ErrorContext & { nodes: readonly NodeAnswer[] }) {
+    super(message, context);
+    this.nodes = context.nodes;
+  }
+}
+
+/** Whether it says that Redis could not be asked, or not enough of it. */
+export function isUnanswered(error: unknown): error is UnavailableError | QuorumError {
+  return error instanceof UnavailableError || error instanceof QuorumError;
 }
 
 /** The key holds something that is not a lock; nothing was changed. */

@@ -4,13 +4,24 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { Client } from './client.js';
 import { LockLostError } from './errors.js';
 import { Events, type HoldfastEvents } from './events.js';
-import type { Lock } from './lock.js';
+import { Lock } from './lock.js';
 import { FairLock } from './fair-lock.js';
 import { FairLockBackend } from './locks/fair-lock.js';
 import { ReentrantLock } from './locks/reentrant-lock.js';
 import { MultiLock, parseMembers } from './multi-lock.js';
 import { Node } from './node.js';
-import { parseDuration, parseFunction, parseName, parseOptions, parseText } from './options.js';
+import {
+  parseDuration,
+  parseFunction,
+  parseName,
+  parseOptions,
+  parseText,
+  type RedLockOptions,
+} from './options.js';
+import { parseMasters } from './quorum/masters.js';
+import { QuorumServices } from './quorum/quorum-services.js';
+import { RedLockBackend } from './quorum/red-lock.js';
+import { parseRedLockOptions } from './quorum/settings.js';
 import type { RedisSource } from './redis/clients.js';
 import { currentScope, outsideScopes, Scope } from './scope.js';
 import { SingleLock } from './single-lock.js';
@@ -53,6 +64,7 @@ export class Holdfast implements AsyncDisposable {
   readonly #node: Node;
   readonly #events = new Events();
   readonly #keyPrefix: string;
+  #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
   /** Starts anywhere, so that two processes that were given the same clientId still never share an owner. */
   #lastOwnerNumber = randomInt(2 ** 47);
@@ -133,6 +145,26 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
+   * A lock on several independent masters, held by whoever most of them say holds it: it outlives the loss of any minority of
+   * them. Redis' Redlock, see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
+   *
+   * @param locks - locks of `getLock` of one name, each from its own Holdfast on its own master; an odd number is best
+   * @param options - last, may be left out
+   * @throws {@link OptionError} a member cannot be one, or an option is not usable
+   */
+  getRedLock(...locks: Lock[]): Lock;
+  getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
+  getRedLock(...given: unknown[]): Lock {
+    const options = given.at(-1) instanceof Lock ? {} : given.pop();
+    const settings = parseRedLockOptions(options);
+    const { name, masters } = parseMasters(given);
+    const quorum = (this.#quorum ??= new QuorumServices(this.#client, this.#events));
+    if (this.#closing) void quorum.client.close();
+    const backend = new RedLockBackend(name, masters, settings, quorum, this.#newOwnerId);
+    return new SingleLock(quorum.client, backend);
+  }
+
+  /**
    * Runs `fn` as one owner: all `lock()` calls inside belong to it, as they would belong to one thread. Locks that are
    * still held when `fn` ends are released, and a `warning` is emitted. The scope is the process's: it holds for the
    * locks of other clients, too.
@@ -197,7 +229,7 @@ export class Holdfast implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#client.close();
+    await Promise.all([this.#client.close(), this.#quorum?.client.close()]);
     await this.#node.close();
   }
 

@@ -4,7 +4,7 @@ export { Holdfast, type HoldfastOptions } from './holdfast.js';
 export type { Lock } from './lock.js';
 export type { FairLock } from './fair-lock.js';
 export type { Hold } from './hold.js';
-export type { AcquireOptions, LockOptions } from './options.js';
+export type { AcquireOptions, LockOptions, RedLockOptions } from './options.js';
 export type { RedisSource } from './redis/clients.js';
 export {
   ClosedError,
@@ -15,10 +15,12 @@ export {
   LockNotHeldError,
   LockTimeoutError,
   OptionError,
+  QuorumError,
   UnavailableError,
   type ErrorCode,
   type ErrorContext,
   type LossReason,
+  type NodeAnswer,
   type SeenHolder,
 } from './errors.js';
 export type {

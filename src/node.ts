@@ -100,7 +100,8 @@ function lineOf<L>(
   return line;
 }
 
-function renewalFailed(cause: unknown, leaseCount: number): { error: UnavailableError } {
+/** That renewals stay unanswered is told, though they will be tried again. */
+export function renewalFailed(cause: unknown, leaseCount: number): { error: UnavailableError } {
   const why = cause instanceof Error ? describe(cause) : String(cause);
   const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${why}`;
   return { error: new UnavailableError(message, { cause }) };

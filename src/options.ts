@@ -16,6 +16,19 @@ export interface AcquireOptions {
 /** Options of `lock()`, which waits for ever. */
 export type LockOptions = Omit<AcquireOptions, 'wait'>;
 
+/** Options of `getRedLock()`; times in milliseconds. */
+export interface RedLockOptions {
+  /** How long one master may take to answer before it counts as unreachable. Default: 50 ms. */
+  nodeTimeout?: number | undefined;
+  /**
+   * A master that was started less than this ago does not vote, since it may have forgotten a lock; `false`: it does. Default:
+   * the larger of `lockWatchdogTimeout` and the longest lease that this client has used.
+   */
+  restartGuard?: number | false | undefined;
+  /** How often the watchdog extends the lease of a hold at most. Default: without limit. */
+  maxExtensions?: number | undefined;
+}
+
 /** What was asked for, checked. */
 export interface AcquireRequest {
   readonly waitMs: number;
@@ -133,7 +146,12 @@ function parseSignal(signal: unknown, lockName: string): AbortSignal | undefined
   throw invalid('signal', signal, 'an AbortSignal', lockName);
 }
 
-function invalid(what: string, value: unknown, right: string, lockName?: string): OptionError {
+export function invalid(
+  what: string,
+  value: unknown,
+  right: string,
+  lockName?: string,
+): OptionError {
   return new OptionError(`${about(lockName)}${what} is ${show(value)}: it must be ${right}`, {
     lockName,
   });

@@ -4,11 +4,11 @@
 import { elapsedMs, now, type Instant } from './clock.js';
 import type { Client } from './client.js';
 import type { LockLostError } from './errors.js';
-import { KeyConflictError, UnavailableError, type LossReason } from './errors.js';
+import { KeyConflictError, isUnanswered, type LossReason } from './errors.js';
 import { insist } from './insist.js';
 import { Lease } from './lease.js';
 import { lockLost } from './loss.js';
-import type { KeepReply, LockBackend, Renewable } from './backend.js';
+import type { HeldLease, KeepReply, LockBackend } from './backend.js';
 import type { Validity } from './validity.js';
 import { Patience } from './waiting/patience.js';
 import { Turns } from './waiting/turns.js';
@@ -28,7 +28,7 @@ type State =
 
 const HELD: State = { kind: 'held' };
 
-export class Ownership implements Renewable {
+export class Ownership implements HeldLease {
   readonly lock: LockBackend;
   readonly ownerId: string;
   readonly #client: Client;
@@ -145,7 +145,7 @@ export class Ownership implements Renewable {
         this.#release(patience, isRepeat),
       )
       .catch((error: unknown) => {
-        if (error instanceof UnavailableError && this.#holds.length === 0) this.#abandon();
+        if (isUnanswered(error) && this.#holds.length === 0) this.#abandon();
         throw error;
       });
   }

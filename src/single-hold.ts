@@ -1,6 +1,6 @@
 // A hold of one lock on one server, or of one lock over a quorum of them.
 
-import { LockLostError, LockNotHeldError, UnavailableError } from './errors.js';
+import { isUnanswered, LockNotHeldError, LockLostError } from './errors.js';
 import type { Client } from './client.js';
 import type { HoldOrigin, OwnHold } from './hold.js';
 import type { Holder } from './holder.js';
@@ -81,7 +81,7 @@ export class SingleHold implements OwnHold {
     try {
       await this.release();
     } catch (error) {
-      if (!(error instanceof UnavailableError)) throw error;
+      if (!isUnanswered(error)) throw error;
       this.#client.events.tell('error', () => ({
         error,
         lockName: this.lockName,
@@ -133,7 +133,7 @@ export class SingleHold implements OwnHold {
       const { lockName, ownerId } = this;
       this.#client.events.tell('released', () => ({ lockName, ownerId, holdCount, heldForMs }));
     } catch (error) {
-      if (error instanceof UnavailableError) this.#release = undefined;
+      if (isUnanswered(error)) this.#release = undefined;
       if (error instanceof LockLostError) this.lost(error); // found out by this very release
       throw error;
     } finally {

@@ -24,6 +24,11 @@ export class SingleLock extends Lock {
     return this.#backend.name;
   }
 
+  /** What a lock that is made of it needs. */
+  get parts(): { client: Client; backend: LockBackend } {
+    return { client: this.#client, backend: this.#backend };
+  }
+
   /** The same for the same lock of the same client, whatever object stands for it. */
   get id(): string {
     return this.#backend.id;

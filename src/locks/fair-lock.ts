@@ -120,10 +120,6 @@ export class FairLockBackend extends ReentrantLock {
     return this.node.channels.subscribe(this.#grantChannel, this.node.isSharded, listener);
   }
 
-  subscribeToUnlocks(listener: ChannelListener): Subscription {
-    return this.node.subscribeToUnlocks(this.keys, listener);
-  }
-
   watchPlace(place: FairPlace): void {
     this.node.watchdog.watch(place, place, this.node.placeRenewer);
   }

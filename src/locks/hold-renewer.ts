@@ -19,9 +19,19 @@ export class HoldRenewer implements Renewer<LockKeys> {
   }
 
   renew(batch: readonly Watched<LockKeys>[], leaseMs: number): Promise<readonly KeepReply[]> {
-    const keys = batch.flatMap(({ target: { lock, forced } }) => [lock, forced]);
-    const owners = batch.map(({ lease }) => lease.ownerId);
+    const locks = batch.map(({ target }) => target);
+    const ownerIds = batch.map(({ lease }) => lease.ownerId);
+    return this.send(locks, ownerIds, leaseMs);
+  }
+
+  /** One call for many locks, each with its owner. */
+  send(
+    locks: readonly LockKeys[],
+    ownerIds: readonly string[],
+    leaseMs: number,
+  ): Promise<readonly KeepReply[]> {
+    const keys = locks.flatMap(({ lock, forced }) => [lock, forced]);
     const read = (replies: unknown): KeepReply[] => replies as KeepReply[];
-    return this.#connection.run(scripts.renew, keys, [leaseMs, ...owners], read);
+    return this.#connection.run(scripts.renew, keys, [leaseMs, ...ownerIds], read);
   }
 }

@@ -3,14 +3,16 @@
 import type {
   AcquireReply,
   Candidate,
+  HeldLease,
   KeepReply,
   LockBackend,
-  Renewable,
   Wanted,
 } from '../backend.js';
 import type { Node } from '../node.js';
+import type { Connection } from '../redis/connection.js';
 import { LockKeys } from '../redis/keys.js';
 import { scripts } from '../redis/scripts.generated.js';
+import type { ChannelListener, Subscription } from '../waiting/channels.js';
 import type { Line } from '../waiting/line.js';
 import { ReentrantCandidate } from './reentrant-candidate.js';
 
@@ -62,16 +64,44 @@ export class ReentrantLock implements LockBackend {
   }
 
   release(ownerId: string): Promise<boolean> {
-    const { lock, channel } = this.keys;
-    const args = [ownerId, channel, this.node.publishCommand(this.keys)];
-    return this.node.connection.run(scripts.release, [lock], args, (reply) => reply === 1);
+    return this.#release(ownerId, this.node.publishCommand(this.keys));
   }
 
-  watch(lease: Renewable): void {
+  /** Releases it without telling those who wait. */
+  withdraw(ownerId: string): Promise<boolean> {
+    return this.#release(ownerId, '');
+  }
+
+  /** Renews many locks of this node, each for its owner, as the watchdog does; with a lease of 0 only looks. */
+  renewMany(
+    locks: readonly ReentrantLock[],
+    ownerIds: readonly string[],
+    leaseMs: number,
+  ): Promise<readonly KeepReply[]> {
+    const keys = locks.map((lock) => lock.keys);
+    return this.node.holdRenewer.send(keys, ownerIds, leaseMs);
+  }
+
+  /** What may go into one call of `renewMany` has the same batch key. */
+  get batchKey(): string {
+    return this.node.holdRenewer.batchKey(this.keys);
+  }
+
+  /** Tells of releases, by whomever. */
+  subscribeToUnlocks(listener: ChannelListener): Subscription {
+    return this.node.subscribeToUnlocks(this.keys, listener);
+  }
+
+  /** The way to the server where it is. */
+  get connection(): Connection {
+    return this.node.connection;
+  }
+
+  watch(lease: HeldLease): void {
     this.node.watchdog.watch(lease, this.keys, this.node.holdRenewer);
   }
 
-  unwatch(lease: Renewable): void {
+  unwatch(lease: HeldLease): void {
     this.node.watchdog.unwatch(lease);
   }
 
@@ -102,6 +132,12 @@ export class ReentrantLock implements LockBackend {
 
   async remainTimeToLive(): Promise<number> {
     return await this.node.connection.command((redis) => redis.pttl(this.keys.lock));
+  }
+
+  #release(ownerId: string, publish: 'PUBLISH' | 'SPUBLISH' | ''): Promise<boolean> {
+    const { lock, channel } = this.keys;
+    const args = [ownerId, channel, publish];
+    return this.node.connection.run(scripts.release, [lock], args, (reply) => reply === 1);
   }
 }
 

@@ -37,6 +37,8 @@ export class Connection {
   readonly #readyListeners = new Set<() => void>();
   #subscriber: Link | undefined;
   #server: ServerInfo = { version: undefined };
+  /** When the server was started at the latest, on the monotonic clock. */
+  #upSinceMs = Infinity;
   #saidTooOld = false;
 
   constructor({ redis, silenceLimitMs }: ConnectionOptions, events: Events) {
@@ -104,6 +106,23 @@ export class Connection {
     return this.#subscriber;
   }
 
+  /**
+   * For how long the server has been up at least, in milliseconds. It counts from when the server's answer came, so an answer
+   * that was late makes the server seem younger, never older; asked once for each connection.
+   */
+  get serverAgeMs(): number {
+    return performance.now() - this.#upSinceMs;
+  }
+
+  /** Where the server is, for people. */
+  get address(): string {
+    const { client } = this.#commands;
+    if (isCluster(client)) return 'cluster';
+    const { host, port, path, sentinels, name } = client.options;
+    if (sentinels) return name ?? 'sentinel';
+    return path ?? `${host ?? 'localhost'}:${String(port ?? 6379)}`;
+  }
+
   /** What went wrong with the connection last; undefined while it is ready. */
   get lastError(): Error | undefined {
     return this.#commands.lastError;
@@ -134,6 +153,7 @@ export class Connection {
       if (failureKind(error) === 'unanswered') throw error;
       this.#server = { version: undefined }; // INFO is not allowed for this user
     }
+    this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
     if (!isTooOld(this.#server)) return;
     const error = new UnavailableError(tooOldMessage(this.#server));
     if (!this.#saidTooOld) this.#events.tell('error', () => ({ error }));

@@ -391,7 +391,7 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   release: {
     name: 'release',
-    sha1: 'd734fc55526a9671bab561dc68cffc7c8dce0e59',
+    sha1: 'bb8cae8f98144c050b5bed4cb7957878a44d1b29',
     source: `-- Gives a lock up, whatever its hold count, and wakes those who wait for it.
 --
 -- Safe to send twice and to arrive late: the owner's field is never used again after it went, so a copy that comes
@@ -400,7 +400,7 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
 -- KEYS[1] lock (hash): owner -> hold count
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] channel (string): the lock's unlock channel
--- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
+-- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub; empty: tell nobody
 --
 -- Returns 1 when it was released, 0 when this owner does not hold it (any more).
 local lock = KEYS[1]
@@ -412,7 +412,9 @@ if redis.call('HDEL', lock, owner) == 0 then
   return 0
 end
 -- pcall: a user without permission for the channel must still be able to release.
-redis.pcall(publish, channel, '0')
+if publish ~= '' then
+  redis.pcall(publish, channel, '0')
+end
 return 1
 `,
   },

@@ -6,10 +6,14 @@ const MINIMUM_VERSION = { major: 6, minor: 2 } as const;
 export interface ServerInfo {
   /** `redis_version`, which Valkey reports too; undefined when the server does not tell. */
   readonly version: string | undefined;
+  /** For how long it has been up, in milliseconds: at least so long. */
+  readonly uptimeMs?: number;
 }
 
 export function parseServerInfo(info: string): ServerInfo {
-  return { version: /^redis_version:(\S+)/m.exec(info)?.[1] };
+  const version = /^redis_version:(\S+)/m.exec(info)?.[1];
+  const uptime = /^uptime_in_seconds:(\d+)/m.exec(info)?.[1];
+  return uptime === undefined ? { version } : { version, uptimeMs: Number(uptime) * 1_000 };
 }
 
 export function majorVersion(server: ServerInfo): number {

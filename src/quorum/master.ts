@@ -1,0 +1,62 @@
+// One master of a Redlock: its part of the lock, and what is known of its health.
+
+import type { Leftovers } from '../leftovers.js';
+import type { ReentrantLock } from '../locks/reentrant-lock.js';
+import { describe } from '../redis/failure.js';
+
+export class Master {
+  /** Where it is, as `host:port`. */
+  readonly name: string;
+  readonly lock: ReentrantLock;
+  readonly #leftovers: Leftovers;
+  /** Commands that were not answered in time, and still are not. */
+  #overdue = 0;
+
+  constructor(lock: ReentrantLock, leftovers: Leftovers) {
+    this.name = lock.connection.address;
+    this.lock = lock;
+    this.#leftovers = leftovers;
+  }
+
+  /**
+   * Why it is of no use to ask it for a vote; undefined when it is. One that owes us an answer is not asked again before it
+   * gave that, or its connection was made anew: so it costs its timeout once, not on every attempt.
+   */
+  get trouble(): string | undefined {
+    const { isReady, lastError } = this.lock.connection;
+    if (!isReady) return lastError ? describe(lastError) : 'not connected';
+    return this.#overdue > 0 ? 'it owes an answer' : undefined;
+  }
+
+  /** Whether it is neither up nor known to be in trouble. */
+  get isConnecting(): boolean {
+    const { isReady, lastError } = this.lock.connection;
+    return !isReady && !lastError;
+  }
+
+  /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
+  async release(ownerId: string): Promise<boolean> {
+    try {
+      return await this.lock.release(ownerId);
+    } catch (error) {
+      this.#leftovers.remove(this.lock, ownerId);
+      throw error;
+    }
+  }
+
+  /** Takes back a vote, or one that may still come: unheard by those who wait, since the lock was never held. */
+  withdraw(ownerId: string): void {
+    this.lock.withdraw(ownerId).catch(() => {
+      this.#leftovers.remove(this.lock, ownerId);
+    });
+  }
+
+  /** An answer did not come in time. */
+  overdue(answer: Promise<unknown>): void {
+    this.#overdue++;
+    const settled = (): void => {
+      this.#overdue--;
+    };
+    answer.then(settled, settled);
+  }
+}

@@ -1,0 +1,68 @@
+// What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases.
+
+import type { HeldLease, Renewable } from '../backend.js';
+import { Client, type Reachable } from '../client.js';
+import type { Events } from '../events.js';
+import { renewalFailed } from '../node.js';
+import type { Line } from '../waiting/line.js';
+import { Watchdog } from '../watchdog.js';
+import { RedRenewer, type RedTarget } from './red-renewer.js';
+
+/** All masters are asked at once, and who does not answer is part of the result: there is no one connection to wait for. */
+const ALWAYS_REACHABLE: Reachable = {
+  isReady: true,
+  whenReady: () => Promise.resolve(),
+  lastError: undefined,
+};
+
+export class QuorumServices {
+  /** Redlocks are held, awaited and given up apart from the locks of any one master. */
+  readonly client: Client;
+  readonly #watchdog: Watchdog;
+  readonly #renewer: RedRenewer;
+  readonly #lines = new Map<string, Line>();
+  /** What the watchdog knows a lease by. */
+  readonly #watched = new WeakMap<HeldLease, Renewable>();
+  #longestLeaseMs: number;
+
+  constructor(owner: Client, events: Events) {
+    const { lockWatchdogTimeoutMs } = owner;
+    this.client = new Client(owner, ALWAYS_REACHABLE, events);
+    this.#longestLeaseMs = lockWatchdogTimeoutMs;
+    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs / 10);
+    this.#watchdog = new Watchdog({
+      leaseMs: lockWatchdogTimeoutMs,
+      failed: (error, leaseCount) => {
+        events.tell('error', () => renewalFailed(error, leaseCount));
+      },
+    });
+  }
+
+  /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */
+  get longestLeaseMs(): number {
+    return this.#longestLeaseMs;
+  }
+
+  noteLease(leaseMs: number): void {
+    if (leaseMs > this.#longestLeaseMs) this.#longestLeaseMs = leaseMs;
+  }
+
+  watch(lease: HeldLease, renewable: Renewable, target: RedTarget): void {
+    this.#watched.set(lease, renewable);
+    this.#watchdog.watch(renewable, target, this.#renewer);
+  }
+
+  unwatch(lease: HeldLease): void {
+    const renewable = this.#watched.get(lease);
+    if (renewable) this.#watchdog.unwatch(renewable);
+  }
+
+  /** The one line in which all of this client wait for a lock. */
+  line(id: string, create: (onEmpty: () => void) => Line): Line {
+    const known = this.#lines.get(id);
+    if (known) return known;
+    const line = create(() => this.#lines.delete(id));
+    this.#lines.set(id, line);
+    return line;
+  }
+}

@@ -1,0 +1,42 @@
+// Somebody who wants a Redlock: each try is an election with an owner of its own, since a failed one is taken back, and
+// what takes it back may arrive late.
+
+import type { AcquireReply, Wanted } from '../backend.js';
+import { UnsentError } from '../redis/failure.js';
+import { LineCandidate } from '../waiting/line-candidate.js';
+import { NoQuorum } from './no-quorum.js';
+import type { RedLockBackend } from './red-lock.js';
+
+export class RedCandidate extends LineCandidate {
+  readonly #lock: RedLockBackend;
+  #ownerId: string;
+  #isOwnerUsed = false;
+  #hasLeft = false;
+
+  constructor(lock: RedLockBackend, ownerId: string, wanted: Wanted) {
+    super(wanted, () => lock.line());
+    this.#lock = lock;
+    this.#ownerId = ownerId;
+  }
+
+  get ownerId(): string {
+    return this.#ownerId;
+  }
+
+  override leave(leaseMs?: number): boolean {
+    this.#hasLeft = true;
+    return super.leave(leaseMs);
+  }
+
+  async try(): Promise<AcquireReply> {
+    if (this.#isOwnerUsed) this.#ownerId = this.#lock.newOwnerId();
+    this.#isOwnerUsed = true;
+    if (!this.#lock.isConnected) await this.#lock.whenConnected(() => this.#hasLeft);
+    if (this.#hasLeft) throw new UnsentError('nobody waits for it any more');
+    const vote = await this.#lock.elect(this.#ownerId, this.wanted.leaseMs);
+    if (vote.outcome !== 'no quorum') return vote;
+    const { name, quorum } = this.#lock;
+    const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);
+    throw this.wanted.mayWait ? failure : failure.quorumError;
+  }
+}

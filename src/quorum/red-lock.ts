@@ -1,0 +1,194 @@
+// The Redlock: one lock on several independent masters, held by whoever most of them say holds it.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type {
+  Candidate,
+  HeldLease,
+  KeepReply,
+  LockBackend,
+  Renewable,
+  Wanted,
+} from '../backend.js';
+import type { NodeAnswer } from '../errors.js';
+import type { ReentrantLock } from '../locks/reentrant-lock.js';
+import { Line } from '../waiting/line.js';
+import type { Master } from './master.js';
+import { NoQuorum } from './no-quorum.js';
+import { poll, values, type Answer } from './poll.js';
+import type { QuorumServices } from './quorum-services.js';
+import { RedCandidate } from './red-candidate.js';
+import type { RedLockSettings } from './settings.js';
+import { LimitedLease } from './red-renewer.js';
+import { UnlockWatch } from './unlock-watch.js';
+import { vote, type Vote } from './vote.js';
+
+/** How often connections that are being made are looked at, in milliseconds. */
+const CONNECTING_MS = 5;
+
+export class RedLockBackend implements LockBackend {
+  readonly name: string;
+  readonly id: string;
+  readonly masters: readonly Master[];
+  readonly quorum: number;
+  readonly nodeTimeoutMs: number;
+  readonly newOwnerId: () => string;
+  readonly #services: QuorumServices;
+  readonly #settings: RedLockSettings;
+
+  constructor(
+    name: string,
+    masters: readonly Master[],
+    settings: RedLockSettings,
+    services: QuorumServices,
+    newOwnerId: () => string,
+  ) {
+    this.name = name;
+    this.masters = masters;
+    this.quorum = Math.floor(masters.length / 2) + 1;
+    this.nodeTimeoutMs = settings.nodeTimeoutMs;
+    this.id = `red ${masters
+      .map(({ lock }) => lock.id)
+      .sort()
+      .join(' ')}`;
+    this.newOwnerId = newOwnerId;
+    this.#settings = settings;
+    this.#services = services;
+  }
+
+  /** What may be renewed in one call for each master. */
+  get batchKey(): string {
+    return this.masters.map(({ name, lock }) => `${name} ${lock.batchKey}`).join(' ');
+  }
+
+  candidate(ownerId: string, wanted: Wanted): Candidate {
+    return new RedCandidate(this, ownerId, wanted);
+  }
+
+  /** Whether enough masters are connected, or no more will be for now. */
+  get isConnected(): boolean {
+    const connecting = this.masters.filter((master) => master.isConnecting).length;
+    const ready = this.masters.filter(({ lock }) => lock.connection.isReady).length;
+    return connecting === 0 || ready >= this.quorum;
+  }
+
+  /** Waits for connections that are being made, until `isGivenUp`. */
+  async whenConnected(isGivenUp = (): boolean => false): Promise<void> {
+    while (!this.isConnected && !isGivenUp()) await sleep(CONNECTING_MS);
+  }
+
+  elect(ownerId: string, leaseMs: number): Promise<Vote> {
+    const { masters, quorum, nodeTimeoutMs } = this;
+    this.#services.noteLease(leaseMs);
+    const guardMs = this.#settings.restartGuardMs ?? this.#services.longestLeaseMs;
+    return vote({ masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guardMs });
+  }
+
+  reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
+    this.#services.noteLease(leaseMs);
+    const ask = ({ lock }: Master): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs);
+    return this.#poll('not confirmed', ask, (answers) => {
+      return kept(
+        answers.map((answer) => (answer?.kind === 'answered' ? answer.value : undefined)),
+        this.quorum,
+      );
+    });
+  }
+
+  /** Also from those that did not vote for it: their votes may only be late. */
+  release(ownerId: string): Promise<boolean> {
+    const ask = (master: Master): Promise<boolean> => master.release(ownerId);
+    return this.#poll('not known to be released', ask, (answers) => {
+      const released = values(answers).filter(Boolean).length;
+      if (released >= this.quorum) return true;
+      const gone = values(answers).length - released;
+      return gone > this.masters.length - this.quorum ? false : undefined;
+    });
+  }
+
+  watch(lease: HeldLease): void {
+    const { maxExtensions } = this.#settings;
+    const limited: Renewable =
+      maxExtensions === Infinity ? lease : new LimitedLease(lease, maxExtensions);
+    this.#services.watch(lease, limited, { lock: this, lease });
+  }
+
+  unwatch(lease: HeldLease): void {
+    this.#services.unwatch(lease);
+  }
+
+  line(): Line {
+    return this.#services.line(this.id, (onEmpty) => {
+      return new Line((listener) => new UnlockWatch(this.masters, this.quorum, listener), onEmpty);
+    });
+  }
+
+  async forceUnlock(wordMs: number): Promise<string | undefined> {
+    const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
+    return forced.find((holder) => holder !== undefined);
+  }
+
+  async isLocked(): Promise<boolean> {
+    const areLocked = await this.#all('not looked at', (lock) => lock.isLocked());
+    return areLocked.filter(Boolean).length >= this.quorum;
+  }
+
+  async holdCount(ownerId: string): Promise<number> {
+    return this.#agreed(await this.#all('not looked at', (lock) => lock.holdCount(ownerId)));
+  }
+
+  /** For how long a majority has it. */
+  async remainTimeToLive(): Promise<number> {
+    const leftMs = await this.#all('not looked at', (lock) => lock.remainTimeToLive());
+    const agreed = this.#agreed(
+      leftMs.map((ms) => (ms === -1 ? Infinity : ms)),
+      -2,
+    );
+    return agreed === Infinity ? -1 : agreed;
+  }
+
+  /** The largest number that a majority reaches. */
+  #agreed(numbers: readonly number[], none = 0): number {
+    return [...numbers].sort((one, other) => other - one)[this.quorum - 1] ?? none;
+  }
+
+  /** The answers of at least a majority. */
+  #all<T>(what: string, ask: (lock: ReentrantLock) => Promise<T>): Promise<T[]> {
+    const enough = (answers: readonly Answer<T>[], isFinal: boolean): T[] | undefined =>
+      isFinal && values(answers).length >= this.quorum ? values(answers) : undefined;
+    return this.#poll(what, ({ lock }) => ask(lock), enough);
+  }
+
+  /** Asks all masters; rejects with NoQuorum when their answers decide nothing. */
+  async #poll<T, Decision>(
+    what: string,
+    ask: (master: Master) => Promise<T>,
+    decide: (answers: readonly Answer<T>[], isFinal: boolean) => Decision | undefined,
+  ): Promise<Decision> {
+    if (!this.isConnected) await this.whenConnected();
+    return await poll<T, Decision>(this.masters, ask, this.nodeTimeoutMs, (answers, isFinal) => {
+      const decision = decide(answers, isFinal);
+      if (decision !== undefined || !isFinal) return decision;
+      return new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
+    });
+  }
+
+  readonly #nodeAnswer = (answer: Answer<unknown>, index: number): NodeAnswer => {
+    const node = this.masters[index]?.name ?? '';
+    if (answer?.kind === 'unreachable')
+      return { node, answer: 'unreachable', reason: answer.reason };
+    const isConfirmed = answer?.value === 'kept' || answer?.value === true;
+    return { node, answer: isConfirmed ? 'acquired' : 'gone' };
+  };
+}
+
+/** Whether most masters keep an owner; how it was lost when that is impossible; undefined: not known. */
+export function kept(
+  replies: readonly (KeepReply | undefined)[],
+  quorum: number,
+): KeepReply | undefined {
+  const isKept = replies.filter((reply) => reply === 'kept').length;
+  if (isKept >= quorum) return 'kept';
+  const losses = replies.filter((reply) => reply !== undefined && reply !== 'kept');
+  if (losses.length <= replies.length - quorum) return undefined;
+  return (['forced', 'taken'] as const).find((loss) => losses.includes(loss)) ?? 'deleted';
+}

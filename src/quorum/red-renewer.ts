@@ -1,0 +1,116 @@
+// Renews Redlocks, many at once: each master is asked for all of them in one call. A renewal counts with a majority of the
+// masters, and those that lost the key get it again while the majority stands.
+
+import type { HeldLease, KeepReply, Renewable } from '../backend.js';
+import type { Instant } from '../clock.js';
+import type { Renewer, Watched } from '../watchdog.js';
+import { poll, type Answer } from './poll.js';
+import type { Master } from './master.js';
+import { kept, type RedLockBackend } from './red-lock.js';
+
+export interface RedTarget {
+  readonly lock: RedLockBackend;
+  readonly lease: HeldLease;
+}
+
+export class RedRenewer implements Renewer<RedTarget> {
+  readonly kind = 'quorum';
+  readonly #limitMs: number;
+
+  /** @param limitMs - how long to wait for each master: there is time until the lease ends, and each answer counts */
+  constructor(limitMs: number) {
+    this.#limitMs = limitMs;
+  }
+
+  batchKey({ lock }: RedTarget): string {
+    return lock.batchKey;
+  }
+
+  async renew(
+    batch: readonly Watched<RedTarget>[],
+    leaseMs: number,
+  ): Promise<readonly (KeepReply | undefined)[]> {
+    const targets = batch.map(({ target }) => target);
+    const ownerIds = targets.map(({ lease }) => lease.ownerId);
+    const masters = targets[0]?.lock.masters ?? [];
+    const answers = await poll(
+      masters,
+      (master, index) => {
+        const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
+        return master.lock.renewMany(locks, ownerIds, leaseMs);
+      },
+      Math.max(this.#limitMs, targets[0]?.lock.nodeTimeoutMs ?? 0),
+      (all: readonly Answer<readonly KeepReply[]>[], isFinal) => (isFinal ? all : undefined),
+    );
+    return targets.map((target, index) => {
+      const replies = answers.map((answer) =>
+        answer?.kind === 'answered' ? answer.value[index] : undefined,
+      );
+      const reply = kept(replies, target.lock.quorum);
+      if (reply === 'kept') repair(target, replies, leaseMs);
+      return reply;
+    });
+  }
+}
+
+/** Exempt from the restart guard: the majority that stands keeps everybody else out. */
+function repair(
+  { lock, lease }: RedTarget,
+  replies: readonly (KeepReply | undefined)[],
+  renewedMs: number,
+): void {
+  const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(lease.remaining());
+  if (leaseMs < 1 || lease.ageMs < 0) return; // released meanwhile
+  for (const [index, reply] of replies.entries()) {
+    const master = lock.masters[index];
+    if (reply === 'deleted' && master) void repairOne(master, lease, leaseMs);
+  }
+}
+
+async function repairOne({ lock }: Master, lease: HeldLease, leaseMs: number): Promise<void> {
+  const { ownerId, holdCount } = lease;
+  try {
+    // The count goes right behind: a release that is sent after this finds both done.
+    const acquired = lock.acquire(ownerId, leaseMs);
+    if (holdCount > 1) lock.reenter(ownerId, holdCount, 0).catch(() => undefined);
+    await acquired;
+  } catch {
+    // It is not there, or somebody else is: the next renewal sees.
+  }
+}
+
+/** A lease that is renewed so many times at most, and then only looked after. */
+export class LimitedLease implements Renewable {
+  readonly #lease: Renewable;
+  #extensionsLeft: number;
+
+  constructor(lease: Renewable, maxExtensions: number) {
+    this.#lease = lease;
+    this.#extensionsLeft = maxExtensions;
+  }
+
+  get ownerId(): string {
+    return this.#lease.ownerId;
+  }
+
+  get isWatched(): boolean {
+    return this.#lease.isWatched && this.#extensionsLeft > 0;
+  }
+
+  get ageMs(): number {
+    return this.#lease.ageMs;
+  }
+
+  checkDeadline(): void {
+    this.#lease.checkDeadline();
+  }
+
+  renewing(): void {
+    this.#lease.renewing();
+  }
+
+  renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void {
+    if (leaseMs > 0) this.#extensionsLeft--;
+    this.#lease.renewed(reply, sentAt, leaseMs);
+  }
+}

@@ -1,0 +1,104 @@
+// An election: whether one owner gets a lock that most of several masters must grant.
+// The algorithm is Redis' Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+
+import type { AcquireReply, HeldReply } from '../backend.js';
+import type { NodeAnswer, SeenHolder } from '../errors.js';
+import type { Master } from './master.js';
+import { poll, type Answer } from './poll.js';
+
+/** How an election went. */
+export type Vote =
+  | { readonly outcome: 'acquired' }
+  /** Those who said "held" alone make a majority impossible. */
+  | HeldReply
+  | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
+
+export interface Election {
+  readonly masters: readonly Master[];
+  readonly quorum: number;
+  readonly ownerId: string;
+  readonly leaseMs: number;
+  /** How long one master may take, in milliseconds. */
+  readonly nodeTimeoutMs: number;
+  /** A master that has been up for less does not vote; in milliseconds. */
+  readonly guardMs: number;
+}
+
+/** Asks all masters at the same time. On failure the votes are taken back, also those that may still come. */
+export async function vote(election: Election): Promise<Vote> {
+  const { masters, ownerId, leaseMs, nodeTimeoutMs, guardMs } = election;
+  const excused = masters.map((master) => excuse(master, guardMs));
+  const asked = masters.filter((_, index) => !excused[index]);
+  const send = ({ lock }: Master): Promise<AcquireReply> => lock.acquire(ownerId, leaseMs);
+  const decide = (answers: readonly Answer<AcquireReply>[], isFinal: boolean): Vote | undefined =>
+    decided(election, inOrder(masters, excused, answers), isFinal);
+  const outcome =
+    asked.length === 0
+      ? decided(election, inOrder(masters, excused, []), true)
+      : await poll(asked, send, nodeTimeoutMs, decide);
+  if (outcome?.outcome !== 'acquired') for (const master of asked) master.withdraw(ownerId);
+  return outcome ?? { outcome: 'no quorum', nodes: [] };
+}
+
+/** Why a master is not asked. */
+function excuse(master: Master, guardMs: number): NodeAnswer | undefined {
+  const { name: node, trouble, lock } = master;
+  if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
+  const votesInMs = guardMs - lock.connection.serverAgeMs;
+  return votesInMs > 0 ? { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs) } : undefined;
+}
+
+/** All masters' answers; undefined: not known so far. */
+function inOrder(
+  masters: readonly Master[],
+  excused: readonly (NodeAnswer | undefined)[],
+  answers: readonly Answer<AcquireReply>[],
+): (NodeAnswer | undefined)[] {
+  let next = 0;
+  return masters.map(({ name }, index) => excused[index] ?? nodeAnswer(name, answers[next++]));
+}
+
+function nodeAnswer(node: string, answer: Answer<AcquireReply>): NodeAnswer | undefined {
+  if (answer?.kind !== 'answered')
+    return answer && { node, answer: 'unreachable', reason: answer.reason };
+  if (answer.value.outcome !== 'held') return { node, answer: 'acquired' };
+  const { holder, holderTtlMs } = answer.value;
+  return { node, answer: 'held', holder, holderTtlMs };
+}
+
+function decided(
+  { masters, quorum, nodeTimeoutMs }: Election,
+  nodes: readonly (NodeAnswer | undefined)[],
+  isFinal: boolean,
+): Vote | undefined {
+  const known = nodes.filter((node) => node !== undefined);
+  const acquired = known.filter(({ answer }) => answer === 'acquired');
+  if (acquired.length >= quorum) return { outcome: 'acquired' };
+  const held = known.filter((node) => node.answer === 'held');
+  if (held.length > masters.length - quorum) {
+    if (!isFinal && held.length + acquired.length < known.length) return undefined;
+    return { outcome: 'held', ...seen(held, masters.length, quorum, nodeTimeoutMs) };
+  }
+  return isFinal ? { outcome: 'no quorum', nodes: known } : undefined;
+}
+
+/** Who has most of it, and when to look again. */
+function seen(
+  held: readonly (SeenHolder & { node: string })[],
+  count: number,
+  quorum: number,
+  nodeTimeoutMs: number,
+): SeenHolder & { retryInMs: number | undefined } {
+  const votes = new Map<string, number>();
+  for (const { holder } of held) votes.set(holder, (votes.get(holder) ?? 0) + 1);
+  const [holder = '', most = 0] = [...votes].sort(([, one], [, other]) => other - one)[0] ?? [];
+  // Free enough for a majority when so many more have ended.
+  const missing = quorum - (count - held.length);
+  const ttlsMs = held.map(({ holderTtlMs }) => (holderTtlMs < 0 ? Infinity : holderTtlMs));
+  const freeInMs = ttlsMs.sort((one, other) => one - other)[missing - 1] ?? Infinity;
+  const holderTtlMs = freeInMs === Infinity ? -1 : freeInMs;
+  // Those who did not answer may be the holder's, too. If even so it has no majority, the votes were split: all who took
+  // part withdraw, unheard, and try again after a time of their own.
+  const isSplit = most + (count - held.length) < quorum;
+  return { holder, holderTtlMs, retryInMs: isSplit ? Math.random() * nodeTimeoutMs : undefined };
+}
