@@ -4,6 +4,7 @@ import { Redis } from 'ioredis';
 import { Holdfast } from './support/built-holdfast.js';
 import { monotonicMs } from './support/clock.js';
 import type { Guard, Order, Result, Stay } from './support/hand-over-messages.js';
+import { openRedClient, type RedClient, type RedKind } from './support/red-clients.js';
 import { serve } from './support/worker.js';
 
 type Leave = () => Promise<unknown>;
@@ -11,8 +12,10 @@ type Leave = () => Promise<unknown>;
 const url = process.argv[2]!;
 const redis = new Redis(url);
 const holdfast = new Holdfast({ redis: url });
+const redClients = new Map<RedKind, Promise<RedClient>>();
 
-async function work({ guard, name, waiters, until }: Order): Promise<Result> {
+async function work(order: Order): Promise<Result> {
+  const { guard, name, waiters, until } = order;
   const stays: Stay[] = [];
   let violations = 0;
   const startMs = monotonicMs();
@@ -20,7 +23,7 @@ async function work({ guard, name, waiters, until }: Order): Promise<Result> {
     'number' in until ? lastNumber >= until.number : monotonicMs() >= startMs + until.durationMs;
   const wait = async (waiter: number): Promise<void> => {
     const connection = guard === 'token' ? new Redis(url) : redis; // BLPOP blocks its connection
-    const enter = entrance(guard, name, connection);
+    const enter = await entrance(order, connection);
     for (let number = 0; !isOver(number);) {
       const askedMs = monotonicMs();
       const leave = await enter();
@@ -50,7 +53,10 @@ async function stepOut(name: string, number: number): Promise<void> {
   await redis.pipeline().set(`${name}:number`, number).decr(`${name}:inside`).exec();
 }
 
-function entrance(guard: Guard, name: string, connection: Redis): () => Promise<Leave> {
+async function entrance(
+  { guard, name, masters = [] }: Order,
+  connection: Redis,
+): Promise<() => Promise<Leave>> {
   switch (guard) {
     case 'reentrant':
     case 'fair':
@@ -59,6 +65,11 @@ function entrance(guard: Guard, name: string, connection: Redis): () => Promise<
         const hold = await lock.acquire();
         return () => hold.release();
       };
+    case 'redlock':
+    case 'npm redlock': {
+      const client = await redClient(guard === 'redlock' ? 'holdfast' : guard, masters);
+      return () => client.acquire(name);
+    }
     case 'token':
       return async () => {
         await connection.blpop(`${name}:token`, 0);
@@ -67,6 +78,13 @@ function entrance(guard: Guard, name: string, connection: Redis): () => Promise<
     case 'nothing':
       return () => Promise.resolve(() => Promise.resolve());
   }
+}
+
+/** One for all waiters of this process. */
+function redClient(kind: RedKind, masters: readonly string[]): Promise<RedClient> {
+  let client = redClients.get(kind);
+  if (!client) redClients.set(kind, (client = openRedClient(kind, masters)));
+  return client;
 }
 
 await redis.ping();

@@ -6,11 +6,12 @@ import { givenRedis } from '../test/support/given-redis.js';
 import { commands } from './commands.js';
 import { contended } from './contended.js';
 import { fair } from './fair.js';
+import { redlock } from './redlock.js';
 import type { Benchmark } from './support/benchmark.js';
 import { describeMachine } from './support/machine.js';
 import { uncontended } from './uncontended.js';
 
-const BENCHMARKS: readonly Benchmark[] = [uncontended, contended, commands, fair];
+const BENCHMARKS: readonly Benchmark[] = [uncontended, contended, commands, fair, redlock];
 
 const USAGE = `usage: npm run bench -- [--smoke] [${BENCHMARKS.map(({ name }) => name).join('] [')}]`;
 

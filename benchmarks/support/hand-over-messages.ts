@@ -4,6 +4,9 @@
 export type Guard =
   | 'reentrant'
   | 'fair'
+  /** On several masters: holdfast's, and that of npm's redlock. */
+  | 'redlock'
+  | 'npm redlock'
   /** A token in a list: BLPOP takes it, RPUSH hands it on. */
   | 'token'
   /** Nothing: then the violation counter must count. */
@@ -13,6 +16,8 @@ export interface Order {
   readonly guard: Guard;
   /** The lock's name, and where the counters are. */
   readonly name: string;
+  /** Where a Redlock is; the counters are on the Redis of the others. */
+  readonly masters?: readonly string[];
   readonly waiters: number;
   /** Nobody asks any more when so much time went by, or after a stay of this number or a higher one. */
   readonly until: { readonly durationMs: number } | { readonly number: number };
