@@ -152,7 +152,7 @@ return holder
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'a66b91fb50ef633c54b316770bd2827360ea2a4e',
+    sha1: '22b69d51352463e6d66156f23725a91b5b78e161',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -209,12 +209,10 @@ if released ~= 1 then
     end
   end
 end
-if redis.call('EXISTS', lock) == 1 then
-  return { released, '', ttlMs }
+if released == 0 and ttlMs ~= -2 then
+  return { 0, '', ttlMs }
 end
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local isGone = {}
 for _ = 1, MAX_DROPPED do
   local first = redis.pcall('ZPOPMIN', line)[1]
@@ -227,25 +225,27 @@ for _ = 1, MAX_DROPPED do
   local place = redis.call('HGET', places, first) or ''
   redis.call('HDEL', places, first)
   local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
-  -- A place that was not renewed is dropped.
-  if nonce and tonumber(expiresAtMs) > nowMs and not isGone[token] then
-    local grant = nonce .. ' ' .. first
-    -- pcall: a user without permission for the channel must still be able to release.
-    local listeners = redis.pcall(publishGrant, grants .. token, grant)
-    if listeners == 0 and isListening == '1' and isCounted then
-      -- Its client is gone. If it comes back, it has its ticket.
-      isGone[token] = true
-    else
-      -- A count of 0 waits for a confirmation that sets another lease.
-      redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
-      redis.call('PEXPIREAT', lock, expiresAtMs)
-      local newTtlMs = expiresAtMs - nowMs
-      if 2 * newTtlMs < ttlMs then
-        tellFirst(newTtlMs)
-        -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
-        redis.pcall(publish, channel, '0')
+  if nonce and not isGone[token] then
+    -- A count of 0 waits for a confirmation that sets another lease.
+    redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+    redis.call('PEXPIREAT', lock, expiresAtMs)
+    local newTtlMs = redis.call('PTTL', lock)
+    -- A place that was not renewed is dropped: its time is over, and so the lock is free again.
+    if newTtlMs >= 0 then
+      local grant = nonce .. ' ' .. first
+      -- pcall: a user without permission for the channel must still be able to release.
+      local listeners = redis.pcall(publishGrant, grants .. token, grant)
+      if listeners ~= 0 or isListening == '0' or not isCounted then
+        if 2 * newTtlMs < ttlMs then
+          tellFirst(newTtlMs)
+          -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
+          redis.pcall(publish, channel, '0')
+        end
+        return { released, grant, newTtlMs }
       end
-      return { released, grant, newTtlMs }
+      -- Its client is gone. If it comes back, it has its ticket.
+      redis.call('DEL', lock)
+      isGone[token] = true
     end
   end
 end

@@ -1,0 +1,231 @@
+// Grants, the messages by which a fair lock is handed over, may come late, twice, or not at all.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import type { Hold, Holdfast } from '../../src/index.js';
+import { eventsOf, newClient } from '../support/clients.js';
+import { eventually } from '../support/eventually.js';
+import { FairLine, type Caller } from '../support/fair-line.js';
+import { startGrantProxy, type Grant, type GrantProxy } from '../support/grant-proxy.js';
+import { gate } from '../support/occupancy.js';
+import { sharedConnection } from '../support/shared-connection.js';
+
+const LEASE_MS = 2_000;
+/** For what takes no time of its own, on a busy machine; a renewal comes after 10 s. */
+const SOON_MS = 5_000;
+
+const redis = sharedConnection();
+let line: FairLine;
+let proxy: GrantProxy;
+let holder: Holdfast;
+/** Goes through the proxy. */
+let first: Holdfast;
+let second: Holdfast;
+let hold: Hold;
+
+beforeEach(async () => {
+  line = new FairLine(redis);
+  proxy = await startGrantProxy(inject('redisUrl'));
+  holder = newClient({ lockWatchdogTimeout: 30_000 });
+  first = newClient({ redis: proxy.url, lockWatchdogTimeout: LEASE_MS });
+  second = newClient({ lockWatchdogTimeout: LEASE_MS });
+  hold = await line.lockOf(holder).acquire();
+});
+
+afterEach(async () => {
+  await line.isGone();
+  await Promise.all([holder, first, second].map((client) => client.close()));
+  await proxy[Symbol.asyncDispose]();
+});
+
+describe('a grant that is delayed', () => {
+  it('until the next renewal has told the waiter: it enters once, and in its order', async () => {
+    const acquired = eventsOf(first, 'acquired');
+    const callers = await twoCallers();
+    proxy.setGrants('hold');
+    await hold.release();
+    await turn('first');
+    expect(proxy.grants).toHaveLength(1);
+    proxy.setGrants('pass');
+    await sleep(LEASE_MS); // held, and renewed
+    expect(line.turns).toEqual(['first']);
+    await callers.end();
+    expect(line.turns).toEqual(['first', 'second']);
+    expect(acquired).toHaveLength(1);
+  });
+
+  it('by more than half of its lease: the server is asked before the waiter enters', async () => {
+    const leaseMs = 6_000;
+    await using slow = newClient({ redis: proxy.url, lockWatchdogTimeout: leaseMs });
+    let remainingMs = 0;
+    const body = (held: Hold): number => (remainingMs = held.remaining());
+    const waiting = await line.join(slow, 'slow', { body });
+    proxy.setGrants('hold');
+    proxy.setCommands('hold');
+    await hold.release();
+    await sleep(0.55 * leaseMs);
+    proxy.setGrants('pass');
+    await sleep(100);
+    expect(line.turns).toEqual([]);
+    proxy.setCommands('pass');
+    await waiting.done;
+    expect(remainingMs).toBeGreaterThan(leaseMs / 2);
+  });
+
+  it('until its lease is over: it is refused, and the waiter has its turn later', async () => {
+    const callers = await twoCallers();
+    proxy.setGrants('hold');
+    proxy.setCommands('hold');
+    await hold.release();
+    await turn('second');
+    proxy.setGrants('pass'); // while nothing else comes through
+    await sleep(300);
+    expect(line.turns).toEqual(['second']);
+    proxy.setCommands('pass');
+    await sleep(LEASE_MS);
+    expect(line.turns).toEqual(['second']);
+    await callers.end();
+    expect(line.turns).toEqual(['second', 'first']);
+  });
+
+  it('until its waiter has the lock anew, by another wait: it is refused', async () => {
+    const callers = await twoCallers();
+    proxy.setGrants('hold');
+    await hold.release();
+    await turn('first');
+    await callers.end();
+    const again = await line.lockOf(second).acquire();
+    const waiting = await line.join(first, 'third');
+    proxy.setGrants('pass');
+    await sleep(300);
+    expect(line.turns).toEqual(['first', 'second']);
+    await again.release();
+    await waiting.done;
+    expect(line.turns).toEqual(['first', 'second', 'third']);
+  });
+});
+
+it('a grant that is lost: the next renewal finds it, and the order stays', async () => {
+  const callers = await twoCallers();
+  proxy.setGrants('lose');
+  await hold.release();
+  await turn('first');
+  expect(proxy.grants).toHaveLength(1);
+  await callers.end();
+  expect(line.turns).toEqual(['first', 'second']);
+});
+
+it('a grant that is lost, to the very client that released: its waiter has it at once', async () => {
+  await using patient = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
+  const body = (): void => {
+    proxy.setGrants('lose');
+  };
+  const releasing = await line.join(patient, 'one', { body });
+  const next = await line.join(patient, 'two');
+  await hold.release();
+  await releasing.done;
+  const releasedAt = performance.now();
+  await next.done;
+  expect(performance.now() - releasedAt).toBeLessThan(SOON_MS);
+  expect(proxy.grants).toHaveLength(2);
+});
+
+describe('a grant that is doubled', () => {
+  it('while its waiter holds the lock: nothing happens', async () => {
+    const acquired = eventsOf(first, 'acquired');
+    const callers = await twoCallers();
+    await hold.release();
+    await turn('first');
+    await repeat(proxy.grants[0]!);
+    expect(await redis.hvals(line.name)).toEqual(['1']);
+    await callers.end();
+    expect(line.turns).toEqual(['first', 'second']);
+    expect(acquired).toHaveLength(1);
+  });
+
+  it('after its waiter let go: nothing happens', async () => {
+    const callers = await twoCallers();
+    await hold.release();
+    await turn('first');
+    await callers.end('first');
+    await turn('second');
+    const holderNow = await line.holder();
+    await repeat(proxy.grants[0]!);
+    expect(await line.holder()).toBe(holderNow);
+    await callers.end('second');
+    expect(line.turns).toEqual(['first', 'second']);
+  });
+
+  it('after its waiter let go and waits again: it goes on waiting', async () => {
+    const callers = await twoCallers();
+    await hold.release();
+    await turn('first');
+    await callers.end('first');
+    await turn('second');
+    const again = await line.join(first, 'first again');
+    const owners = await line.owners();
+    const [grant] = proxy.grants;
+    const [nonce] = grant!.payload.split(' ');
+    await repeat(grant!);
+    await repeat({ ...grant!, payload: `${nonce} ${again.ownerId}` }); // with a nonce that is old
+    await repeat({ ...grant!, payload: `${Number.MAX_SAFE_INTEGER} ${again.ownerId}` }); // or no such
+    expect(line.turns).toEqual(['first', 'second']);
+    expect(await line.owners()).toEqual(owners);
+    await callers.end('second');
+    await again.done;
+    expect(line.turns).toEqual(['first', 'second', 'first again']);
+  });
+
+  it('before its waiter has its turn, with any payload: it goes on waiting', async () => {
+    const callers = await twoCallers();
+    const [owner] = await line.owners();
+    const channels = (await redis.pubsub('CHANNELS', `*${line.name}*`)) as string[];
+    const grants = channels.filter((channel) => channel.startsWith('holdfast_grants:'));
+    for (const channel of grants) {
+      for (const payload of [
+        '',
+        '0',
+        'x y z',
+        `1 ${owner}`,
+        `${owner} 1`,
+        `-1 ${owner}`,
+        '1 a:1',
+      ]) {
+        await repeat({ channel, payload }, 20);
+      }
+    }
+    expect(line.turns).toEqual([]);
+    await hold.release();
+    await callers.end();
+    expect(line.turns).toEqual(['first', 'second']);
+  });
+
+  async function repeat({ channel, payload }: Grant, waitMs = 200): Promise<void> {
+    expect(await redis.publish(channel, payload)).toBe(1);
+    await sleep(waitMs);
+  }
+});
+
+/** The first and the second in line; each keeps the lock until it is told to end. */
+async function twoCallers(): Promise<{ end: (label?: string) => Promise<void> }> {
+  const callers: { label: string; open: () => void; caller: Caller }[] = [];
+  for (const [label, client] of [
+    ['first', first],
+    ['second', second],
+  ] as const) {
+    const { opened, open } = gate();
+    callers.push({ label, open, caller: await line.join(client, label, { body: () => opened }) });
+  }
+  return {
+    end: async (which) => {
+      const ending = callers.filter(({ label }) => which === undefined || label === which);
+      for (const { open } of ending) open();
+      await Promise.all(ending.map(({ caller }) => caller.done));
+    },
+  };
+}
+
+async function turn(label: string): Promise<void> {
+  await eventually(() => {
+    expect(line.turns).toContain(label);
+  });
+}

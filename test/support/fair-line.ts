@@ -1,0 +1,109 @@
+// The line of a fair lock as the server has it, and callers that join it one after another and note their turns.
+import type { Redis } from 'ioredis';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect } from 'vitest';
+import type { AcquireOptions, FairLock, Hold, Holdfast } from '../../src/index.js';
+import { eventually } from './eventually.js';
+import { uniqueName } from './unique-name.js';
+
+export interface Caller {
+  readonly ownerId: string;
+  /** Settles as its `withLock` does. */
+  readonly done: Promise<void>;
+}
+
+export interface CallerOptions extends AcquireOptions {
+  /** What it does while it holds the lock. */
+  readonly body?: (hold: Hold) => unknown;
+}
+
+export class FairLine {
+  readonly name: string;
+  /** Lock, line and places. */
+  readonly keys: readonly [string, string, string];
+  /** Who has had the lock, in order. */
+  readonly turns: string[] = [];
+  readonly #redis: Redis;
+  #inside = 0;
+
+  constructor(redis: Redis, name = uniqueName('fair')) {
+    this.#redis = redis;
+    this.name = name;
+    this.keys = [name, `holdfast_line:{${name}}`, `holdfast_places:{${name}}`];
+  }
+
+  lockOf(client: Holdfast): FairLock {
+    return client.getFairLock(this.name);
+  }
+
+  /** Those in line, by their tickets. */
+  async owners(): Promise<string[]> {
+    return await this.#redis.zrange(this.keys[1], '0', '-1');
+  }
+
+  async holder(): Promise<string | undefined> {
+    return (await this.#redis.hkeys(this.name))[0];
+  }
+
+  /** Milliseconds that are left of lock, line and places. */
+  async ttls(): Promise<number[]> {
+    return await Promise.all(this.keys.map((key) => this.#redis.pttl(key)));
+  }
+
+  /** Waits until so many stand in line. */
+  async hasLength(length: number): Promise<void> {
+    await eventually(async () => {
+      expect(await this.#redis.zcard(this.keys[1])).toBe(length);
+    });
+  }
+
+  /** Resolves when the caller stands in line, which takes that the lock is held. */
+  async join(client: Holdfast, label: string, options: CallerOptions = {}): Promise<Caller> {
+    let done!: Promise<void>;
+    const ownerId = await this.joined(client.clientId, () => {
+      done = this.call(client, label, options);
+    });
+    return { ownerId, done };
+  }
+
+  /** Resolves to the owner that this client has in line since `start` was called, when it would hear its grant. */
+  async joined(clientId: string, start: () => void): Promise<string> {
+    const before = new Set(await this.owners());
+    start();
+    return await eventually(async () => {
+      const own = (await this.owners()).filter((owner) => owner.startsWith(`${clientId}:`));
+      const added = own.filter((owner) => !before.has(owner));
+      expect(added).toHaveLength(1);
+      const place = (await this.#redis.hget(this.keys[2], added[0]!)) ?? '';
+      expect(place).toMatch(/^\d+ \d+ \d 1 /); // it listens
+      return added[0]!;
+    });
+  }
+
+  /** One turn: nobody else is inside meanwhile. */
+  call(
+    client: Holdfast,
+    label: string,
+    { body = nextTurn, ...request }: CallerOptions = {},
+  ): Promise<void> {
+    const done = this.lockOf(client).withLock(request, async (hold) => {
+      this.turns.push(label);
+      this.#inside++;
+      try {
+        expect(this.#inside).toBe(1);
+        await body(hold);
+      } finally {
+        this.#inside--;
+      }
+    });
+    done.catch(() => undefined); // who awaits it learns it
+    return done;
+  }
+
+  /** Fails unless lock, line and places are gone, now or soon. */
+  async isGone(): Promise<void> {
+    await eventually(async () => {
+      expect(await this.ttls()).toEqual([-2, -2, -2]);
+    }, 2_000);
+  }
+}
