@@ -17,17 +17,22 @@ const redClients = new Map<RedKind, Promise<RedClient>>();
 async function work(order: Order): Promise<Result> {
   const { guard, name, waiters, until } = order;
   const stays: Stay[] = [];
+  const inVainMs: number[] = [];
   let violations = 0;
-  const startMs = monotonicMs();
+  const endMs = 'number' in until ? Infinity : monotonicMs() + until.durationMs;
   const isOver = (lastNumber: number): boolean =>
-    'number' in until ? lastNumber >= until.number : monotonicMs() >= startMs + until.durationMs;
+    'number' in until ? lastNumber >= until.number : monotonicMs() >= endMs;
   const wait = async (waiter: number): Promise<void> => {
     const connection = guard === 'token' ? new Redis(url) : redis; // BLPOP blocks its connection
-    const enter = await entrance(order, connection);
+    const enter = await entrance(order, connection, endMs);
     for (let number = 0; !isOver(number);) {
       const askedMs = monotonicMs();
       const leave = await enter();
       const enteredMs = monotonicMs();
+      if (!leave) {
+        inVainMs.push(enteredMs - askedMs);
+        break;
+      }
       const found = await stepIn(name);
       if (found.inside !== 1) violations++;
       number = found.number + 1;
@@ -39,7 +44,7 @@ async function work(order: Order): Promise<Result> {
     if (connection !== redis) connection.disconnect();
   };
   await Promise.all(Array.from({ length: waiters }, (_, waiter) => wait(waiter)));
-  return { stays, violations };
+  return { stays, inVainMs, violations };
 }
 
 /** Counts who is inside, where all processes see it, and reads the number of the stay before. */
@@ -56,7 +61,8 @@ async function stepOut(name: string, number: number): Promise<void> {
 async function entrance(
   { guard, name, masters = [] }: Order,
   connection: Redis,
-): Promise<() => Promise<Leave>> {
+  endMs: number,
+): Promise<() => Promise<Leave | undefined>> {
   switch (guard) {
     case 'reentrant':
     case 'fair':
@@ -68,7 +74,7 @@ async function entrance(
     case 'redlock':
     case 'npm redlock': {
       const client = await redClient(guard === 'redlock' ? 'holdfast' : guard, masters);
-      return () => client.acquire(name);
+      return () => client.acquire(name, endMs);
     }
     case 'token':
       return async () => {

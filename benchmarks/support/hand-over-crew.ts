@@ -44,10 +44,11 @@ export class HandOverCrew implements Disposable {
         result.stays.map((stay) => ({ ...stay, waiter: process * order.waiters + stay.waiter })),
       )
       .sort((one, other) => one.number - other.number);
+    const inVainMs = results.flatMap((result) => result.inVainMs);
     const intrusions = results.reduce((sum, { violations }) => sum + violations, 0);
     // Two that read the same number: one of them wrote over the other.
     const lostWrites = stays.length - new Set(stays.map(({ number }) => number)).size;
-    return { stays, violations: intrusions + lostWrites };
+    return { stays, inVainMs, violations: intrusions + lostWrites };
   }
 
   [Symbol.dispose](): void {

@@ -37,6 +37,8 @@ export interface Stay {
 export interface Result {
   /** In the order of their numbers. */
   readonly stays: readonly Stay[];
+  /** How long those waited who still did when the time was over, in milliseconds; only a Redlock lets them give up. */
+  readonly inVainMs: readonly number[];
   /** How often somebody else was inside, or wrote between our read and our write. */
   readonly violations: number;
 }

@@ -76,8 +76,9 @@ function decided(
   if (acquired.length >= quorum) return { outcome: 'acquired' };
   const held = known.filter((node) => node.answer === 'held');
   if (held.length > masters.length - quorum) {
-    if (!isFinal && held.length + acquired.length < known.length) return undefined;
-    return { outcome: 'held', ...seen(held, masters.length, quorum, nodeTimeoutMs) };
+    const reply = seen(held, masters.length, quorum, nodeTimeoutMs);
+    // That the votes are split is told by nobody but the last answer.
+    return isFinal || reply.retryInMs === undefined ? reply : undefined;
   }
   return isFinal ? { outcome: 'no quorum', nodes: known } : undefined;
 }
@@ -88,7 +89,7 @@ function seen(
   count: number,
   quorum: number,
   nodeTimeoutMs: number,
-): SeenHolder & { retryInMs: number | undefined } {
+): HeldReply {
   const votes = new Map<string, number>();
   for (const { holder } of held) votes.set(holder, (votes.get(holder) ?? 0) + 1);
   const [holder = '', most = 0] = [...votes].sort(([, one], [, other]) => other - one)[0] ?? [];
@@ -97,8 +98,8 @@ function seen(
   const ttlsMs = held.map(({ holderTtlMs }) => (holderTtlMs < 0 ? Infinity : holderTtlMs));
   const freeInMs = ttlsMs.sort((one, other) => one - other)[missing - 1] ?? Infinity;
   const holderTtlMs = freeInMs === Infinity ? -1 : freeInMs;
-  // Those who did not answer may be the holder's, too. If even so it has no majority, the votes were split: all who took
-  // part withdraw, unheard, and try again after a time of their own.
-  const isSplit = most + (count - held.length) < quorum;
-  return { holder, holderTtlMs, retryInMs: isSplit ? Math.random() * nodeTimeoutMs : undefined };
+  // Without a majority for anyone the votes are split: all who took part take theirs back, unheard, and try again after a
+  // time of their own.
+  const retryInMs = most < quorum ? Math.random() * nodeTimeoutMs : undefined;
+  return { outcome: 'held', holder, holderTtlMs, retryInMs };
 }

@@ -1,12 +1,10 @@
-// Grants, the messages by which a fair lock is handed over, may come late, twice, or not at all.
+// Grants, the messages by which a fair lock is handed over, may come late, or not at all.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Hold, Holdfast } from '../../src/index.js';
 import { eventsOf, newClient } from '../support/clients.js';
-import { eventually } from '../support/eventually.js';
-import { FairLine, type Caller } from '../support/fair-line.js';
-import { startGrantProxy, type Grant, type GrantProxy } from '../support/grant-proxy.js';
-import { gate } from '../support/occupancy.js';
+import { FairLine, type Stayer } from '../support/fair-line.js';
+import { startGrantProxy, type GrantProxy } from '../support/grant-proxy.js';
 import { sharedConnection } from '../support/shared-connection.js';
 
 const LEASE_MS = 2_000;
@@ -40,15 +38,15 @@ afterEach(async () => {
 describe('a grant that is delayed', () => {
   it('until the next renewal has told the waiter: it enters once, and in its order', async () => {
     const acquired = eventsOf(first, 'acquired');
-    const callers = await twoCallers();
+    const [one, two] = await twoCallers();
     proxy.setGrants('hold');
     await hold.release();
-    await turn('first');
+    await line.hasTurn('first');
     expect(proxy.grants).toHaveLength(1);
     proxy.setGrants('pass');
     await sleep(LEASE_MS); // held, and renewed
     expect(line.turns).toEqual(['first']);
-    await callers.end();
+    await Promise.all([one.end(), two.end()]);
     expect(line.turns).toEqual(['first', 'second']);
     expect(acquired).toHaveLength(1);
   });
@@ -72,27 +70,27 @@ describe('a grant that is delayed', () => {
   });
 
   it('until its lease is over: it is refused, and the waiter has its turn later', async () => {
-    const callers = await twoCallers();
+    const [one, two] = await twoCallers();
     proxy.setGrants('hold');
     proxy.setCommands('hold');
     await hold.release();
-    await turn('second');
+    await line.hasTurn('second');
     proxy.setGrants('pass'); // while nothing else comes through
     await sleep(300);
     expect(line.turns).toEqual(['second']);
     proxy.setCommands('pass');
     await sleep(LEASE_MS);
     expect(line.turns).toEqual(['second']);
-    await callers.end();
+    await Promise.all([one.end(), two.end()]);
     expect(line.turns).toEqual(['second', 'first']);
   });
 
   it('until its waiter has the lock anew, by another wait: it is refused', async () => {
-    const callers = await twoCallers();
+    const [one, two] = await twoCallers();
     proxy.setGrants('hold');
     await hold.release();
-    await turn('first');
-    await callers.end();
+    await line.hasTurn('first');
+    await Promise.all([one.end(), two.end()]);
     const again = await line.lockOf(second).acquire();
     const waiting = await line.join(first, 'third');
     proxy.setGrants('pass');
@@ -105,12 +103,12 @@ describe('a grant that is delayed', () => {
 });
 
 it('a grant that is lost: the next renewal finds it, and the order stays', async () => {
-  const callers = await twoCallers();
+  const [one, two] = await twoCallers();
   proxy.setGrants('lose');
   await hold.release();
-  await turn('first');
+  await line.hasTurn('first');
   expect(proxy.grants).toHaveLength(1);
-  await callers.end();
+  await Promise.all([one.end(), two.end()]);
   expect(line.turns).toEqual(['first', 'second']);
 });
 
@@ -129,103 +127,7 @@ it('a grant that is lost, to the very client that released: its waiter has it at
   expect(proxy.grants).toHaveLength(2);
 });
 
-describe('a grant that is doubled', () => {
-  it('while its waiter holds the lock: nothing happens', async () => {
-    const acquired = eventsOf(first, 'acquired');
-    const callers = await twoCallers();
-    await hold.release();
-    await turn('first');
-    await repeat(proxy.grants[0]!);
-    expect(await redis.hvals(line.name)).toEqual(['1']);
-    await callers.end();
-    expect(line.turns).toEqual(['first', 'second']);
-    expect(acquired).toHaveLength(1);
-  });
-
-  it('after its waiter let go: nothing happens', async () => {
-    const callers = await twoCallers();
-    await hold.release();
-    await turn('first');
-    await callers.end('first');
-    await turn('second');
-    const holderNow = await line.holder();
-    await repeat(proxy.grants[0]!);
-    expect(await line.holder()).toBe(holderNow);
-    await callers.end('second');
-    expect(line.turns).toEqual(['first', 'second']);
-  });
-
-  it('after its waiter let go and waits again: it goes on waiting', async () => {
-    const callers = await twoCallers();
-    await hold.release();
-    await turn('first');
-    await callers.end('first');
-    await turn('second');
-    const again = await line.join(first, 'first again');
-    const owners = await line.owners();
-    const [grant] = proxy.grants;
-    const [nonce] = grant!.payload.split(' ');
-    await repeat(grant!);
-    await repeat({ ...grant!, payload: `${nonce} ${again.ownerId}` }); // with a nonce that is old
-    await repeat({ ...grant!, payload: `${Number.MAX_SAFE_INTEGER} ${again.ownerId}` }); // or no such
-    expect(line.turns).toEqual(['first', 'second']);
-    expect(await line.owners()).toEqual(owners);
-    await callers.end('second');
-    await again.done;
-    expect(line.turns).toEqual(['first', 'second', 'first again']);
-  });
-
-  it('before its waiter has its turn, with any payload: it goes on waiting', async () => {
-    const callers = await twoCallers();
-    const [owner] = await line.owners();
-    const channels = (await redis.pubsub('CHANNELS', `*${line.name}*`)) as string[];
-    const grants = channels.filter((channel) => channel.startsWith('holdfast_grants:'));
-    for (const channel of grants) {
-      for (const payload of [
-        '',
-        '0',
-        'x y z',
-        `1 ${owner}`,
-        `${owner} 1`,
-        `-1 ${owner}`,
-        '1 a:1',
-      ]) {
-        await repeat({ channel, payload }, 20);
-      }
-    }
-    expect(line.turns).toEqual([]);
-    await hold.release();
-    await callers.end();
-    expect(line.turns).toEqual(['first', 'second']);
-  });
-
-  async function repeat({ channel, payload }: Grant, waitMs = 200): Promise<void> {
-    expect(await redis.publish(channel, payload)).toBe(1);
-    await sleep(waitMs);
-  }
-});
-
 /** The first and the second in line; each keeps the lock until it is told to end. */
-async function twoCallers(): Promise<{ end: (label?: string) => Promise<void> }> {
-  const callers: { label: string; open: () => void; caller: Caller }[] = [];
-  for (const [label, client] of [
-    ['first', first],
-    ['second', second],
-  ] as const) {
-    const { opened, open } = gate();
-    callers.push({ label, open, caller: await line.join(client, label, { body: () => opened }) });
-  }
-  return {
-    end: async (which) => {
-      const ending = callers.filter(({ label }) => which === undefined || label === which);
-      for (const { open } of ending) open();
-      await Promise.all(ending.map(({ caller }) => caller.done));
-    },
-  };
-}
-
-async function turn(label: string): Promise<void> {
-  await eventually(() => {
-    expect(line.turns).toContain(label);
-  });
+async function twoCallers(): Promise<[Stayer, Stayer]> {
+  return [await line.joinAndStay(first, 'first'), await line.joinAndStay(second, 'second')];
 }

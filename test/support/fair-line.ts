@@ -4,12 +4,19 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect } from 'vitest';
 import type { AcquireOptions, FairLock, Hold, Holdfast } from '../../src/index.js';
 import { eventually } from './eventually.js';
+import { gate } from './occupancy.js';
 import { uniqueName } from './unique-name.js';
 
 export interface Caller {
   readonly ownerId: string;
   /** Settles as its `withLock` does. */
   readonly done: Promise<void>;
+}
+
+/** A caller that keeps the lock until it is told to let go. */
+export interface Stayer {
+  /** Lets go, now or as soon as it is its turn; resolves when that is done. */
+  end(): Promise<void>;
 }
 
 export interface CallerOptions extends AcquireOptions {
@@ -64,6 +71,25 @@ export class FairLine {
       done = this.call(client, label, options);
     });
     return { ownerId, done };
+  }
+
+  /** The same, with a caller that keeps the lock. */
+  async joinAndStay(client: Holdfast, label: string): Promise<Stayer> {
+    const { opened, open } = gate();
+    const { done } = await this.join(client, label, { body: () => opened });
+    return {
+      end: async () => {
+        open();
+        await done;
+      },
+    };
+  }
+
+  /** Resolves when this caller has the lock, or has had it. */
+  async hasTurn(label: string): Promise<void> {
+    await eventually(() => {
+      expect(this.turns).toContain(label);
+    });
   }
 
   /** Resolves to the owner that this client has in line since `start` was called, when it would hear its grant. */
