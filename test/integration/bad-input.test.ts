@@ -3,6 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, OptionError, type HoldfastOptions, type Lock } from '../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../support/clients.js';
+import { connectedClient } from '../support/connected-client.js';
 import { recordCommands } from '../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../support/redis-server.js';
 
@@ -13,8 +14,7 @@ let client: Holdfast;
 beforeAll(async () => {
   server = await startRedis();
   redis = new Redis(server.url);
-  client = newClient({ redis: server.url, lockWatchdogTimeout: 3_000 });
-  await client.getLock('ready').isLocked();
+  client = await connectedClient({ redis: server.url, lockWatchdogTimeout: 3_000 });
 });
 
 afterAll(async () => {

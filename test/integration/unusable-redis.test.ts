@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { KeyConflictError, UnavailableError, type Holdfast } from '../../src/index.js';
 import { eventsOf, newClient, rejectionOf } from '../support/clients.js';
+import { connectedClient } from '../support/connected-client.js';
 import { eventually } from '../support/eventually.js';
 import { recordCommands } from '../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../support/redis-server.js';
@@ -16,8 +17,7 @@ let client: Holdfast;
 beforeAll(async () => {
   server = await startRedis();
   redis = new Redis(server.url);
-  client = newClient({ redis: server.url });
-  await eventually(() => client.getLock('ready').isLocked());
+  client = await connectedClient({ redis: server.url });
 });
 
 afterAll(async () => {
