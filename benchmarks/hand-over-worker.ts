@@ -3,7 +3,7 @@
 import { Redis } from 'ioredis';
 import { Holdfast } from './support/built-holdfast.js';
 import { monotonicMs } from './support/clock.js';
-import type { Guard, Order, Result, Stay } from './support/hand-over-messages.js';
+import type { Order, Result, Stay } from './support/hand-over-messages.js';
 import { openRedClient, type RedClient, type RedKind } from './support/red-clients.js';
 import { serve } from './support/worker.js';
 

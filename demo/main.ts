@@ -2,6 +2,7 @@
 
 import { parseArgs } from 'node:util';
 import { fairShow } from './fair/show.js';
+import { redlockShow } from './redlock/show.js';
 import type { Show } from './show.js';
 import { transfersShow } from './transfers/show.js';
 
@@ -9,6 +10,7 @@ import { transfersShow } from './transfers/show.js';
 const SHOWS = new Map<string, Show>([
   ['', transfersShow],
   ['fair', fairShow],
+  ['redlock', redlockShow],
 ]);
 
 const USAGE = [...SHOWS]

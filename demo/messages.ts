@@ -1,6 +1,8 @@
 // What the demo's main process and its workers tell each other. Times in milliseconds on the machine's monotonic clock.
 
-export type LockKind = 'none' | 'reentrant' | 'fair';
+import type { NodeAnswer } from '../src/index.js';
+
+export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock';
 
 /** From the main process to a worker. */
 export type Order =
@@ -22,9 +24,16 @@ export type Report =
     }
   /** A transfer was written, and it goes out; `number` counts the transfers of all workers. */
   | { readonly type: 'transferred'; readonly number: number; readonly atMs: number }
+  /** Too few masters of a Redlock answered; it asks again. */
+  | { readonly type: 'no quorum'; readonly message: string; readonly nodes: readonly NodeAnswer[] }
   | { readonly type: 'failed'; readonly message: string };
+
+/** The lease of the workers' locks, which they renew: short, so that nobody waits long for the lock of a dead process. */
+export const LOCK_WATCHDOG_TIMEOUT_MS = 3_000;
 
 /** How workers get to know where the bank is, and who they are. */
 export const BANK_URL = 'HOLDFAST_DEMO_REDIS_URL';
 export const BANK_PREFIX = 'HOLDFAST_DEMO_KEY_PREFIX';
+/** Those of a Redlock, separated by spaces; not set: there is none. */
+export const MASTER_URLS = 'HOLDFAST_DEMO_MASTER_URLS';
 export const CLIENT_ID = 'HOLDFAST_DEMO_CLIENT_ID';

@@ -14,11 +14,12 @@ export interface Stage {
   readonly crew: Crew;
 }
 
-/** Sets it up with so many workers, plays, and clears it, whatever happens. */
+/** Sets it up with so many workers, plays, and clears it, whatever happens. `env` is what workers get to know besides. */
 export async function onStage<T>(
   workers: number,
   signal: AbortSignal,
   play: (stage: Stage) => Promise<T>,
+  env: NodeJS.ProcessEnv = {},
 ): Promise<T> {
   await using redis = await givenRedis();
   const { url } = redis;
@@ -26,7 +27,7 @@ export async function onStage<T>(
   const bank = new Bank(url, prefix);
   try {
     console.log(`holdfast demo on ${withoutPassword(url)}: starting ${workers} processes`);
-    await using crew = new Crew(workers, { [BANK_URL]: url, [BANK_PREFIX]: prefix });
+    await using crew = new Crew(workers, { ...env, [BANK_URL]: url, [BANK_PREFIX]: prefix });
     await untilAborted(crew.all('ready'), signal);
     return await play({ url, prefix, bank, crew });
   } finally {

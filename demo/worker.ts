@@ -1,13 +1,15 @@
 // One worker process of the demo: transfers money over and over, and tells the main process what it is doing.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Holdfast, LockLostError, type Lock } from '../src/index.js';
+import { Holdfast, LockLostError, LockTimeoutError, QuorumError, type Lock } from '../src/index.js';
 import { Bank } from './bank.js';
 import { monotonicMs } from './clock.js';
 import {
   BANK_PREFIX,
   BANK_URL,
   CLIENT_ID,
+  LOCK_WATCHDOG_TIMEOUT_MS,
+  MASTER_URLS,
   type LockKind,
   type Order,
   type Report,
@@ -18,10 +20,11 @@ const THINK_MS: Record<LockKind, [number, number]> = {
   none: [10, 30],
   reentrant: [10, 30],
   fair: [100, 300],
+  redlock: [10, 30],
 };
 
-/** Short, so that nobody has to wait long for the lock of a dead process. */
-const LOCK_WATCHDOG_TIMEOUT_MS = 3_000;
+/** How long it waits for a Redlock before it says why it has none. */
+const REDLOCK_PATIENCE_MS = 1_000;
 
 const url = process.env[BANK_URL]!;
 const prefix = process.env[BANK_PREFIX]!;
@@ -36,6 +39,7 @@ const locks: Record<LockKind, Lock | undefined> = {
   none: undefined,
   reentrant: holdfast.getLock('bank'),
   fair: holdfast.getFairLock('bank'),
+  redlock: redLockOn((process.env[MASTER_URLS] ?? '').split(' ').filter(Boolean)),
 };
 
 let working: Promise<void> | undefined;
@@ -45,24 +49,29 @@ let dawdleMs = 0;
 async function work(kind: LockKind): Promise<void> {
   const lock = locks[kind];
   while (!shallStop) {
-    if (lock) await transferUnder(lock, THINK_MS[kind]);
+    if (lock) await transferUnder(lock, kind);
     else await transfer(THINK_MS[kind]);
     await sleep(between(5, 15));
   }
 }
 
-async function transferUnder(lock: Lock, thinkMs: [number, number]): Promise<void> {
+async function transferUnder(lock: Lock, kind: LockKind): Promise<void> {
   tell({ type: 'waits' });
   const askedAtMs = monotonicMs();
   try {
-    await lock.withLock(async ({ ownerId, signal }) => {
+    const wait = kind === 'redlock' ? REDLOCK_PATIENCE_MS : Infinity;
+    await lock.withLock({ wait }, async ({ ownerId, signal }) => {
       const atMs = monotonicMs();
       tell({ type: 'holds', ownerId, atMs, waitedMs: atMs - askedAtMs });
-      await transfer(thinkMs, signal);
+      await transfer(THINK_MS[kind], signal);
     });
   } catch (error) {
-    // Frozen for longer than the lease: the transfer was given up before it was written.
-    if (!(error instanceof LockLostError)) throw error;
+    if (error instanceof QuorumError) {
+      tell({ type: 'no quorum', message: error.message, nodes: error.nodes });
+      return;
+    }
+    // Lost: it was frozen for longer than the lease, and gave up the transfer before it was written.
+    if (!(error instanceof LockLostError || error instanceof LockTimeoutError)) throw error;
   }
 }
 
@@ -78,6 +87,15 @@ async function transfer(thinkMs: [number, number], signal?: AbortSignal): Promis
     signal?.throwIfAborted();
   });
   tell({ type: 'transferred', number, atMs: monotonicMs() });
+}
+
+/** One lock on all of these masters, each with a client of its own; on none, none. */
+function redLockOn(masters: readonly string[]): Lock | undefined {
+  const members = masters.map((redis) => {
+    const lockWatchdogTimeout = LOCK_WATCHDOG_TIMEOUT_MS;
+    return new Holdfast({ redis, keyPrefix: prefix, lockWatchdogTimeout }).getLock('bank');
+  });
+  return members.length > 0 ? holdfast.getRedLock(...members) : undefined;
 }
 
 async function obey(order: Order): Promise<void> {
@@ -115,4 +133,5 @@ process.on('SIGINT', () => undefined); // Ctrl-C reaches the whole group; the ma
 process.on('disconnect', () => process.exit());
 await bank.accounts();
 await locks.reentrant!.isLocked();
+await locks.redlock?.withLock(() => undefined); // once the masters have been up for long enough to vote
 tell({ type: 'ready' });

@@ -33,7 +33,7 @@ local function renew(lock, line, places, owner, isListening)
     return 'yours'
   end
   local place = isHolder == 0 and redis.pcall('HGET', places, owner)
-  if type(place) ~= 'string' or not redis.pcall('ZSCORE', line, owner) then
+  if type(place) ~= 'string' or type(redis.pcall('ZSCORE', line, owner)) ~= 'string' then
     return 'gone'
   end
   local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')

@@ -188,6 +188,7 @@ export class Acquisition {
       leaseMs: this.#leaseMs,
       isWatched: this.#isWatched,
       mayWait: this.#request.waitMs > 0,
+      sinceMs: this.#request.sinceMs,
     });
   }
 

@@ -38,6 +38,8 @@ export interface Wanted {
   readonly isWatched: boolean;
   /** Whether to wait if the lock is not free. */
   readonly mayWait: boolean;
+  /** Since when the caller has waited, on the monotonic clock, if that is not since it tries. */
+  readonly sinceMs?: number | undefined;
 }
 
 /** One caller's way to a lock: its tries, and its place in line between them. */
@@ -85,6 +87,8 @@ export interface LockBackend {
   readonly name: string;
   /** The same for the same lock of the same client, whatever object stands for it. */
   readonly id: string;
+  /** Whether something of it may be left when it was lost to somebody else. */
+  readonly leavesRemains?: boolean;
   /** A new owner, never used before. */
   newOwnerId(): string;
   candidate(ownerId: string, wanted: Wanted): Candidate;

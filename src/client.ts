@@ -100,16 +100,12 @@ export class Client {
   /** Asks for something that must not be done twice: a repeat might meet somebody who came since. */
   async askOnce<T>(lock: LockBackend, what: string, request: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
-    const once = (isRepeat: boolean): Promise<T> => {
-      if (isRepeat)
-        throw this.unavailable(
-          lock.name,
-          `${what}: the connection was lost before the answer came`,
-        );
-      return request();
-    };
     const insistently = (patience: Patience): Promise<T> =>
-      insist(this.connection, patience, lock.name, once);
+      insist(this.connection, patience, lock.name, (isRepeat) => {
+        if (!isRepeat) return request();
+        const lost = `${what}: the connection was lost before the answer came`;
+        throw this.unavailable(lock.name, lost, patience.trouble);
+      });
     return await this.bounded(lock.name, what, insistently, this.acquisitions);
   }
 

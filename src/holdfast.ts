@@ -155,7 +155,8 @@ export class Holdfast implements AsyncDisposable {
   getRedLock(...locks: Lock[]): Lock;
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
-    const options = given.at(-1) instanceof Lock ? {} : given.pop();
+    const hasOptions = given.length > 0 && !(given.at(-1) instanceof Lock);
+    const options = hasOptions ? given.pop() : {};
     const settings = parseRedLockOptions(options);
     const { name, masters } = parseMasters(given);
     const quorum = (this.#quorum ??= new QuorumServices(this.#client, this.#events));

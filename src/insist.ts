@@ -2,6 +2,7 @@
 // whoever sends, since a repeat may find the work already done.
 
 import { ClosedError, HoldfastError, KeyConflictError, UnavailableError } from './errors.js';
+import { NoQuorum } from './quorum/no-quorum.js';
 import { failureKind } from './redis/failure.js';
 import type { Connection } from './redis/connection.js';
 import { PatienceOver, type Patience } from './waiting/patience.js';
@@ -36,7 +37,9 @@ export async function insist<T>(
       if (kind === 'denied' || kind === 'defect') throw refused(lockName, error);
       patience.trouble = error as Error;
     }
-    await patience.pause(pauseMs);
+    // Callers of one Redlock must not go on trying in step.
+    const isSplit = patience.trouble instanceof NoQuorum;
+    await patience.pause(isSplit ? pauseMs * 2 * Math.random() : pauseMs);
   }
 }
 

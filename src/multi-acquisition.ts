@@ -3,7 +3,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from './client.js';
-import { LockTimeoutError } from './errors.js';
+import { MAX_TIMER_MS } from './clock.js';
+import { LockTimeoutError, UnavailableError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
@@ -14,7 +15,10 @@ import type { SingleLock } from './single-lock.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
 /** The longest pause between two rounds, in milliseconds: as random as it is, it keeps callers from running in step. */
-const LONGEST_PAUSE_MS = 32;
+const LONGEST_PAUSE_MS = 4;
+
+/** Tries that are younger when the wait ends are taken for slow, not for unanswered. */
+const SLOW_ANSWER_MS = 100;
 
 /** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
 const UNDO_LIMIT_MS = 100;
@@ -32,6 +36,10 @@ export class MultiAcquisition {
   readonly #client: Client;
   readonly #request: MultiRequest;
   readonly #endsAtMs: number;
+  /** Which member was last seen in the way. */
+  #lastHeld: LockTimeoutError | undefined;
+  /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
+  readonly #sinceMs = performance.now();
   readonly #stop = new AbortController();
 
   constructor(client: Client, request: MultiRequest) {
@@ -82,6 +90,7 @@ export class MultiAcquisition {
   async #round(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
     const { lockName, members, leaseMs, waitMs, newOwnerId } = this.#request;
     const ownerId = newOwnerId();
+    let startedAtMs = performance.now();
     const holds = new Map<SingleLock, SingleHold>();
     let inTheWay: SingleLock | undefined;
     const acquire = async (member: SingleLock, memberWaitMs: number): Promise<SingleHold> => {
@@ -96,10 +105,11 @@ export class MultiAcquisition {
     };
     try {
       const firstHold = first && (await acquire(first, this.#leftMs));
+      startedAtMs = performance.now();
       const others = members.filter((member) => member !== first);
       const tries: Promise<unknown>[] = others.map((member) => acquire(member, 0));
       // All leases count from one instant.
-      if (firstHold && leaseMs !== undefined) tries.push(firstHold.extend(leaseMs));
+      if (firstHold && leaseMs !== undefined) tries.push(this.#extend(firstHold, leaseMs));
       await allDone(tries);
       const inOrder = members.flatMap((member) => holds.get(member) ?? []);
       const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
@@ -108,18 +118,40 @@ export class MultiAcquisition {
       return undefined;
     } catch (error) {
       await undo(holds.values());
-      if (!(error instanceof LockTimeoutError)) throw error;
+      if (error instanceof LockTimeoutError) this.#lastHeld = error;
+      else if (!this.#lastHeld || !this.#isCutShort(error, startedAtMs)) throw error;
       const isOver = waitMs === 0 || this.#leftMs <= 0;
-      if (isOver) throw memberHeldElsewhere(lockName, waitMs, error);
+      if (isOver) throw memberHeldElsewhere(lockName, waitMs, this.#lastHeld);
       return inTheWay;
+    }
+  }
+
+  async #extend(hold: SingleHold, leaseMs: number): Promise<void> {
+    const limitMs = this.#leftMs;
+    const limit = new AbortController();
+    const { signal } = limit;
+    const isTooLate = sleep(Math.min(limitMs, MAX_TIMER_MS), undefined, { signal }).then(() => {
+      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
+      throw this.#client.unavailable(hold.lockName, what);
+    });
+    try {
+      await Promise.race([hold.extend(leaseMs), isTooLate]);
+    } finally {
+      limit.abort();
     }
   }
 
   #acquire(member: SingleLock, waitMs: number, ownerId: string): Promise<SingleHold> {
     const { leaseMs, origin, scope } = this.#request;
     const { signal } = this.#stop;
-    const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal };
+    const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, sinceMs: this.#sinceMs };
     return member.acquireHold(request, origin, scope, ownerId);
+  }
+
+  /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
+  #isCutShort(error: unknown, startedAtMs: number): boolean {
+    const isYoung = performance.now() - startedAtMs <= SLOW_ANSWER_MS;
+    return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
   }
 
   get #leftMs(): number {

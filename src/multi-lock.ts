@@ -8,6 +8,7 @@ import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
 import type { Scope } from './scope.js';
+import { RedLockBackend } from './quorum/red-lock.js';
 import { SingleLock } from './single-lock.js';
 
 export class MultiLock extends Lock {
@@ -80,7 +81,7 @@ export function parseMembers(what: string, locks: readonly unknown[]): SingleLoc
   if (locks.length === 0)
     throw new OptionError(`${what} has no members: it needs at least one lock`);
   const members = locks.map((lock, index) => {
-    if (lock instanceof SingleLock) return lock;
+    if (lock instanceof SingleLock && !(lock.parts.backend instanceof RedLockBackend)) return lock;
     const right = 'it must be a lock of getLock() or getFairLock()';
     const given = lock instanceof Lock ? `"${lock.name}"` : typeof lock;
     throw new OptionError(`member ${String(index + 1)} of ${what} is ${given}: ${right}`);

@@ -34,6 +34,8 @@ export interface AcquireRequest {
   readonly waitMs: number;
   /** What bounds a single attempt, besides `commandTimeout`. */
   readonly attemptMs?: number;
+  /** Since when the caller has waited, on the monotonic clock, if that is not since now. */
+  readonly sinceMs?: number;
   /** undefined: the watchdog's. */
   readonly leaseMs: number | undefined;
   readonly signal: AbortSignal | undefined;

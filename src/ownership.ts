@@ -171,8 +171,17 @@ export class Ownership implements HeldLease {
     const heldSince = new Date(this.#acquiredAt.wallMs);
     this.#client.events.tell('lost', () => ({ ...lost, lossReason, heldSince, error }));
     // The server may still keep what we do not dare to rely on.
-    if (lossReason === 'expired' || lossReason === 'unreachable') this.#abandon();
+    const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
+    if (mayStand || (this.lock.leavesRemains && lossReason !== 'closed')) this.#abandon();
     return error;
+  }
+
+  /** The lock of several that it is part of was lost: its holders learn that, and the server is told. */
+  forsake(error: LockLostError): void {
+    if (this.#state.kind !== 'held') return;
+    this.#become({ kind: 'lost', error });
+    for (const hold of [...this.#holds]) hold.lost(error);
+    this.#abandon();
   }
 
   checkDeadline(): void {

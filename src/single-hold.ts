@@ -109,6 +109,13 @@ export class SingleHold implements OwnHold {
     await released;
   }
 
+  /** The lock of several that it is part of was lost. What was held before it, or in addition, stays held. */
+  async forsake(error: LockLostError): Promise<void> {
+    if (this.#loss) return; // it is what was lost
+    if (this.#holder.parent || this.#ownership.holdCount > 1) await this.revoke(error);
+    else this.#ownership.forsake(error);
+  }
+
   /** The ownership was lost. */
   lost(error: LockLostError): void {
     if (this.#loss) return;

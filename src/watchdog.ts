@@ -110,10 +110,18 @@ export class Watchdog {
         // Released or lost while the renewal was on its way: what it found says nothing about that.
         if (reply !== undefined && this.#watched.has(lease)) lease.renewed(reply, sentAt, leaseMs);
       }
+      const unknown = batch.filter(
+        ({ lease }, i) => !replies[i] && this.#watched.has(lease),
+      ).length;
+      if (unknown > 0) this.#failed(new Error('too few masters answered'), unknown);
     } catch (error) {
-      this.#options.failed(error, batch.length);
-      if (this.#watched.size > 0) this.#roundWithin(this.#intervalMs / 10);
+      this.#failed(error, batch.length);
     }
+  }
+
+  #failed(error: unknown, leaseCount: number): void {
+    this.#options.failed(error, leaseCount);
+    if (this.#watched.size > 0) this.#roundWithin(this.#intervalMs / 10);
   }
 }
 

@@ -132,6 +132,7 @@ export class Run {
         worker.become('rests');
         break;
       case 'ready':
+      case 'no quorum':
       case 'failed':
         break;
     }

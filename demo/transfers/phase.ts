@@ -110,6 +110,7 @@ export class Phase {
         worker.become('rests');
         break;
       case 'ready':
+      case 'no quorum':
       case 'failed':
         break;
     }

@@ -82,6 +82,11 @@ export class ReentrantLock implements LockBackend {
     return this.node.holdRenewer.send(keys, ownerIds, leaseMs);
   }
 
+  /** Which client, and so which server, it belongs to. */
+  get clientToken(): string {
+    return this.node.token;
+  }
+
   /** What may go into one call of `renewMany` has the same batch key. */
   get batchKey(): string {
     return this.node.holdRenewer.batchKey(this.keys);

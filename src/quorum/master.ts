@@ -2,15 +2,21 @@
 
 import type { Leftovers } from '../leftovers.js';
 import type { ReentrantLock } from '../locks/reentrant-lock.js';
+import type { Connection } from '../redis/connection.js';
 import { describe } from '../redis/failure.js';
+
+/** Commands that were not answered in time, and still are not; whatever lock they were for. */
+const overdue = new WeakMap<Connection, number>();
+
+function overdueOf(connection: Connection): number {
+  return overdue.get(connection) ?? 0;
+}
 
 export class Master {
   /** Where it is, as `host:port`. */
   readonly name: string;
   readonly lock: ReentrantLock;
   readonly #leftovers: Leftovers;
-  /** Commands that were not answered in time, and still are not. */
-  #overdue = 0;
 
   constructor(lock: ReentrantLock, leftovers: Leftovers) {
     this.name = lock.connection.address;
@@ -25,7 +31,7 @@ export class Master {
   get trouble(): string | undefined {
     const { isReady, lastError } = this.lock.connection;
     if (!isReady) return lastError ? describe(lastError) : 'not connected';
-    return this.#overdue > 0 ? 'it owes an answer' : undefined;
+    return overdueOf(this.lock.connection) > 0 ? 'it owes an answer' : undefined;
   }
 
   /** Whether it is neither up nor known to be in trouble. */
@@ -44,18 +50,20 @@ export class Master {
     }
   }
 
-  /** Takes back a vote, or one that may still come: unheard by those who wait, since the lock was never held. */
-  withdraw(ownerId: string): void {
-    this.lock.withdraw(ownerId).catch(() => {
+  /** Takes back a vote, or one that may still come; those who wait are told only if it may have kept them out. */
+  withdraw(ownerId: string, isTold = false): void {
+    const withdrawn = isTold ? this.lock.release(ownerId) : this.lock.withdraw(ownerId);
+    withdrawn.catch(() => {
       this.#leftovers.remove(this.lock, ownerId);
     });
   }
 
   /** An answer did not come in time. */
   overdue(answer: Promise<unknown>): void {
-    this.#overdue++;
+    const { connection } = this.lock;
+    overdue.set(connection, overdueOf(connection) + 1);
     const settled = (): void => {
-      this.#overdue--;
+      overdue.set(connection, overdueOf(connection) - 1);
     };
     answer.then(settled, settled);
   }

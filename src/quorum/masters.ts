@@ -22,6 +22,11 @@ export function parseMasters(locks: readonly unknown[]): { name: string; masters
         `a Redlock has members "${name}" and "${member.name}": it must be one name on several masters`,
       );
     }
+    if (backend.connection.isCluster) {
+      throw new OptionError(
+        `member "${member.name}" of a Redlock is in a cluster: each must be on a master of its own`,
+      );
+    }
     if (clients.has(client)) {
       throw new OptionError(
         `a Redlock has two members of one client: each must be on its own master, from its own Holdfast`,

@@ -1,12 +1,13 @@
 // Asks several masters the same thing at the same time, and decides as soon as their answers allow.
 
-import { describe } from '../redis/failure.js';
+import { setTimer } from '../clock.js';
+import { describe, failureKind } from '../redis/failure.js';
 import type { Master } from './master.js';
 
 /** What one master answered; undefined: nothing so far. */
 export type Answer<T> =
   | { readonly kind: 'answered'; readonly value: T }
-  | { readonly kind: 'unreachable'; readonly reason: string }
+  | { readonly kind: 'unreachable'; readonly reason: string; readonly error?: unknown }
   | undefined;
 
 /**
@@ -41,19 +42,36 @@ export function poll<T, Decision>(
         },
         (error: unknown) => {
           const reason = error instanceof Error ? describe(error) : String(error);
-          settled(index, { kind: 'unreachable', reason });
+          settled(index, { kind: 'unreachable', reason, error });
         },
       );
       return answer;
     });
-    const timer = setTimeout(() => {
+    const judge = (): void => {
       for (const [index, answer] of sent.entries()) {
         if (answers[index]) continue;
         masters[index]?.overdue(answer);
         settled(index, { kind: 'unreachable', reason: `no answer within ${String(limitMs)} ms` });
       }
+    };
+    // After a blocked event loop the answers may be here, unread: one turn of the loop reads them first.
+    let timer = setTimer(() => {
+      timer = setTimer(judge, 1);
     }, limitMs);
   });
+}
+
+/** What most masters will never do, such as to lock a key of another type; undefined: there is no such thing. */
+export function refusalOfMany(
+  answers: readonly Answer<unknown>[],
+  quorum: number,
+): Error | undefined {
+  const refusals = answers.flatMap((answer) => {
+    if (answer?.kind !== 'unreachable' || !(answer.error instanceof Error)) return [];
+    const kind = failureKind(answer.error);
+    return kind === 'conflict' || kind === 'denied' || kind === 'defect' ? [answer.error] : [];
+  });
+  return refusals.length > answers.length - quorum ? refusals[0] : undefined;
 }
 
 /** The values of those who answered. */

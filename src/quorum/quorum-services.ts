@@ -6,6 +6,8 @@ import type { Events } from '../events.js';
 import { renewalFailed } from '../node.js';
 import type { Line } from '../waiting/line.js';
 import { Watchdog } from '../watchdog.js';
+import type { Connection } from '../redis/connection.js';
+import type { Master } from './master.js';
 import { RedRenewer, type RedTarget } from './red-renewer.js';
 
 /** All masters are asked at once, and who does not answer is part of the result: there is no one connection to wait for. */
@@ -20,6 +22,7 @@ export class QuorumServices {
   readonly client: Client;
   readonly #watchdog: Watchdog;
   readonly #renewer: RedRenewer;
+  readonly #connections = new WeakSet<Connection>();
   readonly #lines = new Map<string, Line>();
   /** What the watchdog knows a lease by. */
   readonly #watched = new WeakMap<HeldLease, Renewable>();
@@ -36,6 +39,15 @@ export class QuorumServices {
         events.tell('error', () => renewalFailed(error, leaseCount));
       },
     });
+  }
+
+  /** A master that is back, perhaps empty, is asked at once. */
+  renewOnReady(masters: readonly Master[]): void {
+    for (const { connection } of masters.map(({ lock }) => lock)) {
+      if (this.#connections.has(connection)) continue;
+      this.#connections.add(connection);
+      connection.onReady(this.#watchdog.renewAll);
+    }
   }
 
   /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */

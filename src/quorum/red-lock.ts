@@ -14,7 +14,7 @@ import type { ReentrantLock } from '../locks/reentrant-lock.js';
 import { Line } from '../waiting/line.js';
 import type { Master } from './master.js';
 import { NoQuorum } from './no-quorum.js';
-import { poll, values, type Answer } from './poll.js';
+import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { QuorumServices } from './quorum-services.js';
 import { RedCandidate } from './red-candidate.js';
 import type { RedLockSettings } from './settings.js';
@@ -28,6 +28,8 @@ const CONNECTING_MS = 5;
 export class RedLockBackend implements LockBackend {
   readonly name: string;
   readonly id: string;
+  /** What a lost lock leaves on a minority of the masters has to be removed. */
+  readonly leavesRemains = true;
   readonly masters: readonly Master[];
   readonly quorum: number;
   readonly nodeTimeoutMs: number;
@@ -53,11 +55,12 @@ export class RedLockBackend implements LockBackend {
     this.newOwnerId = newOwnerId;
     this.#settings = settings;
     this.#services = services;
+    services.renewOnReady(masters);
   }
 
   /** What may be renewed in one call for each master. */
   get batchKey(): string {
-    return this.masters.map(({ name, lock }) => `${name} ${lock.batchKey}`).join(' ');
+    return this.masters.map(({ lock }) => `${lock.clientToken} ${lock.batchKey}`).join(' ');
   }
 
   candidate(ownerId: string, wanted: Wanted): Candidate {
@@ -124,7 +127,10 @@ export class RedLockBackend implements LockBackend {
 
   async forceUnlock(wordMs: number): Promise<string | undefined> {
     const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
-    return forced.find((holder) => holder !== undefined);
+    // Others may have left single votes: the holder is whom most of them knew.
+    const count = (owner: string): number => forced.filter((other) => other === owner).length;
+    const owners = forced.filter((holder) => holder !== undefined);
+    return owners.sort((one, other) => count(other) - count(one))[0];
   }
 
   async isLocked(): Promise<boolean> {
@@ -164,10 +170,15 @@ export class RedLockBackend implements LockBackend {
     ask: (master: Master) => Promise<T>,
     decide: (answers: readonly Answer<T>[], isFinal: boolean) => Decision | undefined,
   ): Promise<Decision> {
-    if (!this.isConnected) await this.whenConnected();
+    if (!this.isConnected) {
+      const endsAtMs = performance.now() + this.#services.client.commandTimeoutMs;
+      await this.whenConnected(() => performance.now() > endsAtMs);
+    }
     return await poll<T, Decision>(this.masters, ask, this.nodeTimeoutMs, (answers, isFinal) => {
       const decision = decide(answers, isFinal);
       if (decision !== undefined || !isFinal) return decision;
+      const refusal = refusalOfMany(answers, this.quorum);
+      if (refusal) return refusal;
       return new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
     });
   }

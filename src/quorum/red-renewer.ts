@@ -67,13 +67,16 @@ function repair(
   }
 }
 
-async function repairOne({ lock }: Master, lease: HeldLease, leaseMs: number): Promise<void> {
+async function repairOne(master: Master, lease: HeldLease, leaseMs: number): Promise<void> {
+  const { lock } = master;
   const { ownerId, holdCount } = lease;
   try {
     // The count goes right behind: a release that is sent after this finds both done.
     const acquired = lock.acquire(ownerId, leaseMs);
     if (holdCount > 1) lock.reenter(ownerId, holdCount, 0).catch(() => undefined);
     await acquired;
+    // Released meanwhile: that may have been overtaken.
+    if (lease.ageMs < 0) master.withdraw(ownerId);
   } catch {
     // It is not there, or somebody else is: the next renewal sees.
   }

@@ -4,7 +4,7 @@
 import type { AcquireReply, HeldReply } from '../backend.js';
 import type { NodeAnswer, SeenHolder } from '../errors.js';
 import type { Master } from './master.js';
-import { poll, type Answer } from './poll.js';
+import { poll, refusalOfMany, type Answer } from './poll.js';
 
 /** How an election went. */
 export type Vote =
@@ -12,6 +12,9 @@ export type Vote =
   /** Those who said "held" alone make a majority impossible. */
   | HeldReply
   | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
+
+/** How soon it is tried again at most when it is not known whether somebody has a majority, in milliseconds. */
+const AMBIGUOUS_RETRY_MS = 1_000;
 
 export interface Election {
   readonly masters: readonly Master[];
@@ -29,14 +32,32 @@ export async function vote(election: Election): Promise<Vote> {
   const { masters, ownerId, leaseMs, nodeTimeoutMs, guardMs } = election;
   const excused = masters.map((master) => excuse(master, guardMs));
   const asked = masters.filter((_, index) => !excused[index]);
-  const send = ({ lock }: Master): Promise<AcquireReply> => lock.acquire(ownerId, leaseMs);
-  const decide = (answers: readonly Answer<AcquireReply>[], isFinal: boolean): Vote | undefined =>
-    decided(election, inOrder(masters, excused, answers), isFinal);
+  let isOver = false;
+  const send = async (master: Master): Promise<AcquireReply> => {
+    const reply = await master.lock.acquire(ownerId, leaseMs);
+    // A vote that came after all was lost is taken back again: it may have overtaken what took it back.
+    if (isOver && reply.outcome === 'acquired') master.withdraw(ownerId);
+    return reply;
+  };
+  const decide = (
+    answers: readonly Answer<AcquireReply>[],
+    isFinal: boolean,
+  ): Vote | Error | undefined => {
+    const refusal = isFinal ? refusalOfMany(answers, election.quorum) : undefined;
+    return refusal ?? decided(election, inOrder(masters, excused, answers), isFinal);
+  };
   const outcome =
     asked.length === 0
       ? decided(election, inOrder(masters, excused, []), true)
-      : await poll(asked, send, nodeTimeoutMs, decide);
-  if (outcome?.outcome !== 'acquired') for (const master of asked) master.withdraw(ownerId);
+      : await poll<AcquireReply, Vote>(asked, send, nodeTimeoutMs, decide);
+  if (outcome?.outcome !== 'acquired') {
+    isOver = true;
+    // With answers that were late it may have had a majority, which others have seen, and wait for the end of.
+    const nodes = outcome?.outcome === 'no quorum' ? outcome.nodes : [];
+    const refused = nodes.filter(({ answer }) => answer === 'held').length;
+    const wasSeen = nodes.length > 0 && asked.length - refused >= election.quorum;
+    for (const master of asked) master.withdraw(ownerId, wasSeen);
+  }
   return outcome ?? { outcome: 'no quorum', nodes: [] };
 }
 
@@ -76,7 +97,7 @@ function decided(
   if (acquired.length >= quorum) return { outcome: 'acquired' };
   const held = known.filter((node) => node.answer === 'held');
   if (held.length > masters.length - quorum) {
-    const reply = seen(held, masters.length, quorum, nodeTimeoutMs);
+    const reply = seen(held, acquired.length, masters.length, quorum, nodeTimeoutMs);
     // That the votes are split is told by nobody but the last answer.
     return isFinal || reply.retryInMs === undefined ? reply : undefined;
   }
@@ -86,6 +107,7 @@ function decided(
 /** Who has most of it, and when to look again. */
 function seen(
   held: readonly (SeenHolder & { node: string })[],
+  acquiredCount: number,
   count: number,
   quorum: number,
   nodeTimeoutMs: number,
@@ -100,6 +122,10 @@ function seen(
   const holderTtlMs = freeInMs === Infinity ? -1 : freeInMs;
   // Without a majority for anyone the votes are split: all who took part take theirs back, unheard, and try again after a
   // time of their own.
-  const retryInMs = most < quorum ? Math.random() * nodeTimeoutMs : undefined;
+  // (Those who did not answer may be the holder's, too: then there is no hurry.)
+  const notHeard = count - held.length - acquiredCount;
+  const isSplit = most + notHeard < quorum;
+  const pauseMs = isSplit ? nodeTimeoutMs : Math.min(AMBIGUOUS_RETRY_MS, freeInMs);
+  const retryInMs = most < quorum ? Math.random() * pauseMs : undefined;
   return { outcome: 'held', holder, holderTtlMs, retryInMs };
 }

@@ -121,6 +121,7 @@ export class Link {
 
   async #close(): Promise<void> {
     this.#down();
+    this.#lastError = new ClosedError('its client is closed');
     for (const waiter of this.#waiters) waiter.reject(new ClosedError('the client is closed'));
     await disconnect(this.client);
   }

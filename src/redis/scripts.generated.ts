@@ -420,7 +420,7 @@ return 1
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: 'f2f007bcfb22a21762a33adab3426eaf8835dfa2',
+    sha1: 'e5ddf74e6e27328af917cbbffd848b37ac82c8aa',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
@@ -456,7 +456,7 @@ local function renew(lock, line, places, owner, isListening)
     return 'yours'
   end
   local place = isHolder == 0 and redis.pcall('HGET', places, owner)
-  if type(place) ~= 'string' or not redis.pcall('ZSCORE', line, owner) then
+  if type(place) ~= 'string' or type(redis.pcall('ZSCORE', line, owner)) ~= 'string' then
     return 'gone'
   end
   local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')

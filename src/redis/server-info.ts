@@ -13,7 +13,9 @@ export interface ServerInfo {
 export function parseServerInfo(info: string): ServerInfo {
   const version = /^redis_version:(\S+)/m.exec(info)?.[1];
   const uptime = /^uptime_in_seconds:(\d+)/m.exec(info)?.[1];
-  return uptime === undefined ? { version } : { version, uptimeMs: Number(uptime) * 1_000 };
+  if (uptime === undefined) return { version };
+  // The server subtracts whole seconds: a second may be a moment.
+  return { version, uptimeMs: Math.max(0, Number(uptime) - 1) * 1_000 };
 }
 
 export function majorVersion(server: ServerInfo): number {

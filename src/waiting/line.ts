@@ -9,12 +9,15 @@ const NO_EXPIRY_RETRY_MS = 10_000;
 
 /** One waiter's place in the line. */
 export class Place {
+  /** Since when it has waited, on the monotonic clock. */
+  readonly sinceMs: number;
   readonly #line: Line;
   #woken!: Promise<void>;
   #wake!: () => void;
 
-  constructor(line: Line) {
+  constructor(line: Line, sinceMs: number) {
     this.#line = line;
+    this.sinceMs = sinceMs;
     this.#sleep();
   }
 
@@ -51,7 +54,9 @@ export class Place {
 export class Line implements ChannelListener {
   readonly #subscription: Subscription;
   readonly #onEmpty: () => void;
+  /** Who has waited for longest comes first. */
   readonly #places = new Set<Place>();
+  #youngestSinceMs = 0;
   #trying: Place | undefined;
   /** A message came while somebody was trying: that try may have been too early. */
   #wokenMeanwhile = false;
@@ -62,14 +67,30 @@ export class Line implements ChannelListener {
     this.#onEmpty = onEmpty;
   }
 
-  /** Joins at the end, after a try that was sent at `triedAtMs` (monotonic) and found the lock held for `ttlMs` more. */
-  join(triedAtMs: number, ttlMs: number): Place {
-    const place = new Place(this);
-    this.#places.add(place);
+  /**
+   * Joins behind those who have waited for longer, after a try that was sent at `triedAtMs` (monotonic) and found the lock held
+   * for `ttlMs` more.
+   */
+  join(triedAtMs: number, ttlMs: number, sinceMs = performance.now()): Place {
+    const place = new Place(this, sinceMs);
+    this.#enter(place);
     this.#sleepFor(ttlMs);
     // Released after that try was answered, and told before we listened: the message may even overtake the answer.
     if (this.#subscription.mayHaveMissed(triedAtMs)) this.#wake();
     return place;
+  }
+
+  #enter(place: Place): void {
+    const isYounger = this.#youngestSinceMs <= place.sinceMs;
+    this.#youngestSinceMs = Math.max(this.#youngestSinceMs, place.sinceMs);
+    const younger = isYounger
+      ? []
+      : [...this.#places].filter(({ sinceMs }) => sinceMs > place.sinceMs);
+    this.#places.add(place);
+    for (const other of younger) {
+      this.#places.delete(other);
+      this.#places.add(other);
+    }
   }
 
   isUp(place: Place): boolean {

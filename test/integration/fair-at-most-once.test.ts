@@ -12,7 +12,7 @@ import type { HeldCommand } from '../support/proxy-interceptors.js';
 import { sharedConnection } from '../support/shared-connection.js';
 import { proxyPerTest } from '../support/shared-proxy.js';
 
-const LEASE_MS = 1_200;
+const LEASE_MS = 1_500;
 
 type Fault = 'loseReplyTo' | 'cutAfterForwarding' | 'holdBack' | 'copyNext';
 

@@ -57,11 +57,11 @@ export class FairLine {
     return await Promise.all(this.keys.map((key) => this.#redis.pttl(key)));
   }
 
-  /** Waits until so many stand in line. */
+  /** Waits until so many stand in line; thousands take a while on a busy machine. */
   async hasLength(length: number): Promise<void> {
     await eventually(async () => {
       expect(await this.#redis.zcard(this.keys[1])).toBe(length);
-    });
+    }, 25_000);
   }
 
   /** Resolves when the caller stands in line, which takes that the lock is held. */

@@ -1,0 +1,40 @@
+// MultiLocks that share members, in several processes: no deadlock whatever the order of names, and nobody starves.
+import { expect, inject, it } from 'vitest';
+import {
+  expectNoOverlap,
+  inProcesses,
+  waitsOf,
+  type MultiTask,
+} from '../support/multi-processes.js';
+import { uniqueName } from '../support/unique-name.js';
+
+/** Over any that these tests take on a busy machine, under the 30 s lease whose end would undo a deadlock. */
+const DEADLOCK_MS = 25_000;
+
+/** How many medians one call waits at most. */
+const STARVED = 20;
+
+function uniqueNames(count: number): string[] {
+  return Array.from({ length: count }, () => uniqueName());
+}
+
+it('two processes that name the same locks in opposite orders do not deadlock', async () => {
+  const names = uniqueNames(4);
+  const task = { type: 'same', callers: 2, rounds: 100, holdMs: 0 } as const;
+  const orders: MultiTask[] = [names, names.toReversed()].map((each) => ({ ...task, names: each }));
+  const { turns } = await inProcesses(inject('redisUrl'), orders, DEADLOCK_MS);
+  expect(turns).toHaveLength(2 * task.callers * task.rounds);
+  expectNoOverlap(turns);
+}, 60_000);
+
+it('of 32 callers of random pairs, in 4 processes, nobody starves', async () => {
+  const names = uniqueNames(10);
+  const task: MultiTask = { type: 'pairs', names, callers: 8, rounds: 25, holdMs: 2 };
+  const tasks = [1, 2, 3, 4].map(() => task);
+  const { turns, longestLagMs } = await inProcesses(inject('redisUrl'), tasks, DEADLOCK_MS);
+  expect(turns).toHaveLength(tasks.length * task.callers * task.rounds);
+  expectNoOverlap(turns);
+  const { medianMs, longestMs } = waitsOf(turns);
+  const figures = `${turns.length} waits: median ${medianMs} ms, longest ${longestMs} ms, a process stood still for ${longestLagMs} ms`;
+  expect(longestMs, figures).toBeLessThan(STARVED * medianMs + longestLagMs);
+}, 60_000);

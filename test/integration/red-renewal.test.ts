@@ -1,0 +1,114 @@
+// Part 7: renewals count with a majority in time, repair masters that lost the key, and may be limited.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { eventsOf, rejectionOf } from '../support/clients.js';
+import { eventually } from '../support/eventually.js';
+import { redNodes } from '../support/red-nodes.js';
+import { startMasters } from '../support/redis-topologies.js';
+import { startProxy } from '../support/tcp-proxy.js';
+import { uniqueName } from '../support/unique-name.js';
+
+const nodes = redNodes(() => startMasters(3));
+const WATCHED = { lockWatchdogTimeout: 1_500 };
+
+describe('part 7: the watchdog', () => {
+  it('keeps a hold over three leases', async () => {
+    await using client = await nodes.client(WATCHED);
+    const hold = await client.lock(uniqueName()).acquire();
+    const endsAtMs = performance.now() + 4_500;
+    while (performance.now() < endsAtMs) {
+      await sleep(20);
+      expect(hold.remaining()).toBeGreaterThan(0);
+    }
+    await hold.release();
+  });
+
+  it.each([
+    ['watched', undefined],
+    ['fixed', 60_000],
+  ])('repairs a master that lost the key of a %s hold, with its count', async (_, lease) => {
+    await using client = await nodes.client(WATCHED);
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire({ ...(lease !== undefined && { lease }) });
+    await hold.run(async () => {
+      const inner = await lock.acquire();
+      await nodes.remove(lock, [1]);
+      await eventually(async () => {
+        expect(await nodes.owners(lock)).toEqual(Array(3).fill(hold.ownerId));
+        expect(await nodes.counts(lock)).toEqual([2, 2, 2]);
+      });
+      await inner.release();
+    });
+    await hold.release();
+    await nodes.nothingLeft(lock);
+  });
+
+  it('does not count renewals of a minority, and tells the loss in time', async () => {
+    const proxies = await Promise.all(
+      nodes.servers.slice(0, 2).map(({ port }) => startProxy(port)),
+    );
+    await using client = await nodes.client(WATCHED, [
+      ...proxies.map(({ url }) => url),
+      nodes.urls[2]!,
+    ]);
+    const lost = eventsOf(client.holdfast, 'lost');
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire();
+    for (const proxy of proxies) proxy.blackhole();
+    let before = hold.remaining();
+    while (!hold.signal.aborted) {
+      await sleep(5);
+      const left = hold.remaining();
+      // One renewal may have been on its way when the two fell silent.
+      if (left > before) expect(left).toBeLessThanOrEqual(1_500);
+      before = left;
+    }
+    expect(lost).toMatchObject([{ lossReason: 'unreachable' }]);
+    for (const proxy of proxies) proxy.heal();
+    await nodes.nothingLeft(lock);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+
+  it.each([0, 2])('renews a lease %i times where maxExtensions says so', async (maxExtensions) => {
+    await using client = await nodes.client(WATCHED);
+    const renewed = eventsOf(client.holdfast, 'renewed');
+    const hold = await client.lock(uniqueName(), { maxExtensions }).acquire();
+    await eventually(() => {
+      expect(hold.signal.aborted).toBe(true);
+    });
+    expect(renewed).toHaveLength(maxExtensions);
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'expired' });
+    expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
+  });
+
+  it('does not renew what was released, nor repair it', async () => {
+    await using client = await nodes.client(WATCHED);
+    for (let round = 0; round < 20; round++) {
+      const lock = client.lock(uniqueName());
+      const hold = await lock.acquire();
+      await nodes.remove(lock, [round % 3]);
+      await sleep((round * 60) % 600);
+      await hold.release().catch(() => undefined);
+      await nodes.nothingLeft(lock);
+    }
+    await sleep(600);
+  });
+});
+
+describe('hold.extend()', () => {
+  it('counts with a majority', async () => {
+    await using client = await nodes.client(WATCHED);
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire({ lease: 5_000 });
+    await eventually(async () => {
+      expect(await nodes.owners(lock)).toEqual(Array(3).fill(hold.ownerId));
+    });
+    await hold.extend(60_000);
+    expect(hold.remaining()).toBeGreaterThan(30_000);
+    for (const leftMs of await nodes.leftMs(lock)) expect(leftMs).toBeGreaterThan(30_000);
+    await nodes.remove(lock, [0, 1]);
+    expect(await rejectionOf(hold.extend(90_000))).toMatchObject({ code: 'LOCK_LOST' });
+    expect(hold.signal.aborted).toBe(true);
+    await nodes.remove(lock, [2]);
+  });
+});

@@ -1,0 +1,166 @@
+// Masters of a Redlock that exist only in memory, for fake timers: tests decide how long each link takes.
+import type { AcquireReply, KeepReply } from '../../src/backend.js';
+import { Client } from '../../src/client.js';
+import { Events } from '../../src/events.js';
+import { Leftovers } from '../../src/leftovers.js';
+import type { Lock } from '../../src/lock.js';
+import type { ReentrantLock } from '../../src/locks/reentrant-lock.js';
+import { Master } from '../../src/quorum/master.js';
+import { QuorumServices } from '../../src/quorum/quorum-services.js';
+import { RedLockBackend } from '../../src/quorum/red-lock.js';
+import { parseRedLockOptions } from '../../src/quorum/settings.js';
+import type { RedLockOptions } from '../../src/index.js';
+import { SingleLock } from '../../src/single-lock.js';
+import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
+import { FakeServer } from './fake-backend.js';
+import { alwaysReady } from './fake-holdfast.js';
+
+const NAME = 'orders';
+
+/** How long one command takes on the way to the server, and its reply on the way back, in milliseconds. */
+export interface Delays {
+  readonly upMs: number;
+  readonly downMs: number;
+}
+
+export class SimulatedMaster {
+  readonly server = new FakeServer();
+  isUp = true;
+  /** How often it was started again. */
+  restarts = 0;
+  #startedAtMs = -1e9;
+
+  /** It crashes, and is back at once with nothing in it; what was on its way there or back is lost. */
+  restart(): void {
+    this.server.delete(NAME);
+    this.restarts++;
+    this.#startedAtMs = performance.now();
+  }
+
+  get ageMs(): number {
+    return performance.now() - this.#startedAtMs;
+  }
+
+  get holder(): string | undefined {
+    return this.server.holder(NAME)?.owner;
+  }
+}
+
+export interface SimulatedClientOptions extends RedLockOptions {
+  clientId: string;
+  lockWatchdogTimeout?: number;
+  /** What the next command to the master of this index takes; nothing by default. */
+  delays?: (master: number) => Delays;
+}
+
+/** The Redlock of one program over these masters. */
+export function simulatedRedLock(
+  masters: readonly SimulatedMaster[],
+  { clientId, lockWatchdogTimeout = 30_000, delays, ...options }: SimulatedClientOptions,
+): { lock: Lock; events: Events } {
+  const events = new Events();
+  const owner = new Client(
+    { clientId, lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: 10_000 },
+    alwaysReady,
+    events,
+  );
+  const services = new QuorumServices(owner, events);
+  const links = masters.map((master, index) => {
+    const link = new SimulatedLink(master, clientId, () => delays?.(index) ?? AT_ONCE);
+    return new Master(link as unknown as ReentrantLock, new Leftovers());
+  });
+  let last = 0;
+  const newOwnerId = (): string => `${clientId}:${++last}`;
+  const settings = parseRedLockOptions(options);
+  const backend = new RedLockBackend(NAME, links, settings, services, newOwnerId);
+  return { lock: new SingleLock(services.client, backend), events };
+}
+
+const AT_ONCE: Delays = { upMs: 0, downMs: 0 };
+
+/** The connection of one client to one master: commands and replies keep their order. */
+class SimulatedLink {
+  readonly name = NAME;
+  readonly id: string;
+  readonly batchKey = '';
+  readonly connection: Pick<
+    ReentrantLock['connection'],
+    'address' | 'isReady' | 'lastError' | 'serverAgeMs' | 'onReady'
+  >;
+  readonly #master: SimulatedMaster;
+  readonly #delays: () => Delays;
+  #lastArrival: Promise<unknown> = Promise.resolve();
+  #lastReply: Promise<unknown> = Promise.resolve();
+
+  constructor(master: SimulatedMaster, clientId: string, delays: () => Delays) {
+    this.#master = master;
+    this.#delays = delays;
+    this.id = `${clientId} ${++links}`;
+    this.connection = {
+      address: this.id,
+      onReady: () => undefined, // it sees no need to tell: a restart takes no time
+      get isReady() {
+        return master.isUp;
+      },
+      get lastError() {
+        return master.isUp ? undefined : new Error('it is down');
+      },
+      get serverAgeMs() {
+        return master.ageMs;
+      },
+    };
+  }
+
+  acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
+    return this.#ask((server) => server.acquire(NAME, ownerId, leaseMs));
+  }
+
+  reenter(ownerId: string, count: number, leaseMs: number): Promise<KeepReply> {
+    return this.#ask((server) => server.keep(NAME, ownerId, count, leaseMs));
+  }
+
+  renewMany(_: unknown, ownerIds: readonly string[], leaseMs: number): Promise<KeepReply[]> {
+    return this.#ask((server) =>
+      ownerIds.map((ownerId) => server.keep(NAME, ownerId, undefined, leaseMs)),
+    );
+  }
+
+  release(ownerId: string): Promise<boolean> {
+    return this.#ask((server) => server.release(NAME, ownerId));
+  }
+
+  withdraw(ownerId: string): Promise<boolean> {
+    return this.#ask((server) => {
+      if (server.holder(NAME)?.owner !== ownerId) return false;
+      server.delete(NAME);
+      return true;
+    });
+  }
+
+  subscribeToUnlocks(listener: ChannelListener): Subscription {
+    return this.#master.server.subscribe(NAME, listener);
+  }
+
+  async #ask<T>(execute: (server: FakeServer) => T): Promise<T> {
+    const { upMs, downMs } = this.#delays();
+    const { restarts } = this.#master;
+    const assertConnected = (): void => {
+      if (!this.#master.isUp || this.#master.restarts !== restarts)
+        throw new Error('Connection is closed.');
+    };
+    this.#lastArrival = Promise.all([this.#lastArrival, passed(upMs)]);
+    await this.#lastArrival;
+    assertConnected();
+    const reply = execute(this.#master.server);
+    this.#lastReply = Promise.all([this.#lastReply, passed(downMs)]);
+    await this.#lastReply;
+    assertConnected();
+    return reply;
+  }
+}
+
+let links = 0;
+
+function passed(ms: number): Promise<void> {
+  return ms === 0 ? Promise.resolve() : new Promise((resolve) => setTimeout(resolve, ms));
+}

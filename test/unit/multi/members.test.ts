@@ -1,0 +1,92 @@
+// What a MultiLock can be made of: anything else is refused before anything is sent.
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Holdfast, OptionError, type Lock } from '../../../src/index.js';
+
+let redis: Redis;
+let client: Holdfast;
+let other: Holdfast;
+
+beforeEach(() => {
+  // Nobody listens there: what is refused must not need a server.
+  redis = new Redis({ port: 1, lazyConnect: true, retryStrategy: () => null });
+  redis.on('error', () => undefined);
+  client = new Holdfast({ redis });
+  other = new Holdfast({ redis });
+});
+
+afterEach(async () => {
+  await Promise.all([client.close(), other.close()]);
+  redis.disconnect();
+});
+
+function refusal(...locks: unknown[]): OptionError {
+  try {
+    client.getMultiLock(...(locks as Lock[]));
+  } catch (error) {
+    if (error instanceof OptionError) return error;
+    throw error;
+  }
+  throw new Error('it was not refused');
+}
+
+describe('a MultiLock is refused', () => {
+  it('without members', () => {
+    expect(refusal()).toMatchObject({ code: 'INVALID_OPTION' });
+    expect(refusal().message).toContain('at least one lock');
+  });
+
+  it('with the same lock twice, whichever objects and kinds stand for it', () => {
+    const once = client.getLock('orders:1');
+    for (const again of [once, client.getLock('orders:1'), client.getFairLock('orders:1')]) {
+      expect(refusal(once, client.getLock('orders:2'), again).message).toContain(
+        '"orders:1" twice',
+      );
+    }
+  });
+
+  it('with a MultiLock inside', () => {
+    const inner = client.getMultiLock(client.getLock('orders:1'), client.getLock('orders:2'));
+    const { message } = refusal(client.getLock('orders:3'), inner);
+    expect(message).toContain('member 2');
+    expect(message).toContain(inner.name);
+  });
+
+  it('with a Redlock inside', () => {
+    const inner = client.getRedLock(client.getLock('orders:1'), other.getLock('orders:1'));
+    expect(refusal(inner, client.getLock('orders:2')).message).toContain('member 1');
+  });
+
+  it.each([undefined, null, 'orders:1', 7, {}, { name: 'orders:1' }, () => undefined])(
+    'with %o, which is no lock',
+    (given) => {
+      expect(refusal(client.getLock('orders:1'), given).message).toContain('member 2');
+    },
+  );
+});
+
+it('one member, the same name of several clients, and reentrant beside fair ones are accepted', () => {
+  expect(client.getMultiLock(client.getLock('orders:1')).name).toContain('orders:1');
+  const several = client.getMultiLock(
+    client.getLock('orders:1'),
+    other.getFairLock('orders:1'),
+    client.getFairLock('orders:2'),
+  );
+  expect(several.name).toBe('multi(orders:1, orders:1, orders:2)');
+});
+
+it.each([
+  ['lock', [0]],
+  ['tryLock', [-1]],
+  ['tryLock', [{ wait: Number.NaN }]],
+  ['acquire', [{ lease: 0 }]],
+  ['tryAcquire', [{ wiat: 5 }]],
+  ['withLock', [undefined]],
+] as const)('%s(%o) is refused without a server, and named by all members', async (call, args) => {
+  const multi = client.getMultiLock(client.getLock('orders:1'), client.getLock('orders:2'));
+  const calls = multi as unknown as Record<string, (...given: unknown[]) => Promise<unknown>>;
+  await expect(calls[call]!(...args)).rejects.toMatchObject({
+    code: 'INVALID_OPTION',
+    lockName: multi.name,
+  });
+});
