@@ -16,7 +16,7 @@ export function elapsedMs(since: Instant): number {
 }
 
 /** The longest delay that a Node.js timer takes; a longer one would fire at once. */
-export const MAX_TIMER_MS = 2 ** 31 - 1;
+export const MAX_TIMER_MS: number = 2 ** 31 - 1;
 
 /** `setTimeout` that never fires early for a delay too long for it: whoever is called looks at the clock again. */
 export function setTimer<Args extends unknown[]>(

@@ -71,7 +71,7 @@ export class Line implements ChannelListener {
    * Joins behind those who have waited for longer, after a try that was sent at `triedAtMs` (monotonic) and found the lock held
    * for `ttlMs` more.
    */
-  join(triedAtMs: number, ttlMs: number, sinceMs = performance.now()): Place {
+  join(triedAtMs: number, ttlMs: number, sinceMs: number = performance.now()): Place {
     const place = new Place(this, sinceMs);
     this.#enter(place);
     this.#sleepFor(ttlMs);
