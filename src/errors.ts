@@ -118,17 +118,37 @@ export class UnavailableError extends HoldfastError {
  * - `acquired`: it counts the caller as the holder
  * - `held`: somebody else holds the lock there
  * - `gone`: the caller held it there, and does not any more
- * - `unreachable`: it gave no answer in time; `reason` says why
- * - `guarded`: it was started too recently to vote, and may do so in `votesInMs`
+ * - `unreachable`: it gave no answer in time
+ * - `guarded`: it was started too recently to vote
  */
 export type NodeAnswer = {
   /** Where it is, as `host:port`. */
   readonly node: string;
 } & (
-  | { readonly answer: 'acquired' | 'gone' }
-  | { readonly answer: 'held'; readonly holder: string; readonly holderTtlMs: number }
-  | { readonly answer: 'unreachable'; readonly reason: string }
-  | { readonly answer: 'guarded'; readonly votesInMs: number }
+  | {
+      /** What it said. */
+      readonly answer: 'acquired' | 'gone';
+    }
+  | {
+      /** What it said. */
+      readonly answer: 'held';
+      /** The owner that holds it there: `<clientId>:<n>`. */
+      readonly holder: string;
+      /** What is left of that owner's lease, in milliseconds; -1: no expiry. */
+      readonly holderTtlMs: number;
+    }
+  | {
+      /** What it said. */
+      readonly answer: 'unreachable';
+      /** Why it gave no answer. */
+      readonly reason: string;
+    }
+  | {
+      /** What it said. */
+      readonly answer: 'guarded';
+      /** In how many milliseconds it may vote. */
+      readonly votesInMs: number;
+    }
 );
 
 /** Not enough masters of a Redlock could be asked to tell who has the lock. */

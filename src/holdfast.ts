@@ -149,10 +149,15 @@ export class Holdfast implements AsyncDisposable {
    * them. Redis' Redlock, see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
    *
    * @param locks - locks of `getLock` of one name, each from its own Holdfast on its own master; an odd number is best
-   * @param options - last, may be left out
-   * @throws {@link OptionError} a member cannot be one, or an option is not usable
+   * @throws {@link OptionError} a member cannot be one
    */
   getRedLock(...locks: Lock[]): Lock;
+  /**
+   * The same, with options, which come last.
+   *
+   * @param locksAndOptions - the locks, and then {@link RedLockOptions}
+   * @throws {@link OptionError} a member cannot be one, or an option is not usable
+   */
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
     const hasOptions = given.length > 0 && !(given.at(-1) instanceof Lock);

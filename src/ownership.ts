@@ -195,7 +195,7 @@ export class Ownership implements HeldLease {
   }
 
   renewing(): void {
-    this.#isRenewalUnanswered = true;
+    this.#isRenewalUnanswered = this.isWatched; // a mere look would not have prolonged it
   }
 
   renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void {

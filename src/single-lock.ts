@@ -24,12 +24,12 @@ export class SingleLock extends Lock {
     return this.#backend.name;
   }
 
-  /** What a lock that is made of it needs. */
+  /** What a lock that is made of it needs. @internal */
   get parts(): { client: Client; backend: LockBackend } {
     return { client: this.#client, backend: this.#backend };
   }
 
-  /** The same for the same lock of the same client, whatever object stands for it. */
+  /** The same for the same lock of the same client, whatever object stands for it. @internal */
   get id(): string {
     return this.#backend.id;
   }
@@ -50,7 +50,7 @@ export class SingleLock extends Lock {
     await hold.release();
   }
 
-  /** Whether `unlock()` has something to undo, or to tell the loss of. */
+  /** Whether `unlock()` has something to undo, or to tell the loss of. @internal */
   get isUnlockable(): boolean {
     if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
     return this.#client.anonymous.isUnlockable(this.#backend.id);
