@@ -37,7 +37,7 @@ export async function silentMasters(
     KINDS.map(async (kind): Promise<Pair> => {
       const up = await acquireAndRelease(kind, urls);
       const silent = await acquireAndRelease(kind, withSpare);
-      await silent.operation(`${keyPrefix}connected`);
+      await silent.operation(`${keyPrefix}connected:${kind}`);
       return { up, silent, firstMs: 0 };
     }),
   );
