@@ -13,13 +13,10 @@ import { Ownership } from './ownership.js';
 import { NoQuorum } from './quorum/no-quorum.js';
 import { SingleHold } from './single-hold.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
-import { aborted, heldElsewhere } from './refusals.js';
+import { aborted, heldElsewhere, SLOW_ANSWER_MS } from './refusals.js';
 import { leftMs, validity } from './validity.js';
 import { noticeWaiting } from './waiting/notice.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
-
-/** An attempt that is younger when the wait ends is taken for a slow answer, not for a missing one. */
-const SLOW_ANSWER_MS = 100;
 
 /** What an attempt came to. */
 type Attempt = SingleHold | 'held' | 'look again';

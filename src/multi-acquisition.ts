@@ -8,7 +8,7 @@ import { LockTimeoutError, UnavailableError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
-import { aborted, memberHeldElsewhere } from './refusals.js';
+import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from './refusals.js';
 import type { Scope } from './scope.js';
 import type { SingleHold } from './single-hold.js';
 import type { SingleLock } from './single-lock.js';
@@ -16,9 +16,6 @@ import { Patience, PatienceOver } from './waiting/patience.js';
 
 /** The longest pause between two rounds, in milliseconds: as random as it is, it keeps callers from running in step. */
 const LONGEST_PAUSE_MS = 4;
-
-/** Tries that are younger when the wait ends are taken for slow, not for unanswered. */
-const SLOW_ANSWER_MS = 100;
 
 /** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
 const UNDO_LIMIT_MS = 100;

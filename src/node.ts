@@ -11,6 +11,7 @@ import { describe, failureKind } from './redis/failure.js';
 import type { LockKeys } from './redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from './waiting/channels.js';
 import { Line } from './waiting/line.js';
+import { Lines } from './waiting/lines.js';
 import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {
@@ -26,8 +27,8 @@ export class Node {
   readonly watchdog: Watchdog;
   readonly holdRenewer: HoldRenewer;
   readonly placeRenewer: PlaceRenewer;
-  readonly #lines = new Map<string, Line>();
-  readonly #fairLines = new Map<string, FairLine>();
+  readonly #lines = new Lines<Line>();
+  readonly #fairLines = new Lines<FairLine>();
 
   constructor(options: NodeOptions, events: Events) {
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
@@ -68,36 +69,25 @@ export class Node {
 
   /** The one line in which all of this client wait for a lock. */
   line(keys: LockKeys): Line {
-    return lineOf(this.#lines, keys, (onEmpty) => {
+    return this.#lines.of(keys.lock, (onEmpty) => {
       return new Line((listener) => this.subscribeToUnlocks(keys, listener), onEmpty);
     });
   }
 
   /** The same for a fair lock, which makes it. */
   fairLine(keys: LockKeys, create: (onEmpty: () => void) => FairLine): FairLine {
-    return lineOf(this.#fairLines, keys, create);
+    return this.#fairLines.of(keys.lock, create);
   }
 
   /** The line for a fair lock, if anybody of this client stands in it. */
   knownFairLine(keys: LockKeys): FairLine | undefined {
-    return this.#fairLines.get(keys.lock);
+    return this.#fairLines.known(keys.lock);
   }
 
   async close(): Promise<void> {
     this.channels.close();
     await this.connection.close();
   }
-}
-
-/** Made for the first who waits, and forgotten with the last. */
-function lineOf<L>(
-  lines: Map<string, L>,
-  { lock }: LockKeys,
-  create: (onEmpty: () => void) => L,
-): L {
-  let line = lines.get(lock);
-  if (!line) lines.set(lock, (line = create(() => lines.delete(lock))));
-  return line;
 }
 
 /** That renewals stay unanswered is told, though they will be tried again. */

@@ -2,6 +2,9 @@
 
 import { LockAbortedError, LockTimeoutError, type SeenHolder } from './errors.js';
 
+/** An attempt that is younger when the wait ends is taken for a slow answer, not for a missing one. */
+export const SLOW_ANSWER_MS = 100;
+
 /** Somebody else had it until the wait ran out. */
 export function heldElsewhere(
   lockName: string,

@@ -12,14 +12,12 @@ export class SingleHold implements OwnHold {
   readonly #client: Client;
   readonly #holder: Holder;
   readonly #origin: HoldOrigin;
-  /** */
   readonly isWatched: boolean;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
 
-  /** */
   constructor(client: Client, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
     this.#client = client;
     this.#holder = holder;
@@ -100,7 +98,7 @@ export class SingleHold implements OwnHold {
     this.#ownership.stopRenewing();
   }
 
-  /** Takes it from whoever has it: the scope that it was acquired in has ended. */
+  /** Takes it from whoever has it: its scope has ended, or the lock of several that it is part of was lost. */
   async revoke(error: LockLostError): Promise<void> {
     // The unlock() that it is still owed, if it is, must learn of it.
     if (!this.#holder.scope) this.#client.anonymous.lost(this.#ownership.lock.id, this, error);

@@ -11,7 +11,8 @@ export type Answer<T> =
   | undefined;
 
 /**
- * Resolves to what `decide` returns, or rejects if that is an error; it is called after every answer, and with `isFinal` when no more will be waited for.
+ * Resolves to what `decide` returns, or rejects if that is an error. It is called after every answer, and with `isFinal` when
+ * no more will be waited for.
  *
  * @param send - asks one master
  * @param limitMs - how long to wait for each, in milliseconds; one that takes longer is remembered as overdue
@@ -61,17 +62,20 @@ export function poll<T, Decision>(
   });
 }
 
-/** What most masters will never do, such as to lock a key of another type; undefined: there is no such thing. */
+/**
+ * What more than `tolerated` masters will never do, such as to lock a key of another type, so that no majority can come about;
+ * undefined: there is no such thing.
+ */
 export function refusalOfMany(
   answers: readonly Answer<unknown>[],
-  quorum: number,
+  tolerated: number,
 ): Error | undefined {
   const refusals = answers.flatMap((answer) => {
     if (answer?.kind !== 'unreachable' || !(answer.error instanceof Error)) return [];
     const kind = failureKind(answer.error);
     return kind === 'conflict' || kind === 'denied' || kind === 'defect' ? [answer.error] : [];
   });
-  return refusals.length > answers.length - quorum ? refusals[0] : undefined;
+  return refusals.length > tolerated ? refusals[0] : undefined;
 }
 
 /** The values of those who answered. */

@@ -5,12 +5,13 @@ import { Client, type Reachable } from '../client.js';
 import type { Events } from '../events.js';
 import { renewalFailed } from '../node.js';
 import type { Line } from '../waiting/line.js';
+import { Lines } from '../waiting/lines.js';
 import { Watchdog } from '../watchdog.js';
 import type { Connection } from '../redis/connection.js';
 import type { Master } from './master.js';
 import { RedRenewer, type RedTarget } from './red-renewer.js';
 
-/** All masters are asked at once, and who does not answer is part of the result: there is no one connection to wait for. */
+/** All masters are asked at once, and who does not answer is part of the result; a Redlock itself waits for new connections. */
 const ALWAYS_REACHABLE: Reachable = {
   isReady: true,
   whenReady: () => Promise.resolve(),
@@ -20,10 +21,11 @@ const ALWAYS_REACHABLE: Reachable = {
 export class QuorumServices {
   /** Redlocks are held, awaited and given up apart from the locks of any one master. */
   readonly client: Client;
+  /** Where those of this client wait, for each lock in one line. */
+  readonly lines: Lines<Line> = new Lines<Line>();
   readonly #watchdog: Watchdog;
   readonly #renewer: RedRenewer;
   readonly #connections = new WeakSet<Connection>();
-  readonly #lines = new Map<string, Line>();
   /** What the watchdog knows a lease by. */
   readonly #watched = new WeakMap<HeldLease, Renewable>();
   #longestLeaseMs: number;
@@ -67,14 +69,5 @@ export class QuorumServices {
   unwatch(lease: HeldLease): void {
     const renewable = this.#watched.get(lease);
     if (renewable) this.#watchdog.unwatch(renewable);
-  }
-
-  /** The one line in which all of this client wait for a lock. */
-  line(id: string, create: (onEmpty: () => void) => Line): Line {
-    const known = this.#lines.get(id);
-    if (known) return known;
-    const line = create(() => this.#lines.delete(id));
-    this.#lines.set(id, line);
-    return line;
   }
 }

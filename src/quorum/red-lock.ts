@@ -120,7 +120,7 @@ export class RedLockBackend implements LockBackend {
   }
 
   line(): Line {
-    return this.#services.line(this.id, (onEmpty) => {
+    return this.#services.lines.of(this.id, (onEmpty) => {
       return new Line((listener) => new UnlockWatch(this.masters, this.quorum, listener), onEmpty);
     });
   }
@@ -177,7 +177,7 @@ export class RedLockBackend implements LockBackend {
     return await poll<T, Decision>(this.masters, ask, this.nodeTimeoutMs, (answers, isFinal) => {
       const decision = decide(answers, isFinal);
       if (decision !== undefined || !isFinal) return decision;
-      const refusal = refusalOfMany(answers, this.quorum);
+      const refusal = refusalOfMany(answers, this.masters.length - this.quorum);
       if (refusal) return refusal;
       return new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
     });

@@ -27,12 +27,20 @@ export interface Election {
   readonly guardMs: number;
 }
 
-/** Asks all masters at the same time. On failure the votes are taken back, also those that may still come. */
+/**
+ * Asks all masters at the same time. Unless it is won the votes are taken back, also those that may still come.
+ *
+ * @throws what most masters refuse it with for good
+ */
 export async function vote(election: Election): Promise<Vote> {
-  const { masters, ownerId, leaseMs, nodeTimeoutMs, guardMs } = election;
+  const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guardMs } = election;
   const excused = masters.map((master) => excuse(master, guardMs));
   const asked = masters.filter((_, index) => !excused[index]);
   let isOver = false;
+  const takeBack = (isTold: boolean): void => {
+    isOver = true;
+    for (const master of asked) master.withdraw(ownerId, isTold);
+  };
   const send = async (master: Master): Promise<AcquireReply> => {
     const reply = await master.lock.acquire(ownerId, leaseMs);
     // A vote that came after all was lost is taken back again: it may have overtaken what took it back.
@@ -43,22 +51,26 @@ export async function vote(election: Election): Promise<Vote> {
     answers: readonly Answer<AcquireReply>[],
     isFinal: boolean,
   ): Vote | Error | undefined => {
-    const refusal = isFinal ? refusalOfMany(answers, election.quorum) : undefined;
+    const refusal = isFinal ? refusalOfMany(answers, masters.length - quorum) : undefined;
     return refusal ?? decided(election, inOrder(masters, excused, answers), isFinal);
   };
-  const outcome =
-    asked.length === 0
-      ? decided(election, inOrder(masters, excused, []), true)
-      : await poll<AcquireReply, Vote>(asked, send, nodeTimeoutMs, decide);
-  if (outcome?.outcome !== 'acquired') {
-    isOver = true;
-    // With answers that were late it may have had a majority, which others have seen, and wait for the end of.
-    const nodes = outcome?.outcome === 'no quorum' ? outcome.nodes : [];
-    const refused = nodes.filter(({ answer }) => answer === 'held').length;
-    const wasSeen = nodes.length > 0 && asked.length - refused >= election.quorum;
-    for (const master of asked) master.withdraw(ownerId, wasSeen);
+  if (asked.length === 0)
+    return { outcome: 'no quorum', nodes: excused.flatMap((node) => node ?? []) };
+  try {
+    const outcome = await poll<AcquireReply, Vote>(asked, send, nodeTimeoutMs, decide);
+    if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
+    return outcome;
+  } catch (error) {
+    takeBack(false);
+    throw error;
   }
-  return outcome ?? { outcome: 'no quorum', nodes: [] };
+}
+
+/** With answers that are late it may have had a majority, which others have seen, and wait for the end of. */
+function mayHaveBeenSeen(outcome: Vote, askedCount: number, quorum: number): boolean {
+  if (outcome.outcome !== 'no quorum') return false;
+  const refused = outcome.nodes.filter(({ answer }) => answer === 'held').length;
+  return askedCount - refused >= quorum;
 }
 
 /** Why a master is not asked. */

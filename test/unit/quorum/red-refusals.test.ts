@@ -1,0 +1,58 @@
+// An election that most masters refuse for good: told as what they say, and no vote is left behind.
+import { expect, it, vi } from 'vitest';
+import type { AcquireReply } from '../../../src/backend.js';
+import type { Master } from '../../../src/quorum/master.js';
+import { vote, type Vote } from '../../../src/quorum/vote.js';
+
+class FakeMaster {
+  readonly name = 'master';
+  readonly trouble: string | undefined;
+  readonly lock: { acquire: () => Promise<AcquireReply>; connection: { serverAgeMs: number } };
+  readonly withdraw = vi.fn();
+  readonly overdue = vi.fn();
+
+  constructor(answer: 'acquired' | 'conflict' | 'down') {
+    this.trouble = answer === 'down' ? 'not connected' : undefined;
+    const acquire = (): Promise<AcquireReply> => {
+      if (answer === 'acquired') return Promise.resolve({ outcome: 'acquired' });
+      const error = new Error('WRONGTYPE Operation against a key holding the wrong kind of value');
+      error.name = 'ReplyError';
+      return Promise.reject(error);
+    };
+    this.lock = { acquire, connection: { serverAgeMs: Infinity } };
+  }
+}
+
+function elect(masters: readonly FakeMaster[]): Promise<Vote> {
+  return vote({
+    masters: masters as unknown as readonly Master[],
+    quorum: Math.floor(masters.length / 2) + 1,
+    ownerId: 'me:1',
+    leaseMs: 30_000,
+    nodeTimeoutMs: 50,
+    guardMs: 0,
+  });
+}
+
+it('by most masters is told, and the vote of the others is taken back', async () => {
+  const granting = new FakeMaster('acquired');
+  const election = elect([granting, new FakeMaster('conflict'), new FakeMaster('conflict')]);
+  await expect(election).rejects.toThrow('WRONGTYPE');
+  expect(granting.withdraw).toHaveBeenCalledWith('me:1', false);
+});
+
+it('by one master is no more than an answer that is missing, also while others are down', async () => {
+  const granting = [new FakeMaster('acquired'), new FakeMaster('acquired')];
+  const down = [new FakeMaster('down'), new FakeMaster('down')];
+  expect(await elect([...granting, ...down, new FakeMaster('conflict')])).toMatchObject({
+    outcome: 'no quorum',
+    nodes: [
+      { answer: 'acquired' },
+      { answer: 'acquired' },
+      { answer: 'unreachable' },
+      { answer: 'unreachable' },
+      { answer: 'unreachable' },
+    ],
+  });
+  for (const master of granting) expect(master.withdraw).toHaveBeenCalledOnce();
+});
