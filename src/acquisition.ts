@@ -1,20 +1,18 @@
 // One acquisition, from the call to the hold: look outwards for a holder to re-enter, else try on the server, else
 // wait in line; and after every wait look again, since whoever was in the way may have gone.
 
-import { now } from './clock.js';
+import type { LockBackend } from './backend.js';
+import { Candidacy } from './candidacy.js';
 import type { Client } from './client.js';
 import type { SeenHolder } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { Holder } from './holder.js';
-import { insist } from './insist.js';
-import type { Candidate, LockBackend } from './backend.js';
 import type { AcquireRequest } from './options.js';
 import { Ownership } from './ownership.js';
 import { NoQuorum } from './quorum/no-quorum.js';
 import { SingleHold } from './single-hold.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
 import { aborted, heldElsewhere, SLOW_ANSWER_MS } from './refusals.js';
-import { leftMs, validity } from './validity.js';
 import { noticeWaiting } from './waiting/notice.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
@@ -30,14 +28,10 @@ export class Acquisition {
   readonly #position: Scope | undefined = currentScope();
   /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
   readonly #ownScope: Scope | undefined;
-  /** The owner to be, where several locks shall have the same. */
-  #givenOwnerId: string | undefined;
   readonly #patience: Patience;
+  readonly #candidacy: Candidacy;
   #endWaiting: (() => void) | undefined;
-  #candidate: Candidate | undefined;
   #seen: SeenHolder | undefined;
-  /** Since when an attempt is on its way whose answer is not known, on the monotonic clock. */
-  #unansweredSinceMs: number | undefined;
 
   constructor(
     client: Client,
@@ -52,7 +46,6 @@ export class Acquisition {
     this.#request = request;
     this.#origin = origin;
     this.#ownScope = ownScope;
-    this.#givenOwnerId = ownerId;
     this.#leaseMs = request.leaseMs ?? client.lockWatchdogTimeoutMs;
     client.assertOpen(lock.name);
     if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
@@ -61,6 +54,13 @@ export class Acquisition {
       signal: request.signal,
       registry: client.acquisitions,
     });
+    const wanted = {
+      leaseMs: this.#leaseMs,
+      isWatched: this.#isWatched,
+      mayWait: request.waitMs > 0,
+      seniority: request.seniority,
+    };
+    this.#candidacy = new Candidacy(client, lock, wanted, this.#patience, ownerId);
   }
 
   /**
@@ -76,14 +76,14 @@ export class Acquisition {
           isAcquired = true;
           return attempt;
         }
-        if (this.#candidate && attempt === 'held')
-          await this.#patience.sleep(this.#candidate.woken);
+        const { woken } = this.#candidacy;
+        if (woken && attempt === 'held') await this.#patience.sleep(woken);
       }
     } catch (error) {
       throw this.#explain(error);
     } finally {
       this.#endWaiting?.();
-      this.#leaveLine(isAcquired ? this.#leaseMs : undefined);
+      this.#candidacy.leave(isAcquired ? this.#leaseMs : undefined);
       this.#patience.dispose();
     }
   }
@@ -99,8 +99,8 @@ export class Acquisition {
     const outer = own ?? nearestHolder(this.#position, this.#lock.id);
     if (outer?.ownership.loss) throw outer.ownership.loss;
     if (own) return this.#countUp(own);
-    if (!outer && this.#candidate && !this.#candidate.isUp) return 'held';
     if (outer) return this.#enterBelow(outer, acting);
+    if (this.#candidacy.isBehind) return 'held';
     return acting && acting !== this.#ownScope ? this.#inTurnOf(acting) : this.#acquireAnew();
   }
 
@@ -121,7 +121,7 @@ export class Acquisition {
         throw heldElsewhere(this.#lock.name, 0, this.#seen);
       this.#beginWaiting(this.#seen);
       // A wake-up is for somebody who can try now.
-      this.#leaveLine();
+      this.#candidacy.leave();
       if (!(await turns.take(this.#patience))) return 'look again';
     }
     outer.entering = acting;
@@ -150,43 +150,21 @@ export class Acquisition {
     }
   }
 
-  /** Nobody around holds it: a new owner on the server. */
-  async #acquireAnew(): Promise<Attempt> {
-    const candidate = (this.#candidate ??= this.#newCandidate());
-    let sentAt = now();
-    const reply = await insist(this.#client.connection, this.#patience, this.#lock.name, () => {
-      sentAt = now();
-      this.#unansweredSinceMs ??= sentAt.monotonicMs;
-      return candidate.try();
-    });
-    // Nobody takes what was granted in the instant in which we gave up: then it is undone like one without an answer.
-    this.#patience.mayHaveRun = true;
-    this.#patience.assertNotOver();
-    this.#patience.mayHaveRun = false;
-    this.#unansweredSinceMs = undefined;
-    if (reply.outcome === 'held') {
-      candidate.wait(reply, sentAt.monotonicMs);
-      // A scope around may have got it while we were asking.
-      return nearestHolder(this.#position, this.#lock.id) ? 'look again' : this.#held(reply);
-    }
-    const isHandedOver = reply.outcome === 'handed over';
-    const lease = isHandedOver ? reply.validity : validity(sentAt, this.#leaseMs);
-    if (leftMs(lease) <= 0) return this.#tooLate(candidate.ownerId);
-    const ownership = new Ownership(this.#client, this.#lock, candidate.ownerId, lease);
-    const hold = this.#begin(new Holder(ownership, undefined, this.#actingScope));
-    if (isHandedOver && reply.confirm) ownership.confirmHandOver(this.#leaseMs, reply.confirm);
-    return hold;
+  /** Nobody around holds it: a new owner on the server. (What was handed over is taken at once: nothing is awaited.) */
+  #acquireAnew(): Attempt | Promise<Attempt> {
+    const ownership = this.#candidacy.claim();
+    return ownership
+      ? this.#begin(new Holder(ownership, undefined, this.#actingScope))
+      : this.#try();
   }
 
-  #newCandidate(): Candidate {
-    const ownerId = this.#givenOwnerId ?? this.#lock.newOwnerId();
-    this.#givenOwnerId = undefined; // it is used once
-    return this.#lock.candidate(ownerId, {
-      leaseMs: this.#leaseMs,
-      isWatched: this.#isWatched,
-      mayWait: this.#request.waitMs > 0,
-      sinceMs: this.#request.sinceMs,
-    });
+  async #try(): Promise<Attempt> {
+    const result = await this.#candidacy.try();
+    if (result instanceof Ownership)
+      return this.#begin(new Holder(result, undefined, this.#actingScope));
+    if (!result) return this.#tooLate();
+    // A scope around may have got it while we were asking.
+    return nearestHolder(this.#position, this.#lock.id) ? 'look again' : this.#held(result);
   }
 
   #held(seen: SeenHolder): Attempt {
@@ -196,10 +174,8 @@ export class Acquisition {
     return 'held';
   }
 
-  /** The answer took longer than the lease: what it granted is over. */
-  #tooLate(ownerId: string): Attempt {
-    this.#leaveLine();
-    this.#client.leftovers.remove(this.#lock, ownerId);
+  /** The answer took longer than the lease. */
+  #tooLate(): Attempt {
     if (this.#request.waitMs > 0) return 'look again';
     throw this.#client.unavailable(
       this.#lock.name,
@@ -207,21 +183,10 @@ export class Acquisition {
     );
   }
 
-  /** With the lock for `leaseMs`, or without it; what may be left of us on the server is removed. */
-  #leaveLine(leaseMs?: number): void {
-    const candidate = this.#candidate;
-    if (!candidate) return;
-    this.#candidate = undefined;
-    const mayHaveAcquired = this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined;
-    if (candidate.leave(leaseMs) || mayHaveAcquired) {
-      this.#client.leftovers.remove(this.#lock, candidate.ownerId);
-    }
-  }
-
   #beginWaiting(seen: SeenHolder): void {
     this.#endWaiting ??= noticeWaiting(this.#client, this.#lock, this.#position, this.#patience, {
       lockName: this.#lock.name,
-      ownerId: this.#candidate?.ownerId ?? seen.holder,
+      ownerId: this.#candidacy.ownerId ?? seen.holder,
       ...seen,
     });
   }
@@ -266,8 +231,8 @@ export class Acquisition {
 
   /** "Somebody else has it" is said only if the server said so, and could still be asked. */
   #timedOut(trouble: Error | undefined): Error {
-    const unansweredMs = performance.now() - (this.#unansweredSinceMs ?? Infinity);
-    const isAnswered = !(trouble instanceof NoQuorum) && unansweredMs <= SLOW_ANSWER_MS;
+    const isAnswered =
+      !(trouble instanceof NoQuorum) && this.#candidacy.unansweredMs <= SLOW_ANSWER_MS;
     if (this.#seen && this.#client.connection.isReady && isAnswered) {
       return heldElsewhere(this.#lock.name, this.#request.waitMs, this.#seen);
     }

@@ -38,8 +38,15 @@ export interface Wanted {
   readonly isWatched: boolean;
   /** Whether to wait if the lock is not free. */
   readonly mayWait: boolean;
-  /** Since when the caller has waited, on the monotonic clock, if that is not since it tries. */
-  readonly sinceMs?: number | undefined;
+  readonly seniority?: Seniority | undefined;
+}
+
+/** What a caller may claim among those who wait with it, where that is not just that it came before them. */
+export interface Seniority {
+  /** Since when it has waited, on the monotonic clock. */
+  readonly sinceMs: number;
+  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
+  deferMs(): number;
 }
 
 /** One caller's way to a lock: its tries, and its place in line between them. */
@@ -47,6 +54,8 @@ export interface Candidate {
   readonly ownerId: string;
   /** Tries. It may be repeated: the owner is never used for anything else. */
   try(): Promise<AcquireReply>;
+  /** Takes, without asking, what was handed over while it waited; undefined: nothing that may be relied on. */
+  claim?(): HandedOver | undefined;
   /** A try, begun at `triedAtMs` (monotonic), found somebody else: waits in line, at the same place as before. */
   wait(seen: HeldReply, triedAtMs: number): void;
   /** Whether it is this one's turn to try. */

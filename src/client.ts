@@ -7,10 +7,13 @@ import { ClosedError, UnavailableError, type HoldfastError } from './errors.js';
 import type { Events } from './events.js';
 import { insist } from './insist.js';
 import { Leftovers } from './leftovers.js';
-import type { Ownership } from './ownership.js';
+import { lockLost } from './loss.js';
+import type { MultiAcquisition } from './multi-acquisition.js';
 import { NoQuorum } from './quorum/no-quorum.js';
 import type { Connection } from './redis/connection.js';
 import { describe } from './redis/failure.js';
+import type { SingleHold } from './single-hold.js';
+import type { Tenure } from './tenure.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
 /** How many releases a closing client has under way at a time. */
@@ -38,7 +41,11 @@ export class Client {
   readonly leftovers: Leftovers = new Leftovers();
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
   /** All that is held on the server. */
-  readonly ownerships: Set<Ownership> = new Set<Ownership>();
+  readonly ownerships: Set<Tenure> = new Set<Tenure>();
+  /** What is held on other clients for locks of this one. */
+  readonly borrowed: Set<SingleHold> = new Set<SingleHold>();
+  /** All acquisitions of several locks that are under way. */
+  readonly multiAcquisitions: Set<MultiAcquisition> = new Set<MultiAcquisition>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Patience> = new Set<Patience>();
   readonly #warnedNames = new Set<string>();
@@ -134,6 +141,7 @@ export class Client {
       if (!ownership.isReleased) ownership.lose('closed');
       return limit(() => this.#releaseFor(ownership));
     });
+    for (const hold of this.borrowed) releases.push(hold.revoke(lockLost(hold, 'closed')));
     // The calls that were ended give their places and owners up in this turn of the loop.
     releases.push(new Promise(setImmediate));
     const patience = new Patience({ limitMs: this.commandTimeoutMs });
@@ -148,7 +156,7 @@ export class Client {
   }
 
   /** Releases what a closing client held. */
-  async #releaseFor({ lock, ownerId }: Ownership): Promise<void> {
+  async #releaseFor({ lock, ownerId }: Tenure): Promise<void> {
     await this.bounded(lock.name, 'not known to be released', (patience) =>
       insist(this.connection, patience, lock.name, () => lock.release(ownerId)),
     );

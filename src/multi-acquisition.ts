@@ -14,8 +14,14 @@ import type { SingleHold } from './single-hold.js';
 import type { SingleLock } from './single-lock.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
-/** The longest pause between two rounds, in milliseconds: as random as it is, it keeps callers from running in step. */
-const LONGEST_PAUSE_MS = 4;
+/** From so many rounds of somebody on, the locks are taken for contended. */
+const MANY_ROUNDS = 3;
+
+/** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
+const DEFERRED_ROUND_TRIPS = 6;
+
+/** The longest that is taken for a round trip, in milliseconds. */
+const LONGEST_ROUND_TRIP_MS = 20;
 
 /** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
 const UNDO_LIMIT_MS = 100;
@@ -37,6 +43,9 @@ export class MultiAcquisition {
   #lastHeld: LockTimeoutError | undefined;
   /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
   readonly #sinceMs = performance.now();
+  /** How often it found a member in the way. */
+  #round = 0;
+  #roundTripMs = 0;
   readonly #stop = new AbortController();
 
   constructor(client: Client, request: MultiRequest) {
@@ -57,6 +66,7 @@ export class MultiAcquisition {
       signal,
       registry: this.#client.acquisitions,
     });
+    this.#client.multiAcquisitions.add(this);
     const rounds = this.#rounds();
     try {
       return await patience.within(rounds);
@@ -69,22 +79,36 @@ export class MultiAcquisition {
       throw aborted(lockName, 'while waiting', signal);
     } finally {
       patience.dispose();
+      this.#client.multiAcquisitions.delete(this);
     }
   }
 
   async #rounds(): Promise<MultiHold> {
     let inTheWay: SingleLock | undefined;
-    for (let round = 0; ; round++) {
-      const outcome = await this.#round(inTheWay);
+    for (;;) {
+      const outcome = await this.#tryAll(inTheWay);
       if (outcome instanceof MultiHold) return outcome;
       inTheWay = outcome;
-      const pauseMs = Math.random() * Math.min(2 ** round, LONGEST_PAUSE_MS);
-      await sleep(Math.min(pauseMs, this.#leftMs), undefined, { signal: this.#stop.signal });
+      this.#round++;
+      // Random, so that callers do not run in step.
+      const pauseMs = Math.min(Math.random() * this.#roundTripMs, this.#leftMs);
+      await sleep(pauseMs, undefined, { signal: this.#stop.signal });
     }
   }
 
+  /**
+   * For how long it lets others try first when it is woken. Where locks are contended somebody would always be unlucky: so who
+   * has been disappointed more often goes first, by the only means there is among processes, time.
+   */
+  readonly #deferMs = (): number => {
+    const most = Math.max(...[...this.#client.multiAcquisitions].map((caller) => caller.#round));
+    if (most < MANY_ROUNDS) return 0;
+    const deferMs = DEFERRED_ROUND_TRIPS * this.#roundTripMs * (1 - this.#round / most);
+    return Math.min(deferMs, this.#leftMs / 2);
+  };
+
   /** Waits for `first`, if given, then tries the others; returns the hold, or which member was in the way. */
-  async #round(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
+  async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
     const { lockName, members, leaseMs, waitMs, newOwnerId } = this.#request;
     const ownerId = newOwnerId();
     let startedAtMs = performance.now();
@@ -107,10 +131,15 @@ export class MultiAcquisition {
       const tries: Promise<unknown>[] = others.map((member) => acquire(member, 0));
       // All leases count from one instant.
       if (firstHold && leaseMs !== undefined) tries.push(this.#extend(firstHold, leaseMs));
-      await allDone(tries);
+      await allDone(tries).finally(() => {
+        this.#roundTripMs = Math.min(performance.now() - startedAtMs, LONGEST_ROUND_TRIP_MS);
+      });
       const inOrder = members.flatMap((member) => holds.get(member) ?? []);
       const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
-      if (areHeld) return new MultiHold(lockName, inOrder);
+      if (areHeld) {
+        for (const hold of inOrder) hold.lendTo(this.#client);
+        return new MultiHold(lockName, inOrder);
+      }
       await undo(inOrder);
       return undefined;
     } catch (error) {
@@ -141,7 +170,8 @@ export class MultiAcquisition {
   #acquire(member: SingleLock, waitMs: number, ownerId: string): Promise<SingleHold> {
     const { leaseMs, origin, scope } = this.#request;
     const { signal } = this.#stop;
-    const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, sinceMs: this.#sinceMs };
+    const seniority = { sinceMs: this.#sinceMs, deferMs: this.#deferMs };
+    const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, seniority };
     return member.acquireHold(request, origin, scope, ownerId);
   }
 

@@ -1,6 +1,7 @@
 // Reads what callers give, and says what is wrong with it before anything is sent.
 
 import { inspect } from 'node:util';
+import type { Seniority } from './backend.js';
 import { OptionError } from './errors.js';
 
 /** How an acquisition may be asked for; times in milliseconds. */
@@ -34,8 +35,7 @@ export interface AcquireRequest {
   readonly waitMs: number;
   /** What bounds a single attempt, besides `commandTimeout`. */
   readonly attemptMs?: number;
-  /** Since when the caller has waited, on the monotonic clock, if that is not since now. */
-  readonly sinceMs?: number;
+  readonly seniority?: Seniority;
   /** undefined: the watchdog's. */
   readonly leaseMs: number | undefined;
   readonly signal: AbortSignal | undefined;

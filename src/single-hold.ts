@@ -17,6 +17,7 @@ export class SingleHold implements OwnHold {
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
+  #onEnd: (() => void) | undefined;
 
   constructor(client: Client, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
     this.#client = client;
@@ -33,6 +34,11 @@ export class SingleHold implements OwnHold {
 
   get ownerId(): string {
     return this.#ownership.ownerId;
+  }
+
+  /** How long its owner has held the lock, in milliseconds. */
+  get heldForMs(): number {
+    return this.#ownership.heldForMs;
   }
 
   get signal(): AbortSignal {
@@ -93,6 +99,13 @@ export class SingleHold implements OwnHold {
     return this.#origin === 'lock' && !this.#isGivenUp;
   }
 
+  /** It belongs to a lock of another client, which takes it back when it closes. */
+  lendTo(borrower: Client): void {
+    if (borrower === this.#client) return;
+    borrower.borrowed.add(this);
+    this.#onEnd = () => borrower.borrowed.delete(this);
+  }
+
   /** Its lease is not renewed any more. */
   stopRenewing(): void {
     this.#ownership.stopRenewing();
@@ -118,6 +131,7 @@ export class SingleHold implements OwnHold {
   lost(error: LockLostError): void {
     if (this.#loss) return;
     this.#loss = error;
+    this.#onEnd?.();
     this.#aborter?.abort(error);
     if (!this.#holder.scope) this.#client.anonymous.lost(this.#ownership.lock.id, this, error);
     this.#holder.disturb();
@@ -142,6 +156,7 @@ export class SingleHold implements OwnHold {
       if (error instanceof LockLostError) this.lost(error); // found out by this very release
       throw error;
     } finally {
+      this.#onEnd?.();
       this.#holder.remove(this);
       if (!this.#holder.scope) this.#client.anonymous.delete(ownership.lock.id, this);
     }

@@ -2,12 +2,13 @@
 // nonce of the command that renewed it last; whoever releases the lock hands it over with that nonce.
 
 import type { AcquireReply, Candidate, HandedOver, Renewable, Wanted } from '../backend.js';
-import { elapsedMs, now, type Instant } from '../clock.js';
+import { now, type Instant } from '../clock.js';
 import type { SeenHolder } from '../errors.js';
 import type { LockKeys } from '../redis/keys.js';
 import { leftMs, validity, type Validity } from '../validity.js';
 import type { FairLine } from './fair-line.js';
 import type { FairLockBackend } from './fair-lock.js';
+import { Sendings } from './sendings.js';
 
 /** What the renewal of a place found. */
 export type PlaceReply =
@@ -19,12 +20,6 @@ export type PlaceReply =
 
 /** The time to live of a lock that is free. */
 const FREE = -2;
-
-/** A command that made or renewed the place. */
-interface Sending {
-  readonly nonce: number;
-  readonly at: Instant;
-}
 
 /** The lock was handed over while the place had this nonce. */
 interface Grant {
@@ -42,9 +37,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   #line: FairLine | undefined;
   /** Decides on the order; kept, so that a place that got lost on the server can be had again. */
   #ticket = '0';
-  /** The newest command that was confirmed, and those since then; oldest first. */
-  #sendings: Sending[] = [];
-  #confirmedAt: Instant = now();
+  readonly #sendings: Sendings;
   #grant: Grant | undefined;
   #isUp = true;
   #woken: Promise<void> = Promise.resolve();
@@ -60,6 +53,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     this.keys = keys;
     this.ownerId = ownerId;
     this.#wanted = wanted;
+    this.#sendings = new Sendings(lock.placeLeaseMs);
   }
 
   get isUp(): boolean {
@@ -75,16 +69,19 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     return this.#line ? this.#line.isListening : this.#lock.isListening;
   }
 
-  /** Enters at once if the lock was handed over; joins the line otherwise, or again. */
+  /** Takes the lock if it was handed over; joins the line otherwise, or again. */
   try(): Promise<AcquireReply> {
+    const handedOver = this.claim();
+    return handedOver ? Promise.resolve(handedOver) : this.#join();
+  }
+
+  /** With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused. */
+  claim(): HandedOver | undefined {
     const lease = this.#grant?.validity;
     this.#grant = undefined;
-    // With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused.
-    if (lease && leftMs(lease) >= this.#lock.placeLeaseMs / 2) {
-      this.#mayStand = false;
-      return Promise.resolve(this.#handedOver(lease));
-    }
-    return this.#join();
+    if (!lease || leftMs(lease) < this.#lock.placeLeaseMs / 2) return undefined;
+    this.#mayStand = false;
+    return this.#handedOver(lease);
   }
 
   wait({ holderTtlMs }: SeenHolder, triedAtMs: number): void {
@@ -111,8 +108,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
 
   /** A command is about to be sent that makes or renews it. */
   sending(nonce: number, at: Instant): void {
-    const stillCount = (known: Sending): boolean => elapsedMs(known.at) < this.#lock.placeLeaseMs;
-    this.#sendings = [...this.#sendings.filter(stillCount), { nonce, at }];
+    this.#sendings.add(nonce, at);
   }
 
   /**
@@ -120,9 +116,9 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
    * older than the newest one confirmed, or than one that found the place gone, is left over from before that.
    */
   granted(nonce: number): void {
-    const sending = this.#sendings.find((known) => known.nonce === nonce);
-    if (!sending || this.#grant) return;
-    this.#grant = { nonce, validity: validity(sending.at, this.#lock.placeLeaseMs) };
+    const sentAt = this.#sendings.sentAt(nonce);
+    if (!sentAt || this.#grant) return;
+    this.#grant = { nonce, validity: validity(sentAt, this.#lock.placeLeaseMs) };
     this.#up();
   }
 
@@ -131,7 +127,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   }
 
   get ageMs(): number {
-    return elapsedMs(this.#confirmedAt);
+    return this.#sendings.ageMs;
   }
 
   renewing(): void {
@@ -150,7 +146,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
         return;
       case 'gone':
         // What was sent later has had the place again, or will tell.
-        if (this.#sendings.some(({ nonce }) => nonce > reply.nonce)) return;
+        if (this.#sendings.hasLater(reply.nonce)) return;
         this.#forget();
         this.#up();
     }
@@ -195,15 +191,13 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
 
   /** Nothing that was sent before counts any more. */
   #forget(): void {
-    this.#sendings = [];
+    this.#sendings.forget();
     this.#grant = undefined;
   }
 
   /** Whoever handed the lock over before that was answered did so to a place that was lost meanwhile. */
   #confirmed(nonce: number): void {
-    this.#sendings = this.#sendings.filter((known) => known.nonce >= nonce);
-    const [confirmed] = this.#sendings;
-    if (confirmed?.nonce === nonce) this.#confirmedAt = confirmed.at;
+    this.#sendings.confirmed(nonce);
     if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
   }
 

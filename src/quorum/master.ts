@@ -1,5 +1,6 @@
 // One master of a Redlock: its part of the lock, and what is known of its health.
 
+import { OptionError } from '../errors.js';
 import type { Leftovers } from '../leftovers.js';
 import type { ReentrantLock } from '../locks/reentrant-lock.js';
 import type { Connection } from '../redis/connection.js';
@@ -66,5 +67,19 @@ export class Master {
       overdue.set(connection, overdueOf(connection) - 1);
     };
     answer.then(settled, settled);
+  }
+}
+
+/** Two ways to one server would give it two votes. Known once they are connected. */
+export function assertDistinct(lockName: string, masters: readonly Master[]): void {
+  for (const [index, { name, lock }] of masters.entries()) {
+    const { serverId } = lock.connection;
+    if (serverId === undefined) continue;
+    const twin = masters.findIndex((other) => other.lock.connection.serverId === serverId);
+    if (twin === index) continue;
+    throw new OptionError(
+      `lock "${lockName}": the masters ${masters[twin]?.name ?? ''} and ${name} of the Redlock are the same server (run_id ${serverId}): each must be a server of its own`,
+      { lockName },
+    );
   }
 }

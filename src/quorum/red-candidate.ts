@@ -4,6 +4,7 @@
 import type { AcquireReply, Wanted } from '../backend.js';
 import { UnsentError } from '../redis/failure.js';
 import { LineCandidate } from '../waiting/line-candidate.js';
+import { assertDistinct } from './master.js';
 import { NoQuorum } from './no-quorum.js';
 import type { RedLockBackend } from './red-lock.js';
 
@@ -33,6 +34,7 @@ export class RedCandidate extends LineCandidate {
     this.#isOwnerUsed = true;
     if (!this.#lock.isConnected) await this.#lock.whenConnected(() => this.#hasLeft);
     if (this.#hasLeft) throw new UnsentError('nobody waits for it any more');
+    assertDistinct(this.#lock.name, this.#lock.masters);
     const vote = await this.#lock.elect(this.#ownerId, this.wanted.leaseMs);
     if (vote.outcome !== 'no quorum') return vote;
     const { name, quorum } = this.#lock;

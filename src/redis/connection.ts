@@ -114,6 +114,11 @@ export class Connection {
     return performance.now() - this.#upSinceMs;
   }
 
+  /** Tells the server from all others; undefined: not known. */
+  get serverId(): string | undefined {
+    return this.#server.runId;
+  }
+
   /** Where the server is, for people. */
   get address(): string {
     const { client } = this.#commands;

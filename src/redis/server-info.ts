@@ -6,16 +6,19 @@ const MINIMUM_VERSION = { major: 6, minor: 2 } as const;
 export interface ServerInfo {
   /** `redis_version`, which Valkey reports too; undefined when the server does not tell. */
   readonly version: string | undefined;
+  /** Tells it from all other servers, and from itself before a restart. */
+  readonly runId?: string | undefined;
   /** For how long it has been up, in milliseconds: at least so long. */
   readonly uptimeMs?: number;
 }
 
 export function parseServerInfo(info: string): ServerInfo {
   const version = /^redis_version:(\S+)/m.exec(info)?.[1];
+  const runId = /^run_id:(\S+)/m.exec(info)?.[1];
   const uptime = /^uptime_in_seconds:(\d+)/m.exec(info)?.[1];
-  if (uptime === undefined) return { version };
+  if (uptime === undefined) return { version, runId };
   // The server subtracts whole seconds: a second may be a moment.
-  return { version, uptimeMs: Math.max(0, Number(uptime) - 1) * 1_000 };
+  return { version, runId, uptimeMs: Math.max(0, Number(uptime) - 1) * 1_000 };
 }
 
 export function majorVersion(server: ServerInfo): number {

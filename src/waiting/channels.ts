@@ -28,7 +28,8 @@ class Channel {
   subscribedAtMs: number | undefined;
   /** When the last message came, on the monotonic clock, whether or not somebody listened. */
   heardAtMs: number | undefined;
-  lingerTimer: NodeJS.Timeout | undefined;
+  /** Since when nobody listens, on the monotonic clock. */
+  idleSinceMs = 0;
 
   constructor(name: string, isSharded: boolean) {
     this.name = name;
@@ -56,6 +57,8 @@ export class Channels {
   readonly #channels = new Map<string, Channel>();
   #link: Link | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
+  /** One for all: each end of a wait may leave a channel idle. */
+  #lingerTimer: NodeJS.Timeout | undefined;
 
   constructor(connection: Connection, events: Events) {
     this.#connection = connection;
@@ -69,7 +72,6 @@ export class Channels {
       this.#channels.set(name, channel);
       void this.#send([channel]);
     }
-    clearTimeout(channel.lingerTimer);
     channel.listeners.add(listener);
     const joined = channel;
     return {
@@ -81,11 +83,9 @@ export class Channels {
         Math.max(joined.subscribedAtMs ?? 0, joined.heardAtMs ?? 0) > sinceMs,
       close: () => {
         joined.listeners.delete(listener);
-        if (joined.listeners.size > 0) return;
-        clearTimeout(joined.lingerTimer);
-        joined.lingerTimer = setTimeout(() => {
-          this.#drop(joined);
-        }, LINGER_MS);
+        if (joined.listeners.size > 0 || this.#channels.get(name) !== joined) return;
+        joined.idleSinceMs = performance.now();
+        this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS);
       },
     };
   }
@@ -98,7 +98,7 @@ export class Channels {
   /** Forgets everything; the connection goes with the client. */
   close(): void {
     clearTimeout(this.#retryTimer);
-    for (const channel of this.#channels.values()) clearTimeout(channel.lingerTimer);
+    clearTimeout(this.#lingerTimer);
     this.#channels.clear();
   }
 
@@ -175,6 +175,16 @@ export class Channels {
       );
     }, RETRY_MS);
   }
+
+  /** Looks seldom, however many come and go. */
+  readonly #dropIdle = (): void => {
+    this.#lingerTimer = undefined;
+    for (const channel of [...this.#channels.values()]) {
+      if (channel.listeners.size > 0) continue;
+      if (performance.now() - channel.idleSinceMs >= LINGER_MS) this.#drop(channel);
+      else this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS / 4);
+    }
+  };
 
   #drop(channel: Channel): void {
     this.#channels.delete(channel.name);

@@ -23,7 +23,7 @@ export abstract class LineCandidate implements Candidate {
   wait({ holderTtlMs, retryInMs = holderTtlMs }: HeldReply, triedAtMs: number): void {
     if (this.#place) this.#place.stillHeld(retryInMs);
     else if (this.wanted.mayWait)
-      this.#place = this.#line().join(triedAtMs, retryInMs, this.wanted.sinceMs);
+      this.#place = this.#line().join(triedAtMs, retryInMs, this.wanted.seniority);
   }
 
   get isUp(): boolean {

@@ -1,6 +1,7 @@
 // Those of one client who wait for one lock: woken one at a time, in order, by a message or by the end of the
 // holder's lease. While the lock is held they send nothing, however many they are.
 
+import type { Seniority } from '../backend.js';
 import { setTimer } from '../clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 
@@ -9,16 +10,21 @@ const NO_EXPIRY_RETRY_MS = 10_000;
 
 /** One waiter's place in the line. */
 export class Place {
-  /** Since when it has waited, on the monotonic clock. */
-  readonly sinceMs: number;
   readonly #line: Line;
+  readonly #seniority: Seniority;
   #woken!: Promise<void>;
   #wake!: () => void;
+  #deferTimer: NodeJS.Timeout | undefined;
 
-  constructor(line: Line, sinceMs: number) {
+  constructor(line: Line, seniority: Seniority) {
     this.#line = line;
-    this.sinceMs = sinceMs;
+    this.#seniority = seniority;
     this.#sleep();
+  }
+
+  /** Since when it has waited, on the monotonic clock. */
+  get sinceMs(): number {
+    return this.#seniority.sinceMs;
   }
 
   /** Resolves when it is this waiter's turn to try. */
@@ -39,11 +45,14 @@ export class Place {
 
   /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
   leave(leaseMs?: number): void {
+    clearTimeout(this.#deferTimer);
     this.#line.leave(this, leaseMs);
   }
 
   wake(): void {
-    this.#wake();
+    const deferMs = this.#seniority.deferMs();
+    if (deferMs > 0) this.#deferTimer = setTimer(this.#wake, deferMs);
+    else this.#wake();
   }
 
   #sleep(): void {
@@ -61,6 +70,8 @@ export class Line implements ChannelListener {
   /** A message came while somebody was trying: that try may have been too early. */
   #wokenMeanwhile = false;
   #timer: NodeJS.Timeout | undefined;
+  /** When the timer goes off, on the monotonic clock. */
+  #lookAtMs = Infinity;
 
   constructor(subscribe: (listener: ChannelListener) => Subscription, onEmpty: () => void) {
     this.#subscription = subscribe(this);
@@ -71,10 +82,11 @@ export class Line implements ChannelListener {
    * Joins behind those who have waited for longer, after a try that was sent at `triedAtMs` (monotonic) and found the lock held
    * for `ttlMs` more.
    */
-  join(triedAtMs: number, ttlMs: number, sinceMs: number = performance.now()): Place {
-    const place = new Place(this, sinceMs);
+  join(triedAtMs: number, ttlMs: number, seniority: Seniority = newcomer()): Place {
+    const place = new Place(this, seniority);
     this.#enter(place);
-    this.#sleepFor(ttlMs);
+    const atMs = lookAtMs(ttlMs);
+    if (atMs < this.#lookAtMs) this.#lookAt(atMs);
     // Released after that try was answered, and told before we listened: the message may even overtake the answer.
     if (this.#subscription.mayHaveMissed(triedAtMs)) this.#wake();
     return place;
@@ -99,7 +111,7 @@ export class Line implements ChannelListener {
 
   stillHeld(place: Place, ttlMs: number): void {
     if (this.#trying === place) this.#trying = undefined;
-    this.#sleepFor(ttlMs);
+    this.#lookAt(lookAtMs(ttlMs));
     if (this.#wokenMeanwhile) this.#wake();
   }
 
@@ -113,7 +125,7 @@ export class Line implements ChannelListener {
       this.#onEmpty();
       return;
     }
-    if (leaseMs !== undefined) this.#sleepFor(leaseMs);
+    if (leaseMs !== undefined) this.#lookAt(lookAtMs(leaseMs));
     else if (wasTrying) this.#wake();
     if (this.#wokenMeanwhile) this.#wake();
   }
@@ -136,13 +148,21 @@ export class Line implements ChannelListener {
   }
 
   /** A message may never come (its sender died, or the connection): look again when the holder's lease is over. */
-  #sleepFor(ttlMs: number): void {
+  #lookAt(atMs: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimer(
-      () => {
-        this.#wake();
-      },
-      ttlMs < 0 ? NO_EXPIRY_RETRY_MS : ttlMs,
-    );
+    this.#lookAtMs = atMs;
+    this.#timer = setTimer(() => {
+      this.#lookAtMs = Infinity;
+      this.#wake();
+    }, atMs - performance.now());
   }
+}
+
+/** When to look at a lock that is held for `ttlMs` more, on the monotonic clock. */
+function lookAtMs(ttlMs: number): number {
+  return performance.now() + (ttlMs < 0 ? NO_EXPIRY_RETRY_MS : ttlMs);
+}
+
+function newcomer(): Seniority {
+  return { sinceMs: performance.now(), deferMs: () => 0 };
 }

@@ -55,31 +55,28 @@ export class Patience {
   within<T>(promise: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       promise.then(resolve, reject);
-      if (this.#ending) reject(new PatienceOver(this.#ending, this.trouble));
-      else this.#stop = reject;
+      this.#stopWith(reject);
     });
   }
 
   /** Like `within`, for idle waits: `lookAgain` ends it too. True if the promise resolved, false if it did not. */
-  async sleep(promise: Promise<void>): Promise<boolean> {
+  sleep(promise: Promise<void>): Promise<boolean> {
     if (this.#shallLookAgain) {
       this.#shallLookAgain = false;
-      return false;
+      return Promise.resolve(false);
     }
-    try {
-      return await this.within(
-        new Promise<boolean>((resolve) => {
-          this.#wake = () => {
-            resolve(false);
-          };
-          void promise.then(() => {
-            resolve(true);
-          });
-        }),
-      );
-    } finally {
-      this.#wake = undefined;
-    }
+    return new Promise<boolean>((resolve, reject) => {
+      const lookAgain = (): void => {
+        this.#wake = undefined;
+        resolve(false);
+      };
+      this.#wake = lookAgain;
+      void promise.then(() => {
+        if (this.#wake === lookAgain) this.#wake = undefined;
+        resolve(true);
+      });
+      this.#stopWith(reject);
+    });
   }
 
   /** What was found before may hold no longer: ends the sleep that goes on, or the next one. */
@@ -95,6 +92,11 @@ export class Patience {
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  #stopWith(stop: (over: PatienceOver) => void): void {
+    if (this.#ending) stop(new PatienceOver(this.#ending, this.trouble));
+    else this.#stop = stop;
   }
 
   assertNotOver(): void {

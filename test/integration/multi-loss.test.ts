@@ -149,6 +149,33 @@ it('close() of one member’s client is losing the hold', async () => {
   await expectAllFree();
 });
 
+it('close() of the client that made it releases members of other clients, too', async () => {
+  const made = newClient({ lockWatchdogTimeout: 30_000 });
+  const [first, second] = [client.getLock(names[0]), other.getLock(names[1])];
+  const hold = await made.getMultiLock(first, second).acquire();
+  await made.getMultiLock(client.getFairLock(names[2])).lock();
+  const { signal } = hold;
+  await made.close();
+  expect(await redis.exists(...names)).toBe(0);
+  expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'closed' });
+  expect(hold.remaining()).toBe(0);
+  expect(await rejectionOf(hold.release())).toBe(signal.reason);
+});
+
+it('what was released before is not taken back by close()', async () => {
+  const made = newClient({ lockWatchdogTimeout: 30_000 });
+  const [first, second] = [client.getLock(names[0]), other.getLock(names[1])];
+  const multiOfOthers = made.getMultiLock(first, second);
+  await (await multiOfOthers.acquire()).release();
+  await multiOfOthers.lock();
+  await multiOfOthers.unlock();
+  const theirs = await first.acquire();
+  await made.close();
+  expect(theirs.signal.aborted).toBe(false);
+  expect(theirs.remaining()).toBeGreaterThan(0);
+  await theirs.release();
+});
+
 it('with nobody listening is no unhandled rejection', async () => {
   const unhandled: unknown[] = [];
   const note = (reason: unknown): void => void unhandled.push(reason);

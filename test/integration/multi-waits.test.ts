@@ -1,9 +1,11 @@
 // `wait` bounds a MultiLock as it bounds one lock, however many members are in the way or silent.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, inject, it } from 'vitest';
 import { connectedClient } from '../support/connected-client.js';
 import { eventsOf, nextEvent, rejectionOf } from '../support/clients.js';
+import { eventually } from '../support/eventually.js';
 import { EventLoopLag } from '../support/event-loop-lag.js';
+import { commandOf, loadScripts } from '../support/lock-commands.js';
 import { heldOnServer, membersPerTest } from '../support/multi-members.js';
 import { sharedConnection } from '../support/shared-connection.js';
 import { proxyPerTest } from '../support/shared-proxy.js';
@@ -114,6 +116,33 @@ describe('with a member whose server is silent', () => {
       while ((await redis.exists(...names)) > 0) await sleep(5);
     });
     proxy().heal('drop');
+  });
+
+  it('a fixed lease whose extension stays unanswered ends the call in time, and gives all members back', async () => {
+    const { client, other, a, names } = members();
+    await loadScripts(inject('redisUrl'));
+    // It does not give the connection up before the wait is over.
+    const patient = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
+    await using far = await connectedClient({ redis: proxy().url, ...patient });
+    const farLock = far.getLock(uniqueName('far'));
+    const multi = client.getMultiLock(farLock, a);
+    await using direct = await connectedClient({ lockWatchdogTimeout: 30_000 });
+    const theirs = await direct.getLock(farLock.name).acquire();
+    const waiting = nextEvent(far, 'waiting');
+    await within(2_000, async () => {
+      const call = rejectionOf(multi.tryLock(2_000, 20_000));
+      await waiting;
+      const extension = proxy().holdBack(commandOf('reenter', farLock.name), 'silence');
+      await theirs.release();
+      await extension.happened; // its place was waited for: now its lease is to begin anew, with that of the others
+      expect(await call).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: farLock.name });
+    });
+    expect(await heldOnServer(redis, names.slice(0, 1))).toEqual([{}]);
+    await other.getLock(names[0]!).withLock(() => undefined);
+    proxy().cut(); // a new connection gives back what the silent one could not
+    await eventually(async () => {
+      expect(await redis.exists(farLock.name)).toBe(0);
+    });
   });
 
   it('a member that falls silent while it is held does not keep the caller from failing in time', async () => {

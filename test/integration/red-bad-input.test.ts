@@ -84,6 +84,21 @@ it.each([{}, { maxExtensions: Infinity }, { restartGuard: 0 }, { nodeTimeout: un
   },
 );
 
+it('two masters that are the same server are told before anything is sent', async () => {
+  const [first, second] = nodes.urls;
+  await using doubled = await nodes.client({}, [
+    first!,
+    second!,
+    first!.replace('127.0.0.1', 'localhost'),
+  ]);
+  const lock = doubled.lock(uniqueName());
+  const error = await rejectionOf(lock.lock());
+  expect(error).toBeInstanceOf(OptionError);
+  expect(error).toMatchObject({ lockName: lock.name });
+  expect((error as Error).message).toContain('are the same server');
+  await nodes.nothingLeft(lock);
+});
+
 describe('closed clients', () => {
   it('a Redlock of a closed client throws ClosedError', async () => {
     await using own = await nodes.client();

@@ -119,7 +119,7 @@ describe('a grant', () => {
     const { length } = redis.sent;
     await redis.grant(1, place);
     expect(redis.sent).toHaveLength(length);
-    expect(vi.getTimerCount()).toBe(2); // the two channels linger
+    expect(vi.getTimerCount()).toBe(1); // the channels linger
   });
 });
 

@@ -99,6 +99,36 @@ describe('whoever was woken', () => {
   });
 });
 
+describe('whoever defers to others', () => {
+  const deferring = (deferMs: number, sinceMs = performance.now()): Place =>
+    line.join(performance.now(), 30_000, { sinceMs, deferMs: () => deferMs });
+
+  it('is woken so much later, and nobody else meanwhile', async () => {
+    const places = [deferring(50), ...join(1)];
+    line.message();
+    vi.advanceTimersByTime(49);
+    expect(await woken(places)).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(await woken(places)).toEqual([0]);
+    expect(isUp(places)).toEqual([true, false]);
+  });
+
+  it('and gives up meanwhile passes the wake-up on, and leaves no timer', () => {
+    const places = [deferring(50), ...join(1)];
+    line.message();
+    places[0]!.leave();
+    expect(isUp(places)).toEqual([false, true]);
+    places[1]!.leave();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('is still behind those who have waited for longer', () => {
+    const places = [deferring(0, performance.now() + 1), deferring(0, performance.now() - 1)];
+    line.message();
+    expect(isUp(places)).toEqual([false, true]);
+  });
+});
+
 it('one that leaves without having been woken wakes nobody', async () => {
   const places = join(2);
   places[0]!.leave();
@@ -129,6 +159,12 @@ describe('when no message comes', () => {
     expect(places[1]!.isUp).toBe(false);
     vi.advanceTimersByTime(1);
     expect(places[1]!.isUp).toBe(true);
+  });
+
+  it('somebody who joins later does not put the try off', () => {
+    const places = [...join(1, 500), ...join(1, 30_000)];
+    vi.advanceTimersByTime(500);
+    expect(isUp(places)).toEqual([true, false]);
   });
 
   it('a lock without expiry is looked at again after a while', () => {

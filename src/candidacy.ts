@@ -1,0 +1,116 @@
+// One acquisition's dealings with the server: its tries, its place in line between them, and what may be left of them there.
+
+import type { Candidate, HeldReply, KeepReply, LockBackend, Wanted } from './backend.js';
+import type { Client } from './client.js';
+import { now } from './clock.js';
+import { insist } from './insist.js';
+import { Ownership } from './ownership.js';
+import { leftMs, validity, type Validity } from './validity.js';
+import type { Patience } from './waiting/patience.js';
+
+export class Candidacy {
+  readonly #client: Client;
+  readonly #lock: LockBackend;
+  readonly #wanted: Wanted;
+  readonly #patience: Patience;
+  /** The owner to be, where several locks shall have the same. It is used once. */
+  #givenOwnerId: string | undefined;
+  #candidate: Candidate | undefined;
+  /** Since when a try is on its way whose answer is not known, on the monotonic clock. */
+  #unansweredSinceMs: number | undefined;
+
+  constructor(
+    client: Client,
+    lock: LockBackend,
+    wanted: Wanted,
+    patience: Patience,
+    ownerId: string | undefined,
+  ) {
+    this.#client = client;
+    this.#lock = lock;
+    this.#wanted = wanted;
+    this.#patience = patience;
+    this.#givenOwnerId = ownerId;
+  }
+
+  /** The owner to be, once it has tried. */
+  get ownerId(): string | undefined {
+    return this.#candidate?.ownerId;
+  }
+
+  /** Resolves when it is its turn to try; undefined: it stands in no line. */
+  get woken(): Promise<void> | undefined {
+    return this.#candidate?.woken;
+  }
+
+  /** Whether it stands in line, and others are first. */
+  get isBehind(): boolean {
+    return this.#candidate?.isUp === false;
+  }
+
+  /** For how long a try has gone without an answer, in milliseconds; 0: there is none. */
+  get unansweredMs(): number {
+    return this.#unansweredSinceMs === undefined ? 0 : performance.now() - this.#unansweredSinceMs;
+  }
+
+  /** Takes what was handed over to it while it waited, if anything was. */
+  claim(): Ownership | undefined {
+    this.#patience.assertNotOver();
+    const handedOver = this.#candidate?.claim?.();
+    return handedOver && this.#acquired(handedOver.validity, handedOver.confirm);
+  }
+
+  /** Tries until it is answered: it holds the lock, somebody else does, or (undefined) what was granted is over already. */
+  async try(): Promise<Ownership | HeldReply | undefined> {
+    const candidate = (this.#candidate ??= this.#newCandidate());
+    let sentAt = now();
+    const reply = await insist(this.#client.connection, this.#patience, this.#lock.name, () => {
+      sentAt = now();
+      this.#unansweredSinceMs ??= sentAt.monotonicMs;
+      return candidate.try();
+    });
+    // Nobody takes what was granted in the instant in which the caller gave up: it is undone like a try without an answer.
+    this.#patience.mayHaveRun = true;
+    this.#patience.assertNotOver();
+    this.#patience.mayHaveRun = false;
+    this.#unansweredSinceMs = undefined;
+    if (reply.outcome === 'held') {
+      candidate.wait(reply, sentAt.monotonicMs);
+      return reply;
+    }
+    if (reply.outcome === 'handed over') return this.#acquired(reply.validity, reply.confirm);
+    return this.#acquired(validity(sentAt, this.#wanted.leaseMs));
+  }
+
+  /** Ends it: the lock was acquired, for `leaseMs`, or it is not wanted any more. What may be left on the server is removed. */
+  leave(leaseMs?: number): void {
+    const candidate = this.#candidate;
+    if (!candidate) return;
+    this.#candidate = undefined;
+    const mayHaveAcquired = this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined;
+    if (candidate.leave(leaseMs) || mayHaveAcquired) {
+      this.#client.leftovers.remove(this.#lock, candidate.ownerId);
+    }
+  }
+
+  #newCandidate(): Candidate {
+    const ownerId = this.#givenOwnerId ?? this.#lock.newOwnerId();
+    this.#givenOwnerId = undefined;
+    return this.#lock.candidate(ownerId, this.#wanted);
+  }
+
+  /** undefined: the answer took longer than the lease, so what it granted is over. */
+  #acquired(lease: Validity, confirm?: () => Promise<KeepReply>): Ownership | undefined {
+    const candidate = this.#candidate;
+    if (!candidate) return undefined;
+    const { ownerId } = candidate;
+    if (leftMs(lease) > 0) {
+      const ownership = new Ownership(this.#client, this.#lock, ownerId, lease);
+      if (confirm) ownership.confirmHandOver(this.#wanted.leaseMs, confirm);
+      return ownership;
+    }
+    this.leave();
+    this.#client.leftovers.remove(this.#lock, ownerId);
+    return undefined;
+  }
+}
