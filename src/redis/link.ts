@@ -36,6 +36,8 @@ export class Link {
   /** Why the server does not let us in; waiting would not help. */
   #refusal: UnavailableError | undefined;
   #lastError: Error | undefined;
+  /** To where a command was written in this turn of the event loop. */
+  #hasWritten: Writable | undefined;
 
   /** A connection that stays silent for `silenceLimitMs` while something is unanswered is dropped and made anew. */
   constructor(client: RedisClient, silenceLimitMs: number, listener: LinkListener) {
@@ -98,7 +100,7 @@ export class Link {
       return Promise.reject(this.#refusal ?? new UnsentError(`not connected${this.#because()}`));
     }
     this.#silence.asked();
-    if (!isCluster(this.client)) writeAtOnce(this.client.stream);
+    this.#gather();
     return command(this.client).then(
       (reply) => {
         this.#silence.answered();
@@ -112,6 +114,24 @@ export class Link {
       },
     );
   }
+
+  /**
+   * Has the first command of a turn of the event loop written at once, and all others of that turn by one more write: ioredis
+   * makes a system call of each, and for a server that is waiting each would be a wake-up of its own.
+   */
+  #gather(): void {
+    if (isCluster(this.client)) return;
+    const { stream } = this.client;
+    if (this.#hasWritten !== stream) {
+      this.#hasWritten = stream;
+      process.nextTick(this.#endTurn, stream);
+    } else if (stream.writableCorked === 0) stream.cork();
+  }
+
+  readonly #endTurn = (stream: Writable): void => {
+    this.#hasWritten = undefined;
+    stream.uncork();
+  };
 
   /** Disconnects for good; resolves when the socket is gone. */
   close(): Promise<void> {
@@ -177,18 +197,4 @@ export class Link {
   #because(): string {
     return this.#lastError ? ` (last connection error: ${describe(this.#lastError)})` : '';
   }
-}
-
-/**
- * Makes one write of all commands of this turn of the event loop: ioredis makes a system call of each, and for a
- * server that is waiting each would be a wake-up of its own.
- */
-function writeAtOnce(stream: Writable): void {
-  if (stream.writableCorked > 0) return;
-  stream.cork();
-  process.nextTick(uncork, stream);
-}
-
-function uncork(stream: Writable): void {
-  stream.uncork();
 }

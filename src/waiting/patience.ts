@@ -45,7 +45,6 @@ export class Patience {
   constructor({ limitMs, signal, registry }: PatienceOptions) {
     this.#registry = registry;
     this.#endsAtMs = performance.now() + limitMs;
-    if (limitMs !== Infinity) this.#timer = setTimer(checkTime, limitMs, this);
     if (signal) this.#abortables = abortablesOf(signal);
     this.#abortables?.add(this);
     registry?.add(this);
@@ -94,9 +93,15 @@ export class Patience {
     }
   }
 
+  /** What is awaited now is stopped by this. (The timer is set when something is awaited: by then a command is on its way.) */
   #stopWith(stop: (over: PatienceOver) => void): void {
-    if (this.#ending) stop(new PatienceOver(this.#ending, this.trouble));
-    else this.#stop = stop;
+    if (this.#ending) {
+      stop(new PatienceOver(this.#ending, this.trouble));
+      return;
+    }
+    this.#stop = stop;
+    if (this.#endsAtMs !== Infinity)
+      this.#timer ??= setTimer(checkTime, this.#endsAtMs - performance.now(), this);
   }
 
   assertNotOver(): void {
