@@ -3,7 +3,7 @@
 import { parseArgs } from 'node:util';
 import { fairShow } from './fair/show.js';
 import { redlockShow } from './redlock/show.js';
-import type { Show } from './show.js';
+import type { Show } from './support/show.js';
 import { transfersShow } from './transfers/show.js';
 
 /** The show for each option; '' is what is played without any. */

@@ -2,8 +2,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast, LockLostError, LockTimeoutError, QuorumError, type Lock } from '../src/index.js';
-import { Bank } from './bank.js';
-import { monotonicMs } from './clock.js';
+import { Bank } from './support/bank.js';
+import { monotonicMs } from './support/clock.js';
 import {
   BANK_PREFIX,
   BANK_URL,
@@ -13,7 +13,7 @@ import {
   type LockKind,
   type Order,
   type Report,
-} from './messages.js';
+} from './support/messages.js';
 
 /** How long a transfer is thought about: under the fair lock long enough for people to see the line move. */
 const THINK_MS: Record<LockKind, [number, number]> = {

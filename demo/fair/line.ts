@@ -1,6 +1,6 @@
 // The line as it is seen from outside, and whether the lock went along it.
 
-import type { Worker } from '../crew.js';
+import type { Worker } from '../support/crew.js';
 
 /** One stay in the critical section; times on the machine's monotonic clock. */
 export interface Stay {

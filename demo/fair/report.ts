@@ -1,13 +1,13 @@
-// The table at the end, and the verdict.
+// The table at the end, and what to make of it.
 
-import { seconds } from '../figures.js';
-import { table } from '../table.js';
-import type { RunState } from './run.js';
+import { seconds } from '../support/figures.js';
+import { table } from '../support/table.js';
+import type { FairState } from './scene.js';
 
 /** "At once", on a machine that is busy: a renewal of a place in line is due later. */
 const AT_ONCE_MS = 500;
 
-export function report(state: RunState): string {
+export function report(state: FairState): string {
   const { handOvers, outOfOrder, longestWaitMs, firstKilledMs, holderKilledMs, lostCents } = state;
   return table(
     [
@@ -29,22 +29,15 @@ export function report(state: RunState): string {
   );
 }
 
-/** Whether the demo showed what it is there to show, and what to say about it. */
-export function verdict(state: RunState): { isGood: boolean; text: string } {
-  const bug = findBug(state);
-  if (bug !== undefined) return { isGood: false, text: `${bug}: a bug.` };
-  return {
-    isGood: true,
-    text:
-      'Out of order: how often somebody got in, or into the line, ahead of one who stood\n' +
-      'there before, by looks at the line ten times a second. Whoever goes out hands the\n' +
-      'lock to the first in line that can still be told; so the dead one there delayed\n' +
-      'nobody. The dead holder had written nothing yet, and nobody renewed its lease any\n' +
-      'more: when the 3 s were over, the lock went on. The longest wait includes that.',
-  };
-}
+export const MORAL =
+  'Out of order: how often somebody got in, or into the line, ahead of one who stood\n' +
+  'there before, by looks at the line ten times a second. Whoever goes out hands the\n' +
+  'lock to the first in line that can still be told; so the dead one there delayed\n' +
+  'nobody. The dead holder had written nothing yet, and nobody renewed its lease any\n' +
+  'more: when the 3 s were over, the lock went on. The longest wait includes that.';
 
-function findBug(state: RunState): string | undefined {
+/** What was seen that must not be. */
+export function findBug(state: FairState): string | undefined {
   const { outOfOrder, lostCents, firstKilledMs, holderKilledMs } = state;
   if (outOfOrder > 0) return `${outOfOrder} times somebody came out of order`;
   if (lostCents > 0) return `${lostCents} cents were lost`;

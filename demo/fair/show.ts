@@ -1,19 +1,23 @@
 // Worker processes queue for one fair lock; one of them is killed while it is first in line, one while it holds the lock.
 
 import { Holdfast } from '../../src/index.js';
-import type { Show } from '../show.js';
-import { onStage } from '../stage.js';
-import { report, verdict } from './report.js';
-import { Run, type RunPlan } from './run.js';
-import { createView } from './view.js';
+import { conclude } from '../support/conclusion.js';
+import type { Show } from '../support/show.js';
+import { onStage } from '../support/stage.js';
+import { createView } from '../support/view.js';
+import { frame } from './frame.js';
+import { findBug, MORAL, report } from './report.js';
+import { FairScene, type FairPlan } from './scene.js';
+import { summary } from './summary.js';
 
 const WORKERS = 6;
 
-const PLAN: RunPlan = {
+const PLAN: FairPlan = {
   title: "one fair lock: await holdfast.getFairLock('bank').withLock(transfer)",
   explanation:
     `${WORKERS} processes queue for it; each thinks for 0.1 to 0.3 s inside and then joins again.\n` +
     'After 5 s the one that is first in line is killed, after 11 s the one that holds the lock.',
+  lock: 'fair',
   durationMs: 21_000,
   killFirstAfterMs: 5_000,
   killHolderAfterMs: 11_000,
@@ -22,17 +26,10 @@ const PLAN: RunPlan = {
 export const fairShow: Show = {
   about: 'a line for one fair lock; the first in it is killed, then a holder',
   play: (signal) =>
-    onStage(WORKERS, signal, async ({ url, prefix, crew, bank }) => {
-      await using looking = new Holdfast({ redis: url, keyPrefix: prefix });
-      const view = createView();
-      try {
-        const run = new Run(PLAN, crew, bank, looking.getFairLock('bank'), view);
-        const state = await run.toEnd(signal);
-        const { isGood, text } = verdict(state);
-        console.log(`${report(state)}\n${text}`);
-        return isGood;
-      } finally {
-        view.close();
-      }
+    onStage({ workers: WORKERS, signal }, async (stage) => {
+      await using looking = new Holdfast({ redis: stage.url, keyPrefix: stage.prefix });
+      using view = createView({ frame, summary });
+      const state = await new FairScene(PLAN, stage, view, looking.getFairLock('bank')).play();
+      return conclude(report(state), findBug(state), MORAL);
     }),
 };

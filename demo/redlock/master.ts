@@ -2,7 +2,7 @@
 
 import type { NodeAnswer } from '../../src/index.js';
 import type { RedisServer } from '../../test/support/redis-server.js';
-import { monotonicMs } from '../clock.js';
+import { monotonicMs } from '../support/clock.js';
 
 type MasterState = 'up' | 'killed' | 'back';
 

@@ -1,10 +1,10 @@
-// The table at the end, and the verdict.
+// The table at the end, and what to make of it.
 
-import { seconds } from '../figures.js';
-import { table } from '../table.js';
-import type { RunState } from './run.js';
+import { seconds } from '../support/figures.js';
+import { table } from '../support/table.js';
+import type { RedlockPlan, RedlockState } from './scene.js';
 
-export function report(state: RunState): string {
+export function report(state: RedlockState): string {
   const { transfersByDead, transfersAfterRestart, longestStallMs, resumedMs, refusals } = state;
   const rows = [
     ['', 'Redlock'],
@@ -23,22 +23,18 @@ export function report(state: RunState): string {
   return [table(rows, 34), ...(refusals.count > 0 ? reasons : [])].join('\n');
 }
 
-/** Whether the demo showed what it is there to show, and what to say about it. */
-export function verdict(state: RunState): { isGood: boolean; text: string } {
-  const bug = findBug(state);
-  if (bug !== undefined) return { isGood: false, text: `${bug}: a bug.` };
-  return {
-    isGood: true,
-    text:
-      'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-      'the same transactions. With three of five masters it goes on. With two nobody\n' +
-      'can know whether the lock is free, and the error says so. A master that was\n' +
-      'started again may have forgotten who holds the lock: it does not vote before\n' +
-      `any lease that it may have granted is over, here ${seconds(state.plan.guardMs, 0)}.`,
-  };
+export function moral({ guardMs }: RedlockPlan): string {
+  return (
+    'Cents lost: by how much the balances differ from a ledger that is written in\n' +
+    'the same transactions. With three of five masters it goes on. With two nobody\n' +
+    'can know whether the lock is free, and the error says so. A master that was\n' +
+    'started again may have forgotten who holds the lock: it does not vote before\n' +
+    `any lease that it may have granted is over, here ${seconds(guardMs, 0)}.`
+  );
 }
 
-function findBug(state: RunState): string | undefined {
+/** What was seen that must not be. */
+export function findBug(state: RedlockState): string | undefined {
   const { plan, lostCents, transfersByDead, refusals, heldWithoutMajority, resumedMs } = state;
   if (lostCents > 0) return `${lostCents} cents were lost`;
   if (heldWithoutMajority > 0) return `${heldWithoutMajority} times two masters let somebody in`;

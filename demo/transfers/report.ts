@@ -1,11 +1,11 @@
-// The table at the end, and the verdict.
+// The table at the end, and what to make of it.
 
-import { seconds } from '../figures.js';
-import { table } from '../table.js';
-import type { PhaseState } from './phase.js';
+import { seconds } from '../support/figures.js';
+import { table } from '../support/table.js';
+import type { TransfersState } from './scene.js';
 
-/** Both phases side by side. */
-export function report(bare: PhaseState, locked: PhaseState): string {
+/** Both scenes side by side. */
+export function report(bare: TransfersState, locked: TransfersState): string {
   const rows = [
     ['', 'without locks', 'under holdfast'],
     ['transfers', String(bare.transfers), String(locked.transfers)],
@@ -17,24 +17,19 @@ export function report(bare: PhaseState, locked: PhaseState): string {
   return table(rows, 24);
 }
 
-/** Whether the demo showed what it is there to show, and what to say about it. */
-export function verdict(locked: PhaseState): { isGood: boolean; text: string } {
-  if (locked.lostCents > 0) {
-    return { isGood: false, text: `Under holdfast ${locked.lostCents} cents were lost: a bug.` };
-  }
-  if (locked.takeoverMs === undefined) {
-    return { isGood: false, text: 'After the kill nobody got the lock: a bug.' };
-  }
-  return {
-    isGood: true,
-    text:
-      'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-      'the same transactions. Under holdfast it is not a cent. The killed process had\n' +
-      'written nothing yet, and nobody renewed its lease any more: when the 3 s were\n' +
-      'over, the lock went on to the next. The longest wait includes that.',
-  };
+export const MORAL =
+  'Cents lost: by how much the balances differ from a ledger that is written in\n' +
+  'the same transactions. Under holdfast it is not a cent. The killed process had\n' +
+  'written nothing yet, and nobody renewed its lease any more: when the 3 s were\n' +
+  'over, the lock went on to the next. The longest wait includes that.';
+
+/** What was seen under holdfast that must not be. */
+export function findBug({ lostCents, takeoverMs }: TransfersState): string | undefined {
+  if (lostCents > 0) return `Under holdfast ${lostCents} cents were lost`;
+  if (takeoverMs === undefined) return 'After the kill nobody got the lock';
+  return undefined;
 }
 
-function takeover({ takeoverMs }: PhaseState): string {
+function takeover({ takeoverMs }: TransfersState): string {
   return takeoverMs === undefined ? 'never' : seconds(takeoverMs, 2);
 }

@@ -1,40 +1,17 @@
 // Grants, the messages by which a fair lock is handed over, may come twice, or be nobody's: they change nothing.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Hold, Holdfast } from '../../src/index.js';
-import { eventsOf, newClient } from '../support/clients.js';
-import { FairLine, type Stayer } from '../support/fair-line.js';
-import { startGrantProxy, type Grant, type GrantProxy } from '../support/grant-proxy.js';
+import { describe, expect, it } from 'vitest';
+import { eventsOf } from '../support/clients.js';
+import type { Grant } from '../support/grant-proxy.js';
+import { grantedLinePerTest } from '../support/granted-line.js';
 import { sharedConnection } from '../support/shared-connection.js';
 
-const LEASE_MS = 2_000;
-
 const redis = sharedConnection();
-let line: FairLine;
-let proxy: GrantProxy;
-let holder: Holdfast;
-/** Goes through the proxy. */
-let first: Holdfast;
-let second: Holdfast;
-let hold: Hold;
-
-beforeEach(async () => {
-  line = new FairLine(redis);
-  proxy = await startGrantProxy(inject('redisUrl'));
-  holder = newClient({ lockWatchdogTimeout: 30_000 });
-  first = newClient({ redis: proxy.url, lockWatchdogTimeout: LEASE_MS });
-  second = newClient({ lockWatchdogTimeout: LEASE_MS });
-  hold = await line.lockOf(holder).acquire();
-});
-
-afterEach(async () => {
-  await line.isGone();
-  await Promise.all([holder, first, second].map((client) => client.close()));
-  await proxy[Symbol.asyncDispose]();
-});
+const granted = grantedLinePerTest(redis);
 
 describe('a grant that is doubled', () => {
   it('while its waiter holds the lock: nothing happens', async () => {
+    const { line, proxy, hold, first, twoCallers } = granted();
     const acquired = eventsOf(first, 'acquired');
     const [one, two] = await twoCallers();
     await hold.release();
@@ -47,6 +24,7 @@ describe('a grant that is doubled', () => {
   });
 
   it('after its waiter let go: nothing happens', async () => {
+    const { line, proxy, hold, twoCallers } = granted();
     const [one, two] = await twoCallers();
     await hold.release();
     await line.hasTurn('first');
@@ -60,6 +38,7 @@ describe('a grant that is doubled', () => {
   });
 
   it('after its waiter let go and waits again: it goes on waiting', async () => {
+    const { line, proxy, hold, first, twoCallers } = granted();
     const [one, two] = await twoCallers();
     await hold.release();
     await line.hasTurn('first');
@@ -80,6 +59,7 @@ describe('a grant that is doubled', () => {
   });
 
   it('before its waiter has its turn, with any payload: it goes on waiting', async () => {
+    const { line, hold, twoCallers } = granted();
     const [one, two] = await twoCallers();
     const [owner] = await line.owners();
     const channels = (await redis.pubsub('CHANNELS', `*${line.name}*`)) as string[];
@@ -108,8 +88,3 @@ describe('a grant that is doubled', () => {
     await sleep(waitMs);
   }
 });
-
-/** The first and the second in line; each keeps the lock until it is told to end. */
-async function twoCallers(): Promise<[Stayer, Stayer]> {
-  return [await line.joinAndStay(first, 'first'), await line.joinAndStay(second, 'second')];
-}

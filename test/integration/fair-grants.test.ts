@@ -1,42 +1,19 @@
 // Grants, the messages by which a fair lock is handed over, may come late, or not at all.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Hold, Holdfast } from '../../src/index.js';
+import { describe, expect, it } from 'vitest';
+import type { Hold } from '../../src/index.js';
 import { eventsOf, newClient } from '../support/clients.js';
-import { FairLine, type Stayer } from '../support/fair-line.js';
-import { startGrantProxy, type GrantProxy } from '../support/grant-proxy.js';
+import { grantedLinePerTest, WAITERS_LEASE_MS } from '../support/granted-line.js';
 import { sharedConnection } from '../support/shared-connection.js';
 
-const LEASE_MS = 2_000;
 /** For what takes no time of its own, on a busy machine; a renewal comes after 10 s. */
 const SOON_MS = 5_000;
 
-const redis = sharedConnection();
-let line: FairLine;
-let proxy: GrantProxy;
-let holder: Holdfast;
-/** Goes through the proxy. */
-let first: Holdfast;
-let second: Holdfast;
-let hold: Hold;
-
-beforeEach(async () => {
-  line = new FairLine(redis);
-  proxy = await startGrantProxy(inject('redisUrl'));
-  holder = newClient({ lockWatchdogTimeout: 30_000 });
-  first = newClient({ redis: proxy.url, lockWatchdogTimeout: LEASE_MS });
-  second = newClient({ lockWatchdogTimeout: LEASE_MS });
-  hold = await line.lockOf(holder).acquire();
-});
-
-afterEach(async () => {
-  await line.isGone();
-  await Promise.all([holder, first, second].map((client) => client.close()));
-  await proxy[Symbol.asyncDispose]();
-});
+const granted = grantedLinePerTest(sharedConnection());
 
 describe('a grant that is delayed', () => {
   it('until the next renewal has told the waiter: it enters once, and in its order', async () => {
+    const { line, proxy, hold, first, twoCallers } = granted();
     const acquired = eventsOf(first, 'acquired');
     const [one, two] = await twoCallers();
     proxy.setGrants('hold');
@@ -44,7 +21,7 @@ describe('a grant that is delayed', () => {
     await line.hasTurn('first');
     expect(proxy.grants).toHaveLength(1);
     proxy.setGrants('pass');
-    await sleep(LEASE_MS); // held, and renewed
+    await sleep(WAITERS_LEASE_MS); // held, and renewed
     expect(line.turns).toEqual(['first']);
     await Promise.all([one.end(), two.end()]);
     expect(line.turns).toEqual(['first', 'second']);
@@ -52,6 +29,7 @@ describe('a grant that is delayed', () => {
   });
 
   it('by more than half of its lease: the server is asked before the waiter enters', async () => {
+    const { line, proxy, hold } = granted();
     const leaseMs = 6_000;
     await using slow = newClient({ redis: proxy.url, lockWatchdogTimeout: leaseMs });
     let remainingMs = 0;
@@ -70,6 +48,7 @@ describe('a grant that is delayed', () => {
   });
 
   it('until its lease is over: it is refused, and the waiter has its turn later', async () => {
+    const { line, proxy, hold, twoCallers } = granted();
     const [one, two] = await twoCallers();
     proxy.setGrants('hold');
     proxy.setCommands('hold');
@@ -79,13 +58,14 @@ describe('a grant that is delayed', () => {
     await sleep(300);
     expect(line.turns).toEqual(['second']);
     proxy.setCommands('pass');
-    await sleep(LEASE_MS);
+    await sleep(WAITERS_LEASE_MS);
     expect(line.turns).toEqual(['second']);
     await Promise.all([one.end(), two.end()]);
     expect(line.turns).toEqual(['second', 'first']);
   });
 
   it('until its waiter has the lock anew, by another wait: it is refused', async () => {
+    const { line, proxy, hold, first, second, twoCallers } = granted();
     const [one, two] = await twoCallers();
     proxy.setGrants('hold');
     await hold.release();
@@ -103,6 +83,7 @@ describe('a grant that is delayed', () => {
 });
 
 it('a grant that is lost: the next renewal finds it, and the order stays', async () => {
+  const { line, proxy, hold, twoCallers } = granted();
   const [one, two] = await twoCallers();
   proxy.setGrants('lose');
   await hold.release();
@@ -113,6 +94,7 @@ it('a grant that is lost: the next renewal finds it, and the order stays', async
 });
 
 it('a grant that is lost, to the very client that released: its waiter has it at once', async () => {
+  const { line, proxy, hold } = granted();
   await using patient = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
   const body = (): void => {
     proxy.setGrants('lose');
@@ -126,8 +108,3 @@ it('a grant that is lost, to the very client that released: its waiter has it at
   expect(performance.now() - releasedAt).toBeLessThan(SOON_MS);
   expect(proxy.grants).toHaveLength(2);
 });
-
-/** The first and the second in line; each keeps the lock until it is told to end. */
-async function twoCallers(): Promise<[Stayer, Stayer]> {
-  return [await line.joinAndStay(first, 'first'), await line.joinAndStay(second, 'second')];
-}

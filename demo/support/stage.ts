@@ -1,7 +1,7 @@
 // Where a show on one Redis is played: the server, a bank on it, worker processes that transfer money.
 
 import { randomBytes } from 'node:crypto';
-import { givenRedis } from '../test/support/given-redis.js';
+import { givenRedis } from '../../test/support/given-redis.js';
 import { Bank } from './bank.js';
 import { Crew } from './crew.js';
 import { BANK_PREFIX, BANK_URL } from './messages.js';
@@ -12,14 +12,21 @@ export interface Stage {
   readonly prefix: string;
   readonly bank: Bank;
   readonly crew: Crew;
+  /** Aborts when somebody has seen enough. */
+  readonly signal: AbortSignal;
 }
 
-/** Sets it up with so many workers, plays, and clears it, whatever happens. `env` is what workers get to know besides. */
+interface StageOptions {
+  readonly workers: number;
+  readonly signal: AbortSignal;
+  /** What workers get to know besides. */
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** Sets it up, plays, and clears it, whatever happens. */
 export async function onStage<T>(
-  workers: number,
-  signal: AbortSignal,
+  { workers, signal, env }: StageOptions,
   play: (stage: Stage) => Promise<T>,
-  env: NodeJS.ProcessEnv = {},
 ): Promise<T> {
   await using redis = await givenRedis();
   const { url } = redis;
@@ -29,7 +36,7 @@ export async function onStage<T>(
     console.log(`holdfast demo on ${withoutPassword(url)}: starting ${workers} processes`);
     await using crew = new Crew(workers, { ...env, [BANK_URL]: url, [BANK_PREFIX]: prefix });
     await untilAborted(crew.all('ready'), signal);
-    return await play({ url, prefix, bank, crew });
+    return await play({ url, prefix, bank, crew, signal });
   } finally {
     await bank.clear().catch(() => undefined); // the server is gone: so are the accounts
     bank.disconnect();

@@ -1,6 +1,6 @@
 // What the demo's main process and its workers tell each other. Times in milliseconds on the machine's monotonic clock.
 
-import type { NodeAnswer } from '../src/index.js';
+import type { NodeAnswer } from '../../src/index.js';
 
 export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock';
 

@@ -4,9 +4,9 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { CLIENT_ID, type Order, type Report } from './messages.js';
+import { CLIENT_ID, type LockKind, type Order, type Report } from './messages.js';
 
-export type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'rests' | 'killed';
+type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'rests' | 'killed';
 
 export class Worker {
   readonly name: string;
@@ -20,13 +20,16 @@ export class Worker {
 
   constructor(name: string, env: NodeJS.ProcessEnv, onReport: (report: Report) => void) {
     this.name = name;
-    this.#process = fork(fileURLToPath(new URL('worker.ts', import.meta.url)), {
+    this.#process = fork(fileURLToPath(new URL('../worker.ts', import.meta.url)), {
       execArgv: ['--import', 'tsx'],
       env: { ...process.env, ...env, [CLIENT_ID]: this.clientId },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     this.#process.on('message', (message) => {
-      onReport(message as Report);
+      if (!this.isAlive) return; // sent before it was killed
+      const report = message as Report;
+      this.#follow(report);
+      onReport(report);
     });
     this.#exited = once(this.#process, 'exit').then(() => {
       if (this.state !== 'killed') onReport({ type: 'failed', message: 'the process ended' });
@@ -51,6 +54,13 @@ export class Worker {
     this.become('killed');
     this.#process.kill('SIGKILL');
     await this.#exited;
+  }
+
+  #follow({ type }: Report): void {
+    if (type === 'waits' || type === 'holds') this.become(type);
+    if (type === 'stopped') this.become('rests');
+    // Without a lock there is nothing to rest from: it is always in some transfer.
+    if (type === 'transferred' && this.state === 'holds') this.become('rests');
   }
 }
 
@@ -85,6 +95,21 @@ export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
   /** The one of this owner id. */
   withOwner(ownerId: string): Worker | undefined {
     return this.workers.find(({ clientId }) => ownerId.startsWith(`${clientId}:`));
+  }
+
+  /** All of them transfer money under such a lock from now on. */
+  work(lock: LockKind): void {
+    for (const worker of this.living) {
+      worker.become('transfers');
+      worker.order({ type: 'work', lock });
+    }
+  }
+
+  /** Resolves when all of them have ended their last transfer. */
+  async stop(): Promise<void> {
+    const stopped = this.all('stopped');
+    for (const worker of this.living) worker.order({ type: 'stop' });
+    await stopped;
   }
 
   /** Resolves when every living worker has reported this. */

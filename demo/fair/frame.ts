@@ -1,51 +1,14 @@
 // The line as it moves: who holds the lock, who is next, who joined.
 
-import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
-import type { Worker } from '../crew.js';
-import { seconds } from '../figures.js';
-import { Screen } from '../screen.js';
-import type { View } from '../view.js';
-import type { RunPlan, RunState } from './run.js';
+import type { Worker } from '../support/crew.js';
+import { fault, seconds } from '../support/figures.js';
+import type { FairState } from './scene.js';
 
 /** How long it is said of somebody that he joined. */
 const JUST_NOW_MS = 400;
 
-export class LiveView implements View<RunPlan, RunState> {
-  readonly #screen: Screen;
-  readonly #events: string[] = [];
-
-  constructor(out: WriteStream) {
-    this.#screen = new Screen(out);
-  }
-
-  begin({ title, explanation }: RunPlan): void {
-    this.#screen.begin(title, explanation);
-  }
-
-  tell(event: string): void {
-    this.#events.push(event);
-  }
-
-  update(state: RunState): void {
-    const leftMs = Math.max(state.plan.durationMs - state.elapsedMs, 0);
-    this.#screen.draw([
-      ...frame(state),
-      ...this.#events,
-      styleText('dim', `${seconds(leftMs, 0)} left`),
-    ]);
-  }
-
-  end(state: RunState): void {
-    this.#screen.draw([...frame(state), ...this.#events]);
-  }
-
-  close(): void {
-    this.#screen.close();
-  }
-}
-
-function frame(state: RunState): string[] {
+export function frame(state: FairState): string[] {
   const { workers, waiters, handOvers, outOfOrder, longestWaitMs, lostCents } = state;
   const holder = workers.find((worker) => worker.state === 'holds');
   const others = workers.filter((worker) => worker !== holder && !waiters.includes(worker));
@@ -57,9 +20,9 @@ function frame(state: RunState): string[] {
     ...(holder ? [''] : []), // so that what is below stays where it is
     [
       `  hand-overs ${handOvers}`,
-      counted('out of order', outOfOrder),
+      fault('out of order', outOfOrder),
       `longest wait ${seconds(longestWaitMs, 2)}`,
-      counted('cents lost', lostCents),
+      fault('cents lost', lostCents),
     ].join('  '),
     '',
   ];
@@ -84,9 +47,4 @@ function otherRow({ name, isAlive, sinceMs }: Worker): string {
 
 function forTime(sinceMs: number): string {
   return seconds(performance.now() - sinceMs, 1);
-}
-
-/** What should be none. */
-function counted(what: string, count: number): string {
-  return styleText(count > 0 ? 'red' : 'green', `${what} ${count.toLocaleString('en')}`);
 }

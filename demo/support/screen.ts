@@ -8,13 +8,15 @@ const SHOW_CURSOR = '\x1b[?25h';
 const CLEAR_TO_LINE_END = '\x1b[K';
 const CLEAR_TO_SCREEN_END = '\x1b[J';
 
-/** A frame's lines at most: what does not fit the terminal cannot be drawn over. */
-const FRAME_HEIGHT = 20;
+/** A frame at most: what does not fit the terminal cannot be drawn over. */
+export const FRAME_HEIGHT = 20;
+export const FRAME_WIDTH = 79;
 
 /** Whether this terminal can do it, and nobody asked for plain lines. */
 export function isFullScreen(out: WriteStream): boolean {
   const { NO_COLOR: noColor, TERM: term } = process.env;
-  return out.isTTY && !noColor && term !== 'dumb' && out.rows > FRAME_HEIGHT && out.columns >= 80;
+  const isLargeEnough = out.rows > FRAME_HEIGHT && out.columns > FRAME_WIDTH;
+  return out.isTTY && !noColor && term !== 'dumb' && isLargeEnough;
 }
 
 export class Screen {
