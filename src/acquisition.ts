@@ -233,7 +233,8 @@ export class Acquisition {
   #timedOut(trouble: Error | undefined): Error {
     const isAnswered =
       !(trouble instanceof NoQuorum) && this.#candidacy.unansweredMs <= SLOW_ANSWER_MS;
-    if (this.#seen && this.#client.connection.isReady && isAnswered) {
+    const isReachable = this.#lock.isReachable ?? this.#client.connection.isReady;
+    if (this.#seen && isReachable && isAnswered) {
       return heldElsewhere(this.#lock.name, this.#request.waitMs, this.#seen);
     }
     const limitMs = Math.round(this.#limitMs);

@@ -98,6 +98,8 @@ export interface LockBackend {
   readonly id: string;
   /** Whether something of it may be left when it was lost to somebody else. */
   readonly leavesRemains?: boolean;
+  /** Whether it can be asked now, where the client’s connection does not tell. */
+  readonly isReachable?: boolean;
   /** A new owner, never used before. */
   newOwnerId(): string;
   candidate(ownerId: string, wanted: Wanted): Candidate;

@@ -1,6 +1,13 @@
 // One acquisition's dealings with the server: its tries, its place in line between them, and what may be left of them there.
 
-import type { Candidate, HeldReply, KeepReply, LockBackend, Wanted } from './backend.js';
+import type {
+  AcquireReply,
+  Candidate,
+  HeldReply,
+  KeepReply,
+  LockBackend,
+  Wanted,
+} from './backend.js';
 import type { Client } from './client.js';
 import { now } from './clock.js';
 import { insist } from './insist.js';
@@ -18,6 +25,8 @@ export class Candidacy {
   #candidate: Candidate | undefined;
   /** Since when a try is on its way whose answer is not known, on the monotonic clock. */
   #unansweredSinceMs: number | undefined;
+  /** The try that is on its way. */
+  #trying: Promise<AcquireReply> | undefined;
 
   constructor(
     client: Client,
@@ -67,7 +76,8 @@ export class Candidacy {
     const reply = await insist(this.#client.connection, this.#patience, this.#lock.name, () => {
       sentAt = now();
       this.#unansweredSinceMs ??= sentAt.monotonicMs;
-      return candidate.try();
+      this.#trying = candidate.try();
+      return this.#trying;
     });
     // Nobody takes what was granted in the instant in which the caller gave up: it is undone like a try without an answer.
     this.#patience.mayHaveRun = true;
@@ -89,7 +99,20 @@ export class Candidacy {
     this.#candidate = undefined;
     const mayHaveAcquired = this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined;
     if (candidate.leave(leaseMs) || mayHaveAcquired) {
-      this.#client.leftovers.remove(this.#lock, candidate.ownerId);
+      const { ownerId } = candidate;
+      const remove = (): void => {
+        this.#client.leftovers.remove(this.#lock, ownerId);
+      };
+      remove();
+      // It may have overtaken the try: where the script is not known that takes a second round trip.
+      if (mayHaveAcquired) {
+        this.#trying?.then(
+          ({ outcome }) => {
+            if (outcome !== 'held') remove();
+          },
+          () => undefined,
+        );
+      }
     }
   }
 

@@ -49,9 +49,17 @@ export class Client {
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Patience> = new Set<Patience>();
   readonly #warnedNames = new Set<string>();
+  readonly #closeConcurrency: number;
   #isClosed = false;
 
-  constructor(options: ClientOptions, connection: Reachable, events: Events) {
+  /** `closeConcurrency`: how many holds are released at a time when it is closed. */
+  constructor(
+    options: ClientOptions,
+    connection: Reachable,
+    events: Events,
+    closeConcurrency: number = CLOSE_CONCURRENCY,
+  ) {
+    this.#closeConcurrency = closeConcurrency;
     this.clientId = options.clientId;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
@@ -136,7 +144,7 @@ export class Client {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const patience of [...this.acquisitions]) patience.end('closed');
-    const limit = pLimit(CLOSE_CONCURRENCY);
+    const limit = pLimit(this.#closeConcurrency);
     const releases = [...this.ownerships].map((ownership) => {
       if (!ownership.isReleased) ownership.lose('closed');
       return limit(() => this.#releaseFor(ownership));

@@ -3,6 +3,8 @@
 
 import type { LockBackend } from './backend.js';
 import { setTimer } from './clock.js';
+import { QuorumError } from './errors.js';
+import { NoQuorum } from './quorum/no-quorum.js';
 import { failureKind } from './redis/failure.js';
 
 /** How soon a server that refuses is asked again. */
@@ -52,7 +54,9 @@ export class Leftovers {
       },
       (error: unknown) => {
         const kind = failureKind(error);
-        const mayHelp = kind === 'unanswered' || kind === 'transient';
+        // What could not be removed on one master of a Redlock, the client of that master remembers.
+        const isLeftToMasters = error instanceof NoQuorum || error instanceof QuorumError;
+        const mayHelp = !isLeftToMasters && (kind === 'unanswered' || kind === 'transient');
         // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
         if (!mayHelp && kind !== 'unsent') this.#owners.delete(id);
         if (mayHelp && !this.#isClosed) this.#timer ??= setTimer(this.tryAgain, RETRY_MS);

@@ -84,7 +84,9 @@ export class MultiAcquisition {
   }
 
   async #rounds(): Promise<MultiHold> {
-    let inTheWay: SingleLock | undefined;
+    const { members, waitMs } = this.#request;
+    const isUnreachable = ({ parts }: SingleLock): boolean => !parts.client.connection.isReady;
+    let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
     for (;;) {
       const outcome = await this.#tryAll(inTheWay);
       if (outcome instanceof MultiHold) return outcome;
@@ -114,6 +116,8 @@ export class MultiAcquisition {
     let startedAtMs = performance.now();
     const holds = new Map<SingleLock, SingleHold>();
     let inTheWay: SingleLock | undefined;
+    let unreachable: SingleLock | undefined;
+    let isTrying = false;
     const acquire = async (member: SingleLock, memberWaitMs: number): Promise<SingleHold> => {
       try {
         const hold = await this.#acquire(member, memberWaitMs, ownerId);
@@ -121,12 +125,14 @@ export class MultiAcquisition {
         return hold;
       } catch (error) {
         if (error instanceof LockTimeoutError) inTheWay ??= member;
+        if (error instanceof UnavailableError) unreachable ??= member;
         throw error;
       }
     };
     try {
       const firstHold = first && (await acquire(first, this.#leftMs));
       startedAtMs = performance.now();
+      isTrying = true;
       const others = members.filter((member) => member !== first);
       const tries: Promise<unknown>[] = others.map((member) => acquire(member, 0));
       // All leases count from one instant.
@@ -144,6 +150,8 @@ export class MultiAcquisition {
       return undefined;
     } catch (error) {
       await undo(holds.values());
+      // Waited for like one that is held: while nothing is. If waiting does not help, that says so.
+      if (isTrying && unreachable && waitMs > 0 && this.#leftMs > 0) return unreachable;
       if (error instanceof LockTimeoutError) this.#lastHeld = error;
       else if (!this.#lastHeld || !this.#isCutShort(error, startedAtMs)) throw error;
       const isOver = waitMs === 0 || this.#leftMs <= 0;

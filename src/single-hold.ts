@@ -122,7 +122,7 @@ export class SingleHold implements OwnHold {
 
   /** The lock of several that it is part of was lost. What was held before it, or in addition, stays held. */
   async forsake(error: LockLostError): Promise<void> {
-    if (this.#loss) return; // it is what was lost
+    if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
     if (this.#holder.parent || this.#ownership.holdCount > 1) await this.revoke(error);
     else this.#ownership.forsake(error);
   }

@@ -1,5 +1,6 @@
 // One master of a Redlock: its part of the lock, and what is known of its health.
 
+import type { AcquireReply } from '../backend.js';
 import { OptionError } from '../errors.js';
 import type { Leftovers } from '../leftovers.js';
 import type { ReentrantLock } from '../locks/reentrant-lock.js';
@@ -18,6 +19,10 @@ export class Master {
   readonly name: string;
   readonly lock: ReentrantLock;
   readonly #leftovers: Leftovers;
+  /** Owners whose votes are not answered. */
+  readonly #asked = new Set<string>();
+  /** Those of them that were given up, and not found. */
+  readonly #overtaken = new Set<string>();
 
   constructor(lock: ReentrantLock, leftovers: Leftovers) {
     this.name = lock.connection.address;
@@ -41,10 +46,26 @@ export class Master {
     return !isReady && !lastError;
   }
 
+  /** Asks for its vote. One that comes after it was given up already is taken back. */
+  async acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
+    this.#asked.add(ownerId);
+    try {
+      const reply = await this.lock.acquire(ownerId, leaseMs);
+      if (this.#overtaken.has(ownerId) && reply.outcome === 'acquired') this.withdraw(ownerId);
+      return reply;
+    } finally {
+      this.#asked.delete(ownerId);
+      this.#overtaken.delete(ownerId);
+    }
+  }
+
   /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
   async release(ownerId: string): Promise<boolean> {
     try {
-      return await this.lock.release(ownerId);
+      const isReleased = await this.lock.release(ownerId);
+      // A script that the server does not know takes a second round trip, and what was sent meanwhile goes before it.
+      if (!isReleased && this.#asked.has(ownerId)) this.#overtaken.add(ownerId);
+      return isReleased;
     } catch (error) {
       this.#leftovers.remove(this.lock, ownerId);
       throw error;

@@ -32,7 +32,8 @@ export class QuorumServices {
 
   constructor(owner: Client, events: Events) {
     const { lockWatchdogTimeoutMs } = owner;
-    this.client = new Client(owner, ALWAYS_REACHABLE, events);
+    // All releases go out in the turn in which it is closed: the clients of the masters may be closing, too.
+    this.client = new Client(owner, ALWAYS_REACHABLE, events, Infinity);
     this.#longestLeaseMs = lockWatchdogTimeoutMs;
     this.#renewer = new RedRenewer(lockWatchdogTimeoutMs / 10);
     this.#watchdog = new Watchdog({

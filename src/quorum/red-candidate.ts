@@ -39,6 +39,6 @@ export class RedCandidate extends LineCandidate {
     if (vote.outcome !== 'no quorum') return vote;
     const { name, quorum } = this.#lock;
     const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);
-    throw this.wanted.mayWait ? failure : failure.quorumError;
+    throw this.wanted.mayWait && !this.#lock.isHopeless ? failure : failure.quorumError;
   }
 }

@@ -74,9 +74,19 @@ export class RedLockBackend implements LockBackend {
     return connecting === 0 || ready >= this.quorum;
   }
 
+  get isReachable(): boolean {
+    return this.masters.filter(({ lock }) => lock.connection.isReady).length >= this.quorum;
+  }
+
   /** Waits for connections that are being made, until `isGivenUp`. */
   async whenConnected(isGivenUp = (): boolean => false): Promise<void> {
     while (!this.isConnected && !isGivenUp()) await sleep(CONNECTING_MS);
+  }
+
+  /** Whether waiting for a majority would not help: too many masters are closed, or refuse us. */
+  get isHopeless(): boolean {
+    const refused = this.masters.filter(({ lock }) => lock.connection.refusal).length;
+    return refused > this.masters.length - this.quorum;
   }
 
   elect(ownerId: string, leaseMs: number): Promise<Vote> {
@@ -179,7 +189,8 @@ export class RedLockBackend implements LockBackend {
       if (decision !== undefined || !isFinal) return decision;
       const refusal = refusalOfMany(answers, this.masters.length - this.quorum);
       if (refusal) return refusal;
-      return new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
+      const failure = new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
+      return this.isHopeless ? failure.quorumError : failure;
     });
   }
 

@@ -42,7 +42,7 @@ export async function vote(election: Election): Promise<Vote> {
     for (const master of asked) master.withdraw(ownerId, isTold);
   };
   const send = async (master: Master): Promise<AcquireReply> => {
-    const reply = await master.lock.acquire(ownerId, leaseMs);
+    const reply = await master.acquire(ownerId, leaseMs);
     // A vote that came after all was lost is taken back again: it may have overtaken what took it back.
     if (isOver && reply.outcome === 'acquired') master.withdraw(ownerId);
     return reply;

@@ -62,6 +62,11 @@ export class Connection {
     return this.#commands.isReady;
   }
 
+  /** Why waiting for it would not help; undefined: it would. */
+  get refusal(): Error | undefined {
+    return this.#commands.refusal;
+  }
+
   get isCluster(): boolean {
     return isCluster(this.#commands.client);
   }

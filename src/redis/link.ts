@@ -69,6 +69,11 @@ export class Link {
     return this.#lastError;
   }
 
+  /** Why waiting for it would not help; undefined: it would. */
+  get refusal(): Error | undefined {
+    return this.#closing ? new ClosedError('the client is closed') : this.#refusal;
+  }
+
   /** Resolves when commands can be sent; rejects when the server refuses us, the link is closed, or patience is over. */
   async whenReady(patience: Patience): Promise<void> {
     if (this.#isReady) return;
@@ -177,6 +182,8 @@ export class Link {
   }
 
   #refuse(refusal: UnavailableError): void {
+    this.#silence.handshakeEnded(); // it said what it had to say
+    this.#lastError ??= refusal;
     this.#refusal = refusal;
     for (const waiter of this.#waiters) waiter.reject(refusal);
   }

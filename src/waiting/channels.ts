@@ -57,6 +57,7 @@ export class Channels {
   readonly #channels = new Map<string, Channel>();
   #link: Link | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
+  #isClosed = false;
   /** One for all: each end of a wait may leave a channel idle. */
   #lingerTimer: NodeJS.Timeout | undefined;
 
@@ -97,6 +98,7 @@ export class Channels {
 
   /** Forgets everything; the connection goes with the client. */
   close(): void {
+    this.#isClosed = true;
     clearTimeout(this.#retryTimer);
     clearTimeout(this.#lingerTimer);
     this.#channels.clear();
@@ -126,6 +128,8 @@ export class Channels {
 
   /** Subscribes; until the link is ready there is nothing to do, since then all are subscribed. */
   async #send(channels: readonly Channel[]): Promise<void> {
+    // A Redlock may outlive the client of one of its masters.
+    if (this.#isClosed) return;
     this.#link ??= this.#open();
     if (!this.#link.isReady) return;
     const sharded = channels.filter((channel) => channel.isSharded);

@@ -7,19 +7,19 @@ import { vote, type Vote } from '../../../src/quorum/vote.js';
 class FakeMaster {
   readonly name = 'master';
   readonly trouble: string | undefined;
-  readonly lock: { acquire: () => Promise<AcquireReply>; connection: { serverAgeMs: number } };
+  readonly acquire: () => Promise<AcquireReply>;
+  readonly lock = { connection: { serverAgeMs: Infinity } };
   readonly withdraw = vi.fn();
   readonly overdue = vi.fn();
 
   constructor(answer: 'acquired' | 'conflict' | 'down') {
     this.trouble = answer === 'down' ? 'not connected' : undefined;
-    const acquire = (): Promise<AcquireReply> => {
+    this.acquire = (): Promise<AcquireReply> => {
       if (answer === 'acquired') return Promise.resolve({ outcome: 'acquired' });
       const error = new Error('WRONGTYPE Operation against a key holding the wrong kind of value');
       error.name = 'ReplyError';
       return Promise.reject(error);
     };
-    this.lock = { acquire, connection: { serverAgeMs: Infinity } };
   }
 }
 

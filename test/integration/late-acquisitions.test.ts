@@ -1,0 +1,50 @@
+// A server that has lost the script of the acquisition, but knows that of the release, lets the release overtake.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { scripts } from '../../src/redis/scripts.generated.js';
+import { newClient, rejectionOf } from '../support/clients.js';
+import { RedNodes } from '../support/red-nodes.js';
+import { startMasters } from '../support/redis-topologies.js';
+import { startProxy } from '../support/tcp-proxy.js';
+import { uniqueName } from '../support/unique-name.js';
+
+/** As after a restart: somebody released there (as all do on all masters), and nobody acquired so far. */
+async function knowsOnlyReleases(url: string): Promise<void> {
+  const redis = new Redis(url);
+  await redis.script('FLUSH');
+  await redis.script('LOAD', scripts.release.source);
+  redis.disconnect();
+}
+
+it('keeps no vote for a Redlock that was released', async () => {
+  await using servers = await startMasters(3);
+  const nodes = new RedNodes(servers);
+  await nodes.loadScripts();
+  await using proxy = await startProxy(servers[2]!.port);
+  await using client = await nodes.client({ lockWatchdogTimeout: 60_000 }, [
+    ...nodes.urls.slice(0, 2),
+    proxy.url,
+  ]);
+  await knowsOnlyReleases(servers[2]!.url);
+  proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
+  const lock = client.lock(uniqueName());
+  await lock.withLock(() => undefined);
+  await sleep(1_000);
+  expect(await nodes.owners(lock)).toEqual(['', '', '']);
+});
+
+it('keeps no single lock for a caller that gave up', async () => {
+  await using servers = await startMasters(1);
+  const nodes = new RedNodes(servers);
+  await nodes.loadScripts();
+  await using proxy = await startProxy(servers[0]!.port);
+  await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: 60_000 });
+  const lock = client.getLock(uniqueName());
+  await lock.isLocked();
+  await knowsOnlyReleases(servers[0]!.url);
+  proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
+  await rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) }));
+  await sleep(1_000);
+  expect(await nodes.owners(lock)).toEqual(['']);
+});
