@@ -36,8 +36,6 @@ export class Link {
   /** Why the server does not let us in; waiting would not help. */
   #refusal: UnavailableError | undefined;
   #lastError: Error | undefined;
-  /** To where a command was written in this turn of the event loop. */
-  #hasWritten: Writable | undefined;
 
   /** A connection that stays silent for `silenceLimitMs` while something is unanswered is dropped and made anew. */
   constructor(client: RedisClient, silenceLimitMs: number, listener: LinkListener) {
@@ -104,8 +102,8 @@ export class Link {
     if (!this.#isReady) {
       return Promise.reject(this.#refusal ?? new UnsentError(`not connected${this.#because()}`));
     }
-    this.#silence.asked();
     this.#gather();
+    this.#silence.asked();
     return command(this.client).then(
       (reply) => {
         this.#silence.answered();
@@ -121,22 +119,16 @@ export class Link {
   }
 
   /**
-   * Has the first command of a turn of the event loop written at once, and all others of that turn by one more write: ioredis
-   * makes a system call of each, and for a server that is waiting each would be a wake-up of its own.
+   * Has what is sent on a busy connection written once in each turn of the event loop: ioredis makes a system call of each
+   * command, and for a server that is waiting each would be a wake-up of its own. On an idle one nothing is worth waiting for.
    */
   #gather(): void {
-    if (isCluster(this.client)) return;
+    if (isCluster(this.client) || !this.#silence.isAwaitingAnswers) return;
     const { stream } = this.client;
-    if (this.#hasWritten !== stream) {
-      this.#hasWritten = stream;
-      process.nextTick(this.#endTurn, stream);
-    } else if (stream.writableCorked === 0) stream.cork();
+    if (stream.writableCorked > 0) return;
+    stream.cork();
+    process.nextTick(uncork, stream);
   }
-
-  readonly #endTurn = (stream: Writable): void => {
-    this.#hasWritten = undefined;
-    stream.uncork();
-  };
 
   /** Disconnects for good; resolves when the socket is gone. */
   close(): Promise<void> {
@@ -204,4 +196,8 @@ export class Link {
   #because(): string {
     return this.#lastError ? ` (last connection error: ${describe(this.#lastError)})` : '';
   }
+}
+
+function uncork(stream: Writable): void {
+  stream.uncork();
 }

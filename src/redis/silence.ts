@@ -26,6 +26,10 @@ export class Silence {
     clearTimeout(this.#handshakeTimer);
   }
 
+  get isAwaitingAnswers(): boolean {
+    return this.#unanswered > 0;
+  }
+
   /** A command goes out. The timer is not re-armed for each, only when it rings and there were answers meanwhile. */
   asked(): void {
     if (this.#unanswered++ === 0) this.#quietSinceMs = performance.now();
