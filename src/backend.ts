@@ -6,7 +6,14 @@ import type { LossReason, SeenHolder } from './errors.js';
 import type { Validity } from './validity.js';
 
 /** What a try at a lock found. */
-export type AcquireReply = { readonly outcome: 'acquired' } | HandedOver | HeldReply;
+export type AcquireReply = Acquired | HandedOver | HeldReply;
+
+/** It is ours. */
+export interface Acquired {
+  readonly outcome: 'acquired';
+  /** Since when its lease counts, where that is not since the try began. */
+  readonly sentAt?: Instant;
+}
 
 /** Somebody else has it. */
 export interface HeldReply extends Readonly<SeenHolder> {

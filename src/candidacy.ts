@@ -89,7 +89,7 @@ export class Candidacy {
       return reply;
     }
     if (reply.outcome === 'handed over') return this.#acquired(reply.validity, reply.confirm);
-    return this.#acquired(validity(sentAt, this.#wanted.leaseMs));
+    return this.#acquired(validity(reply.sentAt ?? sentAt, this.#wanted.leaseMs));
   }
 
   /** Ends it: the lock was acquired, for `leaseMs`, or it is not wanted any more. What may be left on the server is removed. */

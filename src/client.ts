@@ -67,6 +67,10 @@ export class Client {
     this.events = events;
   }
 
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
   assertOpen(lockName?: string): void {
     if (this.#isClosed) throw this.closedError(lockName);
   }

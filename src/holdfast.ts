@@ -165,7 +165,7 @@ export class Holdfast implements AsyncDisposable {
     const settings = parseRedLockOptions(options);
     const { name, masters } = parseMasters(given);
     const quorum = (this.#quorum ??= new QuorumServices(this.#client, this.#events));
-    if (this.#closing) void quorum.client.close();
+    if (this.#closing) void quorum.close();
     const backend = new RedLockBackend(name, masters, settings, quorum, this.#newOwnerId);
     return new SingleLock(quorum.client, backend);
   }
@@ -235,7 +235,7 @@ export class Holdfast implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([this.#client.close(), this.#quorum?.client.close()]);
+    await Promise.all([this.#client.close(), this.#quorum?.close()]);
     await this.#node.close();
   }
 

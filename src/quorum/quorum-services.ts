@@ -2,6 +2,7 @@
 
 import type { HeldLease, Renewable } from '../backend.js';
 import { Client, type Reachable } from '../client.js';
+import { ClosedError } from '../errors.js';
 import type { Events } from '../events.js';
 import { renewalFailed } from '../node.js';
 import type { Line } from '../waiting/line.js';
@@ -9,6 +10,7 @@ import { Lines } from '../waiting/lines.js';
 import { Watchdog } from '../watchdog.js';
 import type { Connection } from '../redis/connection.js';
 import type { Master } from './master.js';
+import { LimitedLease } from './limited-lease.js';
 import { RedRenewer, type RedTarget } from './red-renewer.js';
 
 /** All masters are asked at once, and who does not answer is part of the result; a Redlock itself waits for new connections. */
@@ -25,7 +27,9 @@ export class QuorumServices {
   readonly lines: Lines<Line> = new Lines<Line>();
   readonly #watchdog: Watchdog;
   readonly #renewer: RedRenewer;
-  readonly #connections = new WeakSet<Connection>();
+  /** The masters' connections, and what ends listening to them. */
+  readonly #connections = new Map<Connection, () => void>();
+  readonly #lockWatchdogTimeoutMs: number;
   /** What the watchdog knows a lease by. */
   readonly #watched = new WeakMap<HeldLease, Renewable>();
   #longestLeaseMs: number;
@@ -35,7 +39,8 @@ export class QuorumServices {
     // All releases go out in the turn in which it is closed: the clients of the masters may be closing, too.
     this.client = new Client(owner, ALWAYS_REACHABLE, events, Infinity);
     this.#longestLeaseMs = lockWatchdogTimeoutMs;
-    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs / 10);
+    this.#lockWatchdogTimeoutMs = lockWatchdogTimeoutMs;
+    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs);
     this.#watchdog = new Watchdog({
       leaseMs: lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
@@ -46,10 +51,13 @@ export class QuorumServices {
 
   /** A master that is back, perhaps empty, is asked at once. */
   renewOnReady(masters: readonly Master[]): void {
+    if (this.client.isClosed) return;
+    // The clients of masters may come and go.
+    for (const connection of this.#connections.keys())
+      if (connection.refusal instanceof ClosedError) this.#connections.delete(connection);
     for (const { connection } of masters.map(({ lock }) => lock)) {
       if (this.#connections.has(connection)) continue;
-      this.#connections.add(connection);
-      connection.onReady(this.#watchdog.renewAll);
+      this.#connections.set(connection, connection.onReady(this.#watchdog.renewAll));
     }
   }
 
@@ -62,7 +70,13 @@ export class QuorumServices {
     if (leaseMs > this.#longestLeaseMs) this.#longestLeaseMs = leaseMs;
   }
 
-  watch(lease: HeldLease, renewable: Renewable, target: RedTarget): void {
+  /** Renews it `maxExtensions` times at most. */
+  watch(target: RedTarget, maxExtensions: number): void {
+    const { lease } = target;
+    const renewable =
+      maxExtensions === Infinity
+        ? lease
+        : new LimitedLease(lease, maxExtensions, this.#lockWatchdogTimeoutMs);
     this.#watched.set(lease, renewable);
     this.#watchdog.watch(renewable, target, this.#renewer);
   }
@@ -70,5 +84,12 @@ export class QuorumServices {
   unwatch(lease: HeldLease): void {
     const renewable = this.#watched.get(lease);
     if (renewable) this.#watchdog.unwatch(renewable);
+  }
+
+  /** The masters are others', and may live on. */
+  async close(): Promise<void> {
+    await this.client.close();
+    for (const stopListening of this.#connections.values()) stopListening();
+    this.#connections.clear();
   }
 }

@@ -2,6 +2,7 @@
 // what takes it back may arrive late.
 
 import type { AcquireReply, Wanted } from '../backend.js';
+import { now } from '../clock.js';
 import { UnsentError } from '../redis/failure.js';
 import { LineCandidate } from '../waiting/line-candidate.js';
 import { assertDistinct } from './master.js';
@@ -32,13 +33,16 @@ export class RedCandidate extends LineCandidate {
   async try(): Promise<AcquireReply> {
     if (this.#isOwnerUsed) this.#ownerId = this.#lock.newOwnerId();
     this.#isOwnerUsed = true;
-    if (!this.#lock.isConnected) await this.#lock.whenConnected(() => this.#hasLeft);
+    const { health } = this.#lock;
+    if (!health.isSettled) await health.whenSettled(() => this.#hasLeft);
     if (this.#hasLeft) throw new UnsentError('nobody waits for it any more');
     assertDistinct(this.#lock.name, this.#lock.masters);
+    const sentAt = now(); // connecting takes nothing from the lease
     const vote = await this.#lock.elect(this.#ownerId, this.wanted.leaseMs);
-    if (vote.outcome !== 'no quorum') return vote;
+    if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt };
+    if (vote.outcome === 'held') return vote;
     const { name, quorum } = this.#lock;
     const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);
-    throw this.wanted.mayWait && !this.#lock.isHopeless ? failure : failure.quorumError;
+    throw this.wanted.mayWait && !health.isHopeless ? failure : failure.quorumError;
   }
 }

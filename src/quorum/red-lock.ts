@@ -1,29 +1,18 @@
 // The Redlock: one lock on several independent masters, held by whoever most of them say holds it.
 
-import { setTimeout as sleep } from 'node:timers/promises';
-import type {
-  Candidate,
-  HeldLease,
-  KeepReply,
-  LockBackend,
-  Renewable,
-  Wanted,
-} from '../backend.js';
+import type { Candidate, HeldLease, KeepReply, LockBackend, Wanted } from '../backend.js';
 import type { NodeAnswer } from '../errors.js';
 import type { ReentrantLock } from '../locks/reentrant-lock.js';
 import { Line } from '../waiting/line.js';
+import { Health } from './health.js';
 import type { Master } from './master.js';
 import { NoQuorum } from './no-quorum.js';
 import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { QuorumServices } from './quorum-services.js';
 import { RedCandidate } from './red-candidate.js';
 import type { RedLockSettings } from './settings.js';
-import { LimitedLease } from './red-renewer.js';
 import { UnlockWatch } from './unlock-watch.js';
 import { vote, type Vote } from './vote.js';
-
-/** How often connections that are being made are looked at, in milliseconds. */
-const CONNECTING_MS = 5;
 
 export class RedLockBackend implements LockBackend {
   readonly name: string;
@@ -32,6 +21,7 @@ export class RedLockBackend implements LockBackend {
   readonly leavesRemains = true;
   readonly masters: readonly Master[];
   readonly quorum: number;
+  readonly health: Health;
   readonly nodeTimeoutMs: number;
   readonly newOwnerId: () => string;
   readonly #services: QuorumServices;
@@ -47,6 +37,7 @@ export class RedLockBackend implements LockBackend {
     this.name = name;
     this.masters = masters;
     this.quorum = Math.floor(masters.length / 2) + 1;
+    this.health = new Health(masters, this.quorum);
     this.nodeTimeoutMs = settings.nodeTimeoutMs;
     this.id = `red ${masters
       .map(({ lock }) => lock.id)
@@ -67,26 +58,8 @@ export class RedLockBackend implements LockBackend {
     return new RedCandidate(this, ownerId, wanted);
   }
 
-  /** Whether enough masters are connected, or no more will be for now. */
-  get isConnected(): boolean {
-    const connecting = this.masters.filter((master) => master.isConnecting).length;
-    const ready = this.masters.filter(({ lock }) => lock.connection.isReady).length;
-    return connecting === 0 || ready >= this.quorum;
-  }
-
   get isReachable(): boolean {
-    return this.masters.filter(({ lock }) => lock.connection.isReady).length >= this.quorum;
-  }
-
-  /** Waits for connections that are being made, until `isGivenUp`. */
-  async whenConnected(isGivenUp = (): boolean => false): Promise<void> {
-    while (!this.isConnected && !isGivenUp()) await sleep(CONNECTING_MS);
-  }
-
-  /** Whether waiting for a majority would not help: too many masters are closed, or refuse us. */
-  get isHopeless(): boolean {
-    const refused = this.masters.filter(({ lock }) => lock.connection.refusal).length;
-    return refused > this.masters.length - this.quorum;
+    return this.health.isReachable;
   }
 
   elect(ownerId: string, leaseMs: number): Promise<Vote> {
@@ -119,10 +92,7 @@ export class RedLockBackend implements LockBackend {
   }
 
   watch(lease: HeldLease): void {
-    const { maxExtensions } = this.#settings;
-    const limited: Renewable =
-      maxExtensions === Infinity ? lease : new LimitedLease(lease, maxExtensions);
-    this.#services.watch(lease, limited, { lock: this, lease });
+    this.#services.watch({ lock: this, lease }, this.#settings.maxExtensions);
   }
 
   unwatch(lease: HeldLease): void {
@@ -180,9 +150,9 @@ export class RedLockBackend implements LockBackend {
     ask: (master: Master) => Promise<T>,
     decide: (answers: readonly Answer<T>[], isFinal: boolean) => Decision | undefined,
   ): Promise<Decision> {
-    if (!this.isConnected) {
+    if (!this.health.isSettled) {
       const endsAtMs = performance.now() + this.#services.client.commandTimeoutMs;
-      await this.whenConnected(() => performance.now() > endsAtMs);
+      await this.health.whenSettled(() => performance.now() > endsAtMs);
     }
     return await poll<T, Decision>(this.masters, ask, this.nodeTimeoutMs, (answers, isFinal) => {
       const decision = decide(answers, isFinal);
@@ -190,7 +160,7 @@ export class RedLockBackend implements LockBackend {
       const refusal = refusalOfMany(answers, this.masters.length - this.quorum);
       if (refusal) return refusal;
       const failure = new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
-      return this.isHopeless ? failure.quorumError : failure;
+      return this.health.isHopeless ? failure.quorumError : failure;
     });
   }
 

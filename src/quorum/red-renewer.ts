@@ -1,8 +1,7 @@
 // Renews Redlocks, many at once: each master is asked for all of them in one call. A renewal counts with a majority of the
 // masters, and those that lost the key get it again while the majority stands.
 
-import type { HeldLease, KeepReply, Renewable } from '../backend.js';
-import type { Instant } from '../clock.js';
+import type { HeldLease, KeepReply } from '../backend.js';
 import type { Renewer, Watched } from '../watchdog.js';
 import { poll, type Answer } from './poll.js';
 import type { Master } from './master.js';
@@ -15,11 +14,11 @@ export interface RedTarget {
 
 export class RedRenewer implements Renewer<RedTarget> {
   readonly kind = 'quorum';
-  readonly #limitMs: number;
+  readonly #leaseMs: number;
 
-  /** @param limitMs - how long to wait for each master: there is time until the lease ends, and each answer counts */
-  constructor(limitMs: number) {
-    this.#limitMs = limitMs;
+  /** @param leaseMs - what it renews leases by */
+  constructor(leaseMs: number) {
+    this.#leaseMs = leaseMs;
   }
 
   batchKey({ lock }: RedTarget): string {
@@ -39,7 +38,7 @@ export class RedRenewer implements Renewer<RedTarget> {
         const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
         return master.lock.renewMany(locks, ownerIds, leaseMs);
       },
-      Math.max(this.#limitMs, targets[0]?.lock.nodeTimeoutMs ?? 0),
+      this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0),
       (all: readonly Answer<readonly KeepReply[]>[], isFinal) => (isFinal ? all : undefined),
     );
     return targets.map((target, index) => {
@@ -50,6 +49,11 @@ export class RedRenewer implements Renewer<RedTarget> {
       if (reply === 'kept') repair(target, replies, leaseMs);
       return reply;
     });
+  }
+
+  /** Each answer counts, and there is time for it; but what most of them confirm must be known well before the lease ends. */
+  #limitMs(nodeTimeoutMs: number): number {
+    return Math.min(Math.max(this.#leaseMs / 10, nodeTimeoutMs), this.#leaseMs / 3);
   }
 }
 
@@ -79,41 +83,5 @@ async function repairOne(master: Master, lease: HeldLease, leaseMs: number): Pro
     if (lease.ageMs < 0) master.withdraw(ownerId);
   } catch {
     // It is not there, or somebody else is: the next renewal sees.
-  }
-}
-
-/** A lease that is renewed so many times at most, and then only looked after. */
-export class LimitedLease implements Renewable {
-  readonly #lease: Renewable;
-  #extensionsLeft: number;
-
-  constructor(lease: Renewable, maxExtensions: number) {
-    this.#lease = lease;
-    this.#extensionsLeft = maxExtensions;
-  }
-
-  get ownerId(): string {
-    return this.#lease.ownerId;
-  }
-
-  get isWatched(): boolean {
-    return this.#lease.isWatched && this.#extensionsLeft > 0;
-  }
-
-  get ageMs(): number {
-    return this.#lease.ageMs;
-  }
-
-  checkDeadline(): void {
-    this.#lease.checkDeadline();
-  }
-
-  renewing(): void {
-    this.#lease.renewing();
-  }
-
-  renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void {
-    if (leaseMs > 0) this.#extensionsLeft--;
-    this.#lease.renewed(reply, sentAt, leaseMs);
   }
 }

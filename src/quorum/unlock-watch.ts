@@ -14,8 +14,9 @@ export class UnlockWatch implements Subscription {
   readonly #subscriptions: readonly Subscription[];
   /** Who told of the latest release. */
   readonly #heard = new Set<Master>();
-  /** Who has not yet told of a release that was passed on already. */
+  /** Who has not yet told of a release that was passed on already, a moment ago. */
   readonly #stragglers = new Set<Master>();
+  #passedOnAtMs = -Infinity;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(masters: readonly Master[], quorum: number, listener: ChannelListener) {
@@ -43,10 +44,12 @@ export class UnlockWatch implements Subscription {
   }
 
   #hear(master: Master, masters: readonly Master[]): void {
-    if (this.#stragglers.delete(master)) return;
+    const isPassedOn = performance.now() - this.#passedOnAtMs < GATHER_MS;
+    if (this.#stragglers.delete(master) && isPassedOn) return;
     this.#heard.add(master);
     if (this.#heard.size >= this.#quorum) {
       for (const other of masters) if (!this.#heard.has(other)) this.#stragglers.add(other);
+      this.#passedOnAtMs = performance.now();
       this.#tell();
     } else {
       this.#timer ??= setTimer(() => {

@@ -81,9 +81,10 @@ export class Connection {
     return this.#commands.whenReady(patience);
   }
 
-  /** Calls back on every new connection. */
-  onReady(listener: () => void): void {
+  /** Calls back on every new connection, until the function that it returns is called. */
+  onReady(listener: () => void): () => void {
     this.#readyListeners.add(listener);
+    return () => this.#readyListeners.delete(listener);
   }
 
   /** Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. */

@@ -1,7 +1,9 @@
 // Redlocks some of whose members' clients are closed.
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import { rejectionOf } from '../support/clients.js';
+import { newClient, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { RedNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
@@ -30,6 +32,33 @@ it('a member that is closed gets no new connection when somebody waits', async (
   await eventually(async () => {
     expect(await Promise.all(nodes.urls.map(clientsOf))).toEqual([0, 0, 0]);
   });
+});
+
+it('a client that is closed is forgotten by the members of its Redlocks, which live on', async () => {
+  setFlagsFromString('--expose_gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  await using servers = await startMasters(3);
+  const [url, ...others] = servers.map((server) => server.url);
+  const members = others.map((redis) => newClient({ redis }));
+  const useOnce = async (): Promise<WeakRef<object>> => {
+    const client = newClient({ redis: url! });
+    const listener = (): void => undefined;
+    client.on('lost', listener);
+    const name = uniqueName();
+    const locks = [client, ...members].map((each) => each.getLock(name));
+    const options = { restartGuard: false, nodeTimeout: 1_000 } as const;
+    await client.getRedLock(...locks, options).withLock(() => undefined);
+    await client.close();
+    return new WeakRef(listener);
+  };
+  const closed: WeakRef<object>[] = [];
+  for (let count = 0; count < 20; count++) closed.push(await useOnce());
+  await eventually(() => {
+    collectGarbage();
+    // A last one may still be on the stack.
+    expect(closed.filter((listener) => listener.deref()).length).toBeLessThan(5);
+  });
+  await Promise.all(members.map((member) => member.close()));
 });
 
 describe('when most members are closed', () => {

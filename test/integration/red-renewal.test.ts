@@ -1,7 +1,7 @@
 // Part 7: renewals count with a majority in time, repair masters that lost the key, and may be limited.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { eventsOf, rejectionOf } from '../support/clients.js';
+import { eventsOf, newClient, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { redNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
@@ -79,6 +79,46 @@ describe('part 7: the watchdog', () => {
     expect(renewed).toHaveLength(maxExtensions);
     expect(hold.signal.reason).toMatchObject({ lossReason: 'expired' });
     expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
+  });
+
+  it('does not use up maxExtensions when one master reconnects', async () => {
+    await using proxy = await startProxy(nodes.servers[2]!.port);
+    const urls = [...nodes.urls.slice(0, 2), proxy.url];
+    await using client = await nodes.client(WATCHED, urls);
+    const renewed = eventsOf(client.holdfast, 'renewed');
+    const hold = await client.lock(uniqueName(), { maxExtensions: 2 }).acquire();
+    const startedAtMs = performance.now();
+    for (let count = 0; count < 4; count++) {
+      proxy.cut();
+      await client.connected();
+    }
+    await eventually(() => {
+      expect(hold.signal.aborted).toBe(true);
+    });
+    // Extended after a sixth of its lease at the earliest, each time.
+    expect(performance.now() - startedAtMs).toBeGreaterThan(1_500 * (1 + 2 / 6) - 100);
+    expect(renewed).toHaveLength(2);
+  });
+
+  it('counts what most masters confirm, though one is silent for longer than the lease', async () => {
+    await using proxy = await startProxy(nodes.servers[2]!.port);
+    // Their own watchdogs would drop a connection that is silent.
+    const others = [nodes.urls[1]!, proxy.url].map((redis) =>
+      newClient({ redis, lockWatchdogTimeout: 60_000 }),
+    );
+    const members = [newClient({ redis: nodes.urls[0]!, ...WATCHED }), ...others];
+    await Promise.all(members.map((member) => member.getLock('connected').isLocked()));
+    const name = uniqueName();
+    const locks = members.map((member) => member.getLock(name));
+    const lock = members[0]!.getRedLock(...locks, { nodeTimeout: 2_000, restartGuard: false });
+    const hold = await lock.acquire();
+    proxy.blackhole();
+    await sleep(3_000);
+    expect(hold.signal.reason).toBeUndefined();
+    proxy.heal();
+    await hold.release();
+    await nodes.nothingLeft(lock);
+    await Promise.all(members.map((member) => member.close()));
   });
 
   it('does not renew what was released, nor repair it', async () => {

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { commandOf } from '../support/lock-commands.js';
-import { redNodes } from '../support/red-nodes.js';
+import { RedClient, redNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
@@ -73,6 +73,23 @@ describe('part 3: a majority, and validity that is left', () => {
     expect(hold.remaining()).toBeLessThanOrEqual(10_000 - 102 - 300 + 5);
     // Not from a later time, and not shorter than the algorithm has it.
     expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (performance.now() - startedAtMs) - 5);
+    await hold.release();
+    await nodes.nothingLeft(lock);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+
+  it('the time that connecting took is not taken from the lease', async () => {
+    const proxies = await delayed(300, 5);
+    await using client = new RedClient(
+      proxies.map(({ url }) => url),
+      { lockWatchdogTimeout: 30_000 },
+    );
+    const startedAtMs = performance.now();
+    const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
+    const hold = await lock.acquire({ lease: 10_000 });
+    const tookMs = performance.now() - startedAtMs;
+    // Before the votes at least two other commands were answered, one after another.
+    expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (tookMs - 2 * 300) - 100);
     await hold.release();
     await nodes.nothingLeft(lock);
     await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));

@@ -98,7 +98,7 @@ class SimulatedLink {
     this.id = `${clientId} ${++links}`;
     this.connection = {
       address: this.id,
-      onReady: () => undefined, // it sees no need to tell: a restart takes no time
+      onReady: () => () => undefined, // it sees no need to tell: a restart takes no time
       get isReady() {
         return master.isUp;
       },

@@ -1,0 +1,42 @@
+// The masters of one Redlock as a whole: whether a majority of them can be asked now, may be soon, or never will be.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Master } from './master.js';
+
+/** How often connections that are being made are looked at, in milliseconds. */
+const CONNECTING_MS = 5;
+
+export class Health {
+  readonly #masters: readonly Master[];
+  readonly #quorum: number;
+
+  constructor(masters: readonly Master[], quorum: number) {
+    this.#masters = masters;
+    this.#quorum = quorum;
+  }
+
+  /** Whether a majority is connected. */
+  get isReachable(): boolean {
+    return this.#count(({ lock }) => lock.connection.isReady) >= this.#quorum;
+  }
+
+  /** Whether waiting for a majority would not help: too many masters are closed, or refuse us. */
+  get isHopeless(): boolean {
+    const refused = this.#count(({ lock }) => lock.connection.refusal !== undefined);
+    return refused > this.#masters.length - this.#quorum;
+  }
+
+  /** Whether a majority is connected, or no more will be for now. */
+  get isSettled(): boolean {
+    return this.isReachable || this.#count((master) => master.isConnecting) === 0;
+  }
+
+  /** Waits for connections that are being made, until `isGivenUp`. */
+  async whenSettled(isGivenUp: () => boolean): Promise<void> {
+    while (!this.isSettled && !isGivenUp()) await sleep(CONNECTING_MS);
+  }
+
+  #count(is: (master: Master) => boolean): number {
+    return this.#masters.filter(is).length;
+  }
+}
