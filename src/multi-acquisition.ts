@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from './client.js';
 import { MAX_TIMER_MS } from './clock.js';
-import { LockTimeoutError, UnavailableError } from './errors.js';
+import { LockLostError, LockTimeoutError, UnavailableError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
@@ -33,6 +33,12 @@ export interface MultiRequest extends AcquireRequest {
   readonly scope: Scope | undefined;
   /** A new owner for all members. */
   readonly newOwnerId: () => string;
+}
+
+/** A member that could not be had. */
+interface Refusal {
+  readonly member: SingleLock;
+  readonly error: unknown;
 }
 
 export class MultiAcquisition {
@@ -111,65 +117,72 @@ export class MultiAcquisition {
 
   /** Waits for `first`, if given, then tries the others; returns the hold, or which member was in the way. */
   async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
-    const { lockName, members, leaseMs, waitMs, newOwnerId } = this.#request;
+    const { lockName, members, leaseMs, newOwnerId } = this.#request;
     const ownerId = newOwnerId();
-    let startedAtMs = performance.now();
     const holds = new Map<SingleLock, SingleHold>();
-    let inTheWay: SingleLock | undefined;
-    let unreachable: SingleLock | undefined;
-    let isTrying = false;
-    const acquire = async (member: SingleLock, memberWaitMs: number): Promise<SingleHold> => {
+    const acquire = async (member: SingleLock, waitMs: number): Promise<Refusal | undefined> => {
       try {
-        const hold = await this.#acquire(member, memberWaitMs, ownerId);
-        holds.set(member, hold);
-        return hold;
+        holds.set(member, await this.#acquire(member, waitMs, ownerId));
+        return undefined;
       } catch (error) {
-        if (error instanceof LockTimeoutError) inTheWay ??= member;
-        if (error instanceof UnavailableError) unreachable ??= member;
-        throw error;
+        return { member, error };
       }
     };
-    try {
-      const firstHold = first && (await acquire(first, this.#leftMs));
-      startedAtMs = performance.now();
-      isTrying = true;
-      const others = members.filter((member) => member !== first);
-      const tries: Promise<unknown>[] = others.map((member) => acquire(member, 0));
-      // All leases count from one instant.
-      if (firstHold && leaseMs !== undefined) tries.push(this.#extend(firstHold, leaseMs));
-      await allDone(tries).finally(() => {
-        this.#roundTripMs = Math.min(performance.now() - startedAtMs, LONGEST_ROUND_TRIP_MS);
-      });
-      const inOrder = members.flatMap((member) => holds.get(member) ?? []);
-      const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
-      if (areHeld) {
-        for (const hold of inOrder) hold.lendTo(this.#client);
-        return new MultiHold(lockName, inOrder);
-      }
-      await undo(inOrder);
-      return undefined;
-    } catch (error) {
-      await undo(holds.values());
-      // Waited for like one that is held: while nothing is. If waiting does not help, that says so.
-      if (isTrying && unreachable && waitMs > 0 && this.#leftMs > 0) return unreachable;
-      if (error instanceof LockTimeoutError) this.#lastHeld = error;
-      else if (!this.#lastHeld || !this.#isCutShort(error, startedAtMs)) throw error;
-      const isOver = waitMs === 0 || this.#leftMs <= 0;
-      if (isOver) throw memberHeldElsewhere(lockName, waitMs, this.#lastHeld);
-      return inTheWay;
+    const waitedSinceMs = performance.now();
+    const refusal = first && (await acquire(first, this.#leftMs));
+    if (refusal) return this.#inTheWay([refusal], waitedSinceMs);
+
+    const triedAtMs = performance.now();
+    const tries = members.filter((member) => member !== first).map((member) => acquire(member, 0));
+    // All leases count from one instant.
+    if (first && leaseMs !== undefined) tries.push(this.#extend(first, holds.get(first), leaseMs));
+    const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
+    this.#roundTripMs = Math.min(performance.now() - triedAtMs, LONGEST_ROUND_TRIP_MS);
+
+    const inOrder = members.flatMap((member) => holds.get(member) ?? []);
+    const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
+    if (refusals.length === 0 && areHeld) {
+      for (const hold of inOrder) hold.lendTo(this.#client);
+      return new MultiHold(lockName, inOrder);
     }
+    await undo(inOrder);
+    // One that is unreachable is waited for like one that is held: while nothing is. If waiting does not help, that says so.
+    const unreachable = refusals.find(({ error }) => error instanceof UnavailableError);
+    if (unreachable && !this.#isOver) return unreachable.member;
+    return this.#inTheWay(refusals, triedAtMs);
   }
 
-  async #extend(hold: SingleHold, leaseMs: number): Promise<void> {
+  /** Which member that refused was held by somebody else. Throws if it was worse than that, or there is no time to wait for it. */
+  #inTheWay(refusals: readonly Refusal[], startedAtMs: number): SingleLock | undefined {
+    const { lockName, waitMs } = this.#request;
+    const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
+    const worse = refusals.find(({ error }) => !(error instanceof LockTimeoutError));
+    if (held) this.#lastHeld = held.error as LockTimeoutError;
+    if (worse && !(this.#lastHeld && this.#isCutShort(worse.error, startedAtMs))) throw worse.error;
+    if (!this.#isOver) return held?.member;
+    if (this.#lastHeld) throw memberHeldElsewhere(lockName, waitMs, this.#lastHeld);
+    const why = 'not acquired: the lease of a member was over before all were acquired';
+    throw this.#client.unavailable(lockName, why);
+  }
+
+  /** The lease of a member that was waited for. */
+  async #extend(
+    member: SingleLock,
+    hold: SingleHold | undefined,
+    leaseMs: number,
+  ): Promise<Refusal | undefined> {
     const limitMs = this.#leftMs;
     const limit = new AbortController();
     const { signal } = limit;
     const isTooLate = sleep(Math.min(limitMs, MAX_TIMER_MS), undefined, { signal }).then(() => {
       const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
-      throw this.#client.unavailable(hold.lockName, what);
+      throw this.#client.unavailable(member.name, what);
     });
     try {
-      await Promise.race([hold.extend(leaseMs), isTooLate]);
+      await Promise.race([hold?.extend(leaseMs), isTooLate]);
+      return undefined;
+    } catch (error) {
+      return error instanceof LockLostError ? undefined : { member, error }; // a lost hold has nothing remaining
     } finally {
       limit.abort();
     }
@@ -189,19 +202,14 @@ export class MultiAcquisition {
     return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
   }
 
+  /** Whether there is no time for another round. */
+  get #isOver(): boolean {
+    return this.#request.waitMs === 0 || this.#leftMs <= 0;
+  }
+
   get #leftMs(): number {
     return Math.max(this.#endsAtMs - performance.now(), 0);
   }
-}
-
-/** Resolves when all have; rejects when all are settled, with what is worse than a lock that is held, if there is. */
-async function allDone(tries: readonly Promise<unknown>[]): Promise<void> {
-  const outcomes = await Promise.allSettled(tries);
-  const failures = outcomes.filter((outcome) => outcome.status === 'rejected');
-  const isWorse = ({ reason }: PromiseRejectedResult): boolean =>
-    !(reason instanceof LockTimeoutError);
-  const worst = failures.find(isWorse) ?? failures[0];
-  if (worst) throw worst.reason;
 }
 
 async function undo(holds: Iterable<SingleHold>): Promise<void> {

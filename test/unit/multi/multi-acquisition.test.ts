@@ -1,0 +1,153 @@
+// Rounds of an acquisition of several locks, with members that answer as the test says.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Seniority } from '../../../src/backend.js';
+import { Client } from '../../../src/client.js';
+import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/errors.js';
+import { Events } from '../../../src/events.js';
+import { MultiAcquisition } from '../../../src/multi-acquisition.js';
+import type { AcquireRequest } from '../../../src/options.js';
+import type { SingleLock } from '../../../src/single-lock.js';
+import { rejectionOf } from '../../support/clients.js';
+import { alwaysReady } from '../../support/fake-holdfast.js';
+
+const ROUND_TRIP_MS = 10;
+
+class FakeHold {
+  leftMs = 30_000;
+  readonly signal = new AbortController().signal;
+  readonly remaining = (): number => this.leftMs;
+  readonly lendTo = vi.fn();
+  readonly releaseQuietly = vi.fn(() => Promise.resolve());
+  readonly extend = vi.fn(() => Promise.resolve());
+}
+
+/** A member whose tries take a round trip, and are answered by `answer`, which throws or returns the hold. */
+class FakeMember {
+  readonly name: string;
+  readonly parts = { client: { connection: { isReady: true } } };
+  readonly requests: AcquireRequest[] = [];
+  answer: (hold: FakeHold) => unknown = (hold) => hold;
+  readonly holds: FakeHold[] = [];
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  async acquireHold(request: AcquireRequest): Promise<unknown> {
+    this.requests.push(request);
+    await sleep(ROUND_TRIP_MS);
+    const hold = new FakeHold();
+    const answer = await this.answer(hold);
+    this.holds.push(hold);
+    return answer;
+  }
+}
+
+let client: Client;
+let one: FakeMember;
+let two: FakeMember;
+
+beforeEach(() => {
+  const options = { clientId: 'me', lockWatchdogTimeoutMs: 30_000, commandTimeoutMs: 10_000 };
+  client = new Client(options, alwaysReady, new Events());
+  [one, two] = [new FakeMember('one'), new FakeMember('two')];
+});
+
+afterEach(() => {
+  expect(client.multiAcquisitions.size).toBe(0);
+  expect(client.acquisitions.size).toBe(0);
+});
+
+async function begin(waitMs: number, leaseMs?: number): Promise<unknown> {
+  let last = 0;
+  const request = { lockName: 'multi(one, two)', origin: 'acquire', scope: undefined } as const;
+  const members = [one, two] as unknown as SingleLock[];
+  const newOwnerId = (): string => `me:${++last}`;
+  const wanted = { ...request, members, newOwnerId, waitMs, leaseMs, signal: undefined };
+  return await new MultiAcquisition(client, wanted).hold();
+}
+
+const isHeld = (): never => {
+  throw new LockTimeoutError('held', { lockName: 'two', holder: 'they:1', holderTtlMs: 500 });
+};
+
+describe('a member whose lease is over when the last one is acquired', () => {
+  it('is acquired again while there is time', async () => {
+    one.answer = (hold) => {
+      if (one.holds.length === 0) hold.leftMs = 0;
+      return hold;
+    };
+    const acquiring = begin(1_000);
+    await expect(acquiring).resolves.toMatchObject({ lockName: 'multi(one, two)' });
+    expect(two.holds[0]!.releaseQuietly).toHaveBeenCalledOnce();
+    expect(two.holds[1]!.releaseQuietly).not.toHaveBeenCalled();
+  });
+
+  it('ends an acquisition that may not wait', async () => {
+    one.answer = (hold) => Object.assign(hold, { leftMs: 0 });
+    const acquiring = begin(0);
+    await expect(acquiring).rejects.toThrow('the lease of a member was over');
+    await expect(acquiring).rejects.toBeInstanceOf(UnavailableError);
+    expect(two.holds[0]!.releaseQuietly).toHaveBeenCalledOnce();
+  });
+});
+
+it('a member that was waited for, and is lost when it is extended, is waited for again', async () => {
+  let tries = 0;
+  two.answer = (hold) => {
+    if (++tries === 1) return isHeld();
+    if (tries > 2) return hold;
+    hold.extend.mockImplementation(() => {
+      hold.leftMs = 0;
+      return Promise.reject(new LockLostError('lost', { lockName: 'two', lossReason: 'deleted' }));
+    });
+    return hold;
+  };
+  const acquiring = begin(5_000, 1_000);
+  await expect(acquiring).resolves.toBeDefined();
+});
+
+describe('who is woken lets others try first', () => {
+  const waiting: Promise<unknown>[] = [];
+
+  /** How it defers: a call that has lost `rounds` rounds, since a member is held for ever. */
+  async function deferring(rounds: number, waitMs = 1_500): Promise<() => number> {
+    two.answer = isHeld;
+    const { length } = two.requests;
+    const acquiring = begin(waitMs);
+    waiting.push(rejectionOf(acquiring));
+    const { seniority } = two.requests[length]!;
+    const mine = (): number => two.requests.filter((request) => isOf(request, seniority!)).length;
+    while (mine() <= rounds) await sleep(1); // the next one is on its way
+    return () => seniority!.deferMs();
+  }
+
+  afterEach(async () => {
+    for (const error of await Promise.all(waiting)) expect(error).toBeInstanceOf(LockTimeoutError);
+    waiting.length = 0;
+  });
+
+  it('not while nobody was disappointed often', async () => {
+    const deferMs = await deferring(2);
+    expect(deferMs()).toBe(0);
+  });
+
+  it('for some round trips where somebody else was, who does not', async () => {
+    const deferMs = await deferring(12);
+    const othersDeferMs = await deferring(1);
+    expect(deferMs()).toBe(0);
+    expect(othersDeferMs()).toBeGreaterThan(3 * ROUND_TRIP_MS);
+    expect(othersDeferMs()).toBeLessThanOrEqual(6 * 2 * ROUND_TRIP_MS);
+  });
+
+  it('never for more than half of the time that is left', async () => {
+    await deferring(12);
+    const othersDeferMs = await deferring(1, 40);
+    expect(othersDeferMs()).toBeLessThanOrEqual((40 - ROUND_TRIP_MS) / 2);
+  });
+});
+
+function isOf(request: AcquireRequest, { sinceMs }: Seniority): boolean {
+  return request.seniority?.sinceMs === sinceMs;
+}
