@@ -13,10 +13,11 @@ const TARGET_RATIO = 1.3;
 
 const NAMES: Record<Way, string> = {
   publish: 'EVALSHA with one PUBLISH',
+  scripts: "the fair lock's scripts alone",
   reentrant: 'holdfast, reentrant lock',
   fair: 'holdfast, fair lock',
 };
-const WAYS: readonly Way[] = ['publish', 'reentrant', 'fair'];
+const WAYS: readonly Way[] = ['publish', 'scripts', 'reentrant', 'fair'];
 
 type Worker = WorkerProcess<Order, Answer>;
 

@@ -3,6 +3,8 @@
 export type Way =
   | 'fair'
   | 'reentrant'
+  /** The scripts of the fair lock, from a plain client to a plain subscriber. */
+  | 'scripts'
   /** One script that publishes one message, from a plain client to a plain subscriber. */
   | 'publish';
 
