@@ -9,7 +9,7 @@ import type { Validity } from './validity.js';
 export type AcquireReply = Acquired | HandedOver | HeldReply;
 
 /** It is ours. */
-export interface Acquired {
+interface Acquired {
   readonly outcome: 'acquired';
   /** Since when its lease counts, where that is not since the try began. */
   readonly sentAt?: Instant;

@@ -11,6 +11,7 @@ import type {
 import type { Client } from './client.js';
 import { now } from './clock.js';
 import { insist } from './insist.js';
+import { failureKind } from './redis/failure.js';
 import { Ownership } from './ownership.js';
 import { leftMs, validity, type Validity } from './validity.js';
 import type { Patience } from './waiting/patience.js';
@@ -98,22 +99,21 @@ export class Candidacy {
     if (!candidate) return;
     this.#candidate = undefined;
     const mayHaveAcquired = this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined;
-    if (candidate.leave(leaseMs) || mayHaveAcquired) {
-      const { ownerId } = candidate;
-      const remove = (): void => {
-        this.#client.leftovers.remove(this.#lock, ownerId);
-      };
-      remove();
-      // It may have overtaken the try: where the script is not known that takes a second round trip.
-      if (mayHaveAcquired) {
-        this.#trying?.then(
-          ({ outcome }) => {
-            if (outcome !== 'held') remove();
-          },
-          () => undefined,
-        );
-      }
-    }
+    if (!candidate.leave(leaseMs) && !mayHaveAcquired) return;
+    const remove = (): void => {
+      this.#client.leftovers.remove(this.#lock, candidate.ownerId);
+    };
+    remove();
+    if (!mayHaveAcquired) return;
+    // It may have overtaken the try: where the script is not known that takes a second round trip.
+    this.#trying?.then(
+      ({ outcome }) => {
+        if (outcome !== 'held') remove();
+      },
+      (error: unknown) => {
+        if (failureKind(error) === 'unanswered') remove();
+      },
+    );
   }
 
   #newCandidate(): Candidate {

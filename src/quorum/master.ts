@@ -5,7 +5,7 @@ import { OptionError } from '../errors.js';
 import type { Leftovers } from '../leftovers.js';
 import type { ReentrantLock } from '../locks/reentrant-lock.js';
 import type { Connection } from '../redis/connection.js';
-import { describe } from '../redis/failure.js';
+import { describe, failureKind } from '../redis/failure.js';
 
 /** Commands that were not answered in time, and still are not; whatever lock they were for. */
 const overdue = new WeakMap<Connection, number>();
@@ -53,6 +53,10 @@ export class Master {
       const reply = await this.lock.acquire(ownerId, leaseMs);
       if (this.#overtaken.has(ownerId) && reply.outcome === 'acquired') this.withdraw(ownerId);
       return reply;
+    } catch (error) {
+      if (this.#overtaken.has(ownerId) && failureKind(error) === 'unanswered')
+        this.withdraw(ownerId);
+      throw error;
     } finally {
       this.#asked.delete(ownerId);
       this.#overtaken.delete(ownerId);
