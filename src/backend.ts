@@ -88,8 +88,8 @@ export interface Renewable<Reply = KeepReply> {
   checkDeadline(): void;
   /** How long ago the confirmation that counts was asked for, in milliseconds; -1: it is not held any more. */
   readonly ageMs: number;
-  /** A renewal is on its way. */
-  renewing(): void;
+  /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
+  renewing(leaseMs: number): void;
   /** The server's answer to a renewal by `leaseMs`, 0 for a mere look; an unanswered one is never reported. */
   renewed(reply: Reply, sentAt: Instant, leaseMs: number): void;
 }

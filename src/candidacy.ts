@@ -99,7 +99,8 @@ export class Candidacy {
     if (!candidate) return;
     this.#candidate = undefined;
     const mayHaveAcquired = this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined;
-    if (!candidate.leave(leaseMs) && !mayHaveAcquired) return;
+    const mayStand = candidate.leave(leaseMs);
+    if (!mayStand && !mayHaveAcquired) return;
     const remove = (): void => {
       this.#client.leftovers.remove(this.#lock, candidate.ownerId);
     };
@@ -108,7 +109,7 @@ export class Candidacy {
     // It may have overtaken the try: where the script is not known that takes a second round trip.
     this.#trying?.then(
       ({ outcome }) => {
-        if (outcome !== 'held') remove();
+        if (mayStand || outcome !== 'held') remove();
       },
       (error: unknown) => {
         if (failureKind(error) === 'unanswered') remove();

@@ -142,12 +142,19 @@ export class MultiAcquisition {
     const inOrder = members.flatMap((member) => holds.get(member) ?? []);
     const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
     if (refusals.length === 0 && areHeld) {
-      for (const hold of inOrder) hold.lendTo(this.#client);
+      for (const hold of inOrder) hold.lendTo(this.#client, this.#request.origin);
       return new MultiHold(lockName, inOrder);
     }
     await undo(inOrder);
+    if (refusals.length === 0) {
+      this.#throwIfOver(inOrder);
+      return undefined;
+    }
     // One that is unreachable is waited for like one that is held: while nothing is. If waiting does not help, that says so.
-    const unreachable = refusals.find(({ error }) => error instanceof UnavailableError);
+    // (Not because of its extension: acquiring it works.)
+    const unreachable = refusals.find(
+      ({ member, error }) => member !== first && error instanceof UnavailableError,
+    );
     if (unreachable && !this.#isOver) return unreachable.member;
     return this.#inTheWay(refusals, triedAtMs);
   }
@@ -157,12 +164,20 @@ export class MultiAcquisition {
     const { lockName, waitMs } = this.#request;
     const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
     const worse = refusals.find(({ error }) => !(error instanceof LockTimeoutError));
-    if (held) this.#lastHeld = held.error as LockTimeoutError;
-    if (worse && !(this.#lastHeld && this.#isCutShort(worse.error, startedAtMs))) throw worse.error;
-    if (!this.#isOver) return held?.member;
-    if (this.#lastHeld) throw memberHeldElsewhere(lockName, waitMs, this.#lastHeld);
-    const why = 'not acquired: the lease of a member was over before all were acquired';
-    throw this.#client.unavailable(lockName, why);
+    const seen = (held?.error as LockTimeoutError | undefined) ?? this.#lastHeld;
+    this.#lastHeld = seen;
+    if (!seen || (worse && !this.#isCutShort(worse.error, startedAtMs))) throw worse?.error;
+    if (this.#isOver) throw memberHeldElsewhere(lockName, waitMs, seen);
+    return held?.member;
+  }
+
+  /** A member was acquired, and lost before the last one was: that is tried again while there is time. */
+  #throwIfOver(holds: readonly SingleHold[]): void {
+    if (!this.#isOver) return;
+    const what = 'not acquired: a member was lost before all were acquired';
+    const cause = holds.map(({ signal }) => signal.reason as unknown).find(Boolean);
+    const reason = cause instanceof Error ? cause : undefined;
+    throw this.#client.unavailable(this.#request.lockName, what, reason);
   }
 
   /** The lease of a member that was waited for. */
@@ -189,11 +204,12 @@ export class MultiAcquisition {
   }
 
   #acquire(member: SingleLock, waitMs: number, ownerId: string): Promise<SingleHold> {
-    const { leaseMs, origin, scope } = this.#request;
+    const { leaseMs, scope } = this.#request;
     const { signal } = this.#stop;
     const seniority = { sinceMs: this.#sinceMs, deferMs: this.#deferMs };
     const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, seniority };
-    return member.acquireHold(request, origin, scope, ownerId);
+    // No unlock() is owed to what may yet be given back.
+    return member.acquireHold(request, 'acquire', scope, ownerId);
   }
 
   /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */

@@ -11,7 +11,7 @@ import { currentScope, Scope } from './scope.js';
 export class SingleHold implements OwnHold {
   readonly #client: Client;
   readonly #holder: Holder;
-  readonly #origin: HoldOrigin;
+  #origin: HoldOrigin;
   readonly isWatched: boolean;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
@@ -99,8 +99,9 @@ export class SingleHold implements OwnHold {
     return this.#origin === 'lock' && !this.#isGivenUp;
   }
 
-  /** It belongs to a lock of another client, which takes it back when it closes. */
-  lendTo(borrower: Client): void {
+  /** From now on it is part of a lock of several, which was acquired by such a call; its client takes it back when it closes. */
+  lendTo(borrower: Client, origin: HoldOrigin): void {
+    this.#origin = origin;
     if (borrower === this.#client) return;
     borrower.borrowed.add(this);
     this.#onEnd = () => borrower.borrowed.delete(this);

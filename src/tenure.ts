@@ -137,8 +137,8 @@ export abstract class Tenure implements HeldLease {
     return this.#state.kind === 'held' ? this.#lease.ageMs : -1;
   }
 
-  renewing(): void {
-    this.#isRenewalUnanswered = this.isWatched; // a mere look would not have prolonged it
+  renewing(leaseMs: number): void {
+    this.#isRenewalUnanswered = leaseMs > 0; // a mere look would not have prolonged it
   }
 
   renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void {

@@ -64,7 +64,7 @@ export class Watchdog {
   /** Renews these at once. */
   renew(leases: Iterable<Renewable<unknown>>): void {
     const entries = [...leases].flatMap((lease) => this.#watched.get(lease) ?? []);
-    for (const batch of inBatches(entries)) void this.#renew(batch);
+    this.#renewAll(entries);
   }
 
   #roundWithin(delayMs: number): void {
@@ -94,15 +94,23 @@ export class Watchdog {
       lease.checkDeadline();
       return lease.ageMs >= dueAgeMs;
     });
-    for (const batch of inBatches(due)) void this.#renew(batch);
+    this.#renewAll(due);
   }
 
-  async #renew(batch: readonly Entry[]): Promise<void> {
+  /** Whether a lease is prolonged is asked once: that may change while others are sent. */
+  #renewAll(entries: readonly Entry[]): void {
+    const watched: Entry[] = [];
+    const fixed: Entry[] = [];
+    for (const entry of entries) (entry.lease.isWatched ? watched : fixed).push(entry);
+    for (const batch of inBatches(watched)) void this.#renew(batch, this.#options.leaseMs);
+    for (const batch of inBatches(fixed)) void this.#renew(batch, 0);
+  }
+
+  async #renew(batch: readonly Entry[], leaseMs: number): Promise<void> {
     const [first] = batch;
     if (!first) return;
-    const leaseMs = first.lease.isWatched ? this.#options.leaseMs : 0;
     const sentAt = now();
-    for (const { lease } of batch) lease.renewing();
+    for (const { lease } of batch) lease.renewing(leaseMs);
     try {
       const replies = await first.renewer.renew(batch, leaseMs);
       for (const [index, { lease }] of batch.entries()) {
@@ -125,13 +133,13 @@ export class Watchdog {
   }
 }
 
-/** What may be sent in one call: of one kind, prolonged or only looked at, of one slot. */
+/** What may be sent in one call: of one kind, of one slot. */
 function inBatches(entries: readonly Entry[]): Entry[][] {
   const open = new Map<string, Entry[]>();
   const batches: Entry[][] = [];
   for (const entry of entries) {
-    const { lease, target, renewer } = entry;
-    const key = `${renewer.kind} ${String(lease.isWatched)} ${renewer.batchKey(target)}`;
+    const { target, renewer } = entry;
+    const key = `${renewer.kind} ${renewer.batchKey(target)}`;
     let batch = open.get(key);
     if (!batch || batch.length === BATCH_SIZE) {
       batch = [];

@@ -1,23 +1,31 @@
 // A lease that is prolonged so many times at most, and otherwise only looked after.
 
 import type { KeepReply, Renewable } from '../backend.js';
-import type { Instant } from '../clock.js';
+import { elapsedMs, now, type Instant } from '../clock.js';
 
 /** For this part of the lease it is not prolonged again: that a master reconnects is no reason to. */
 const YOUNG_PART = 1 / 6;
+
+/** For this part of the lease an extension that was asked for is waited for. */
+const PENDING_PART = 1 / 10;
 
 export class LimitedLease implements Renewable {
   readonly #lease: Renewable;
   readonly #leaseMs: number;
   #extensionsLeft: number;
-  /** When it was prolonged last, or acquired, on the monotonic clock. */
-  #prolongedAtMs = performance.now();
+  /** When the extension that counts, or the acquisition, was asked for. */
+  #prolongedAt: Instant;
+  /** When an extension was asked for last. */
+  #askedAt: Instant | undefined;
 
   /** `leaseMs`: what it is prolonged by. */
   constructor(lease: Renewable, maxExtensions: number, leaseMs: number) {
     this.#lease = lease;
     this.#extensionsLeft = maxExtensions;
     this.#leaseMs = leaseMs;
+    const { monotonicMs, wallMs } = now();
+    const { ageMs } = lease;
+    this.#prolongedAt = { monotonicMs: monotonicMs - ageMs, wallMs: wallMs - ageMs };
   }
 
   get ownerId(): string {
@@ -25,8 +33,7 @@ export class LimitedLease implements Renewable {
   }
 
   get isWatched(): boolean {
-    const isDue = performance.now() - this.#prolongedAtMs >= this.#leaseMs * YOUNG_PART;
-    return this.#lease.isWatched && this.#extensionsLeft > 0 && isDue;
+    return this.#lease.isWatched && this.#extensionsLeft > 0 && !this.#isYoung && !this.#isPending;
   }
 
   get ageMs(): number {
@@ -37,15 +44,24 @@ export class LimitedLease implements Renewable {
     this.#lease.checkDeadline();
   }
 
-  renewing(): void {
-    this.#lease.renewing();
+  renewing(leaseMs: number): void {
+    if (leaseMs > 0) this.#askedAt = now();
+    this.#lease.renewing(leaseMs);
   }
 
   renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void {
-    if (leaseMs > 0) {
+    if (leaseMs > 0 && !this.#isYoung) {
       this.#extensionsLeft--;
-      this.#prolongedAtMs = sentAt.monotonicMs;
+      this.#prolongedAt = sentAt;
     }
     this.#lease.renewed(reply, sentAt, leaseMs);
+  }
+
+  get #isYoung(): boolean {
+    return elapsedMs(this.#prolongedAt) < this.#leaseMs * YOUNG_PART;
+  }
+
+  get #isPending(): boolean {
+    return this.#askedAt !== undefined && elapsedMs(this.#askedAt) < this.#leaseMs * PENDING_PART;
   }
 }

@@ -3,6 +3,7 @@
 import type { Candidate, HeldLease, KeepReply, LockBackend, Wanted } from '../backend.js';
 import type { NodeAnswer } from '../errors.js';
 import type { ReentrantLock } from '../locks/reentrant-lock.js';
+import type { ChannelListener } from '../waiting/channels.js';
 import { Line } from '../waiting/line.js';
 import { Health } from './health.js';
 import type { Master } from './master.js';
@@ -100,8 +101,11 @@ export class RedLockBackend implements LockBackend {
   }
 
   line(): Line {
+    const { masters, quorum, nodeTimeoutMs } = this;
     return this.#services.lines.of(this.id, (onEmpty) => {
-      return new Line((listener) => new UnlockWatch(this.masters, this.quorum, listener), onEmpty);
+      const watch = (listener: ChannelListener): UnlockWatch =>
+        new UnlockWatch(masters, quorum, nodeTimeoutMs, listener);
+      return new Line(watch, onEmpty);
     });
   }
 

@@ -79,9 +79,10 @@ async function repairOne(master: Master, lease: HeldLease, leaseMs: number): Pro
     const acquired = lock.acquire(ownerId, leaseMs);
     if (holdCount > 1) lock.reenter(ownerId, holdCount, 0).catch(() => undefined);
     await acquired;
-    // Released meanwhile: that may have been overtaken.
-    if (lease.ageMs < 0) master.withdraw(ownerId);
   } catch {
     // It is not there, or somebody else is: the next renewal sees.
+  } finally {
+    // Released meanwhile: that may have overtaken it.
+    if (lease.ageMs < 0) master.withdraw(ownerId);
   }
 }

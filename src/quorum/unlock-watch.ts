@@ -11,6 +11,7 @@ const GATHER_MS = 10;
 export class UnlockWatch implements Subscription {
   readonly #listener: ChannelListener;
   readonly #quorum: number;
+  readonly #stragglingMs: number;
   readonly #subscriptions: readonly Subscription[];
   /** Who told of the latest release. */
   readonly #heard = new Set<Master>();
@@ -19,9 +20,16 @@ export class UnlockWatch implements Subscription {
   #passedOnAtMs = -Infinity;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(masters: readonly Master[], quorum: number, listener: ChannelListener) {
+  /** `nodeTimeoutMs`: how much later some masters may tell than others. */
+  constructor(
+    masters: readonly Master[],
+    quorum: number,
+    nodeTimeoutMs: number,
+    listener: ChannelListener,
+  ) {
     this.#listener = listener;
     this.#quorum = quorum;
+    this.#stragglingMs = Math.max(GATHER_MS, nodeTimeoutMs);
     this.#subscriptions = masters.map((master) => {
       const hear = (): void => {
         this.#hear(master, masters);
@@ -44,7 +52,7 @@ export class UnlockWatch implements Subscription {
   }
 
   #hear(master: Master, masters: readonly Master[]): void {
-    const isPassedOn = performance.now() - this.#passedOnAtMs < GATHER_MS;
+    const isPassedOn = performance.now() - this.#passedOnAtMs < this.#stragglingMs;
     if (this.#stragglers.delete(master) && isPassedOn) return;
     this.#heard.add(master);
     if (this.#heard.size >= this.#quorum) {

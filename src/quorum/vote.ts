@@ -3,6 +3,7 @@
 
 import type { AcquireReply, HeldReply } from '../backend.js';
 import type { NodeAnswer, SeenHolder } from '../errors.js';
+import { failureKind } from '../redis/failure.js';
 import type { Master } from './master.js';
 import { poll, refusalOfMany, type Answer } from './poll.js';
 
@@ -42,10 +43,15 @@ export async function vote(election: Election): Promise<Vote> {
     for (const master of asked) master.withdraw(ownerId, isTold);
   };
   const send = async (master: Master): Promise<AcquireReply> => {
-    const reply = await master.acquire(ownerId, leaseMs);
-    // A vote that came after all was lost is taken back again: it may have overtaken what took it back.
-    if (isOver && reply.outcome === 'acquired') master.withdraw(ownerId);
-    return reply;
+    try {
+      const reply = await master.acquire(ownerId, leaseMs);
+      // A vote that came after all was lost is taken back again: it may have been overtaken by what took it back.
+      if (isOver && reply.outcome === 'acquired') master.withdraw(ownerId);
+      return reply;
+    } catch (error) {
+      if (isOver && failureKind(error) === 'unanswered') master.withdraw(ownerId); // the same for one that was not heard
+      throw error;
+    }
   };
   const decide = (
     answers: readonly Answer<AcquireReply>[],

@@ -51,6 +51,13 @@ export interface Subscription {
   close(): void;
 }
 
+/** Of channels that are closed. */
+const SILENCE: Subscription = {
+  isUp: false,
+  mayHaveMissed: () => false,
+  close: () => undefined,
+};
+
 export class Channels {
   readonly #connection: Connection;
   readonly #events: Events;
@@ -67,6 +74,8 @@ export class Channels {
   }
 
   subscribe(name: string, isSharded: boolean, listener: ChannelListener): Subscription {
+    // A Redlock may outlive the client of one of its masters.
+    if (this.#isClosed) return SILENCE;
     let channel = this.#channels.get(name);
     if (!channel) {
       channel = new Channel(name, isSharded);
@@ -128,8 +137,6 @@ export class Channels {
 
   /** Subscribes; until the link is ready there is nothing to do, since then all are subscribed. */
   async #send(channels: readonly Channel[]): Promise<void> {
-    // A Redlock may outlive the client of one of its masters.
-    if (this.#isClosed) return;
     this.#link ??= this.#open();
     if (!this.#link.isReady) return;
     const sharded = channels.filter((channel) => channel.isSharded);

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { scripts } from '../../src/redis/scripts.generated.js';
 import { newClient, rejectionOf } from '../support/clients.js';
+import { eventually } from '../support/eventually.js';
 import { RedNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
 import { startProxy } from '../support/tcp-proxy.js';
@@ -13,7 +14,7 @@ import { uniqueName } from '../support/unique-name.js';
 async function knowsOnlyReleases(url: string): Promise<void> {
   const redis = new Redis(url);
   await redis.script('FLUSH');
-  await redis.script('LOAD', scripts.release.source);
+  for (const { source } of [scripts.release, scripts.handOver]) await redis.script('LOAD', source);
   redis.disconnect();
 }
 
@@ -35,8 +36,10 @@ it.each(replies)('keeps no vote for a Redlock that was released; its reply %s', 
   const lock = client.lock(uniqueName());
   await lock.withLock(() => undefined);
   if (lost) await lost.happened;
-  await sleep(1_000);
-  expect(await nodes.owners(lock)).toEqual(['', '', '']);
+  await sleep(1_000); // until all has arrived that was sent
+  await eventually(async () => {
+    expect(await nodes.owners(lock)).toEqual(['', '', '']);
+  });
 });
 
 it.each(replies)('keeps no single lock for a caller that gave up; its reply %s', async (reply) => {
@@ -52,6 +55,34 @@ it.each(replies)('keeps no single lock for a caller that gave up; its reply %s',
   const lost = reply === 'is lost' && proxy.loseReplyTo(/^EVAL /i);
   await rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) }));
   if (lost) await lost.happened;
-  await sleep(1_000);
-  expect(await nodes.owners(lock)).toEqual(['']);
+  await sleep(1_000); // until all has arrived that was sent
+  await eventually(async () => {
+    expect(await nodes.owners(lock)).toEqual(['']);
+  });
 });
+
+it.each(replies)(
+  'keeps no place in line for a caller that gave up; its reply %s',
+  async (reply) => {
+    await using servers = await startMasters(1);
+    const nodes = new RedNodes(servers);
+    await nodes.loadScripts();
+    await using proxy = await startProxy(servers[0]!.port);
+    await using holder = newClient({ redis: servers[0]!.url, lockWatchdogTimeout: 60_000 });
+    await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: 60_000 });
+    const lock = client.getFairLock(uniqueName());
+    const hold = await holder.getFairLock(lock.name).acquire();
+    await lock.isLocked();
+    await knowsOnlyReleases(servers[0]!.url);
+    proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
+    const lost = reply === 'is lost' && proxy.loseReplyTo(/^EVAL /i);
+    await rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) }));
+    if (lost) await lost.happened;
+    await sleep(1_000); // until all has arrived that was sent
+    await eventually(async () => {
+      expect(await holder.getFairLock(lock.name).getWaiters()).toEqual([]);
+    });
+    await hold.release();
+    expect(await nodes.owners(lock)).toEqual(['']);
+  },
+);

@@ -106,14 +106,15 @@ describe('part 7: the watchdog', () => {
     const others = [nodes.urls[1]!, proxy.url].map((redis) =>
       newClient({ redis, lockWatchdogTimeout: 60_000 }),
     );
-    const members = [newClient({ redis: nodes.urls[0]!, ...WATCHED }), ...others];
+    const own = newClient({ redis: nodes.urls[0]!, lockWatchdogTimeout: 3_000 });
+    const members = [own, ...others];
     await Promise.all(members.map((member) => member.getLock('connected').isLocked()));
     const name = uniqueName();
     const locks = members.map((member) => member.getLock(name));
-    const lock = members[0]!.getRedLock(...locks, { nodeTimeout: 2_000, restartGuard: false });
+    const lock = own.getRedLock(...locks, { nodeTimeout: 4_000, restartGuard: false });
     const hold = await lock.acquire();
     proxy.blackhole();
-    await sleep(3_000);
+    await sleep(5_000);
     expect(hold.signal.reason).toBeUndefined();
     proxy.heal();
     await hold.release();

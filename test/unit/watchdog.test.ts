@@ -9,14 +9,18 @@ const ROUND_MS = LEASE_MS / 3;
 
 class FakeLease implements Renewable {
   readonly ownerId: string;
-  readonly isWatched: boolean;
+  readonly #isWatched: boolean;
   readonly replies: KeepReply[] = [];
   readonly calls: string[] = [];
   #confirmedAtMs = performance.now();
 
   constructor(ownerId: string, isWatched = true) {
     this.ownerId = ownerId;
-    this.isWatched = isWatched;
+    this.#isWatched = isWatched;
+  }
+
+  get isWatched(): boolean {
+    return this.#isWatched;
   }
 
   get ageMs(): number {
@@ -27,8 +31,8 @@ class FakeLease implements Renewable {
     this.calls.push('deadline');
   }
 
-  renewing(): void {
-    this.calls.push('renewing');
+  renewing(leaseMs: number): void {
+    this.calls.push(`renewing by ${leaseMs}`);
   }
 
   renewed(reply: KeepReply): void {
@@ -91,8 +95,8 @@ it('fixed leases are looked at, not prolonged', async () => {
   watch(2);
   await vi.advanceTimersByTimeAsync(ROUND_MS);
   expect(renew.mock.calls.map(([batch, leaseMs]) => [batch.length, leaseMs])).toEqual([
-    [3, 0],
     [2, LEASE_MS],
+    [3, 0],
   ]);
 });
 
@@ -127,7 +131,15 @@ it('a round that never gets an answer does not stop the next one', async () => {
 it('after a blocked event loop the deadline is looked at before anything is sent', async () => {
   const [lease] = watch(1);
   await vi.advanceTimersByTimeAsync(ROUND_MS);
-  expect(lease!.calls).toEqual(['deadline', 'renewing']);
+  expect(lease!.calls).toEqual(['deadline', `renewing by ${LEASE_MS}`]);
+});
+
+it('whether a lease is prolonged is decided once, also if that changes in that instant', async () => {
+  const [changing] = watch(1);
+  vi.spyOn(changing!, 'isWatched', 'get').mockReturnValueOnce(false).mockReturnValue(true);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(renew).toHaveBeenCalledExactlyOnceWith(expect.anything(), 0);
+  expect(changing!.calls).toEqual(['deadline', 'renewing by 0']);
 });
 
 it('an answer for a lease that was released meanwhile is dropped', async () => {

@@ -8,19 +8,20 @@ const LEASE_MS = 6_000;
 
 class FakeLease implements Renewable {
   readonly ownerId = 'me:1';
-  readonly ageMs = 0;
+  readonly ageMs: number;
   readonly isWatched: boolean;
   readonly checkDeadline = vi.fn();
   readonly renewing = vi.fn();
   readonly renewed = vi.fn();
 
-  constructor(isWatched: boolean) {
+  constructor(isWatched: boolean, ageMs: number) {
     this.isWatched = isWatched;
+    this.ageMs = ageMs;
   }
 }
 
-function limited(maxExtensions: number, isWatched = true): LimitedLease {
-  return new LimitedLease(new FakeLease(isWatched), maxExtensions, LEASE_MS);
+function limited(maxExtensions: number, isWatched = true, ageMs = 0): LimitedLease {
+  return new LimitedLease(new FakeLease(isWatched, ageMs), maxExtensions, LEASE_MS);
 }
 
 beforeEach(() => {
@@ -39,6 +40,35 @@ it('is not extended for the first sixth of the lease, nor for as long after an e
   lease.renewed('kept', now(), LEASE_MS);
   expect(lease.isWatched).toBe(false);
   vi.advanceTimersByTime(LEASE_MS / 6);
+  expect(lease.isWatched).toBe(true);
+});
+
+it('that took long to acquire is due at once', () => {
+  expect(limited(1, true, LEASE_MS / 2).isWatched).toBe(true);
+});
+
+it('is due after the machine was suspended, which only the wall clock shows', () => {
+  const lease = limited(1);
+  vi.setSystemTime(Date.now() + LEASE_MS / 2);
+  expect(lease.isWatched).toBe(true);
+});
+
+it('is not asked for an extension again while one is on its way, unless that takes long', () => {
+  const lease = limited(3);
+  vi.advanceTimersByTime(LEASE_MS / 3);
+  lease.renewing(LEASE_MS);
+  expect(lease.isWatched).toBe(false);
+  vi.advanceTimersByTime(LEASE_MS / 10);
+  expect(lease.isWatched).toBe(true);
+});
+
+it('that was asked for twice at a time is one extension', () => {
+  const lease = limited(2);
+  vi.advanceTimersByTime(LEASE_MS / 3);
+  const [first, second] = [now(), now()];
+  lease.renewed('kept', first, LEASE_MS);
+  lease.renewed('kept', second, LEASE_MS);
+  vi.advanceTimersByTime(LEASE_MS / 3);
   expect(lease.isWatched).toBe(true);
 });
 

@@ -56,3 +56,19 @@ it('by one master is no more than an answer that is missing, also while others a
   });
   for (const master of granting) expect(master.withdraw).toHaveBeenCalledOnce();
 });
+
+it('that is lost takes a vote back again whose answer is lost after that: it may come all the same', async () => {
+  const late = new FakeMaster('acquired');
+  let lose: (error: Error) => void = () => undefined;
+  const pending = new Promise<AcquireReply>((_, reject) => (lose = reject));
+  Object.assign(late, { acquire: () => pending });
+  const held = { outcome: 'held', holder: 'they:1', holderTtlMs: 500 } as const;
+  const others = [new FakeMaster('acquired'), new FakeMaster('acquired')];
+  for (const other of others) Object.assign(other, { acquire: () => Promise.resolve(held) });
+  expect(await elect([late, ...others])).toMatchObject({ outcome: 'held' });
+  expect(late.withdraw).toHaveBeenCalledOnce();
+  lose(new Error('Connection is closed.'));
+  await vi.waitFor(() => {
+    expect(late.withdraw).toHaveBeenCalledTimes(2);
+  });
+});

@@ -25,7 +25,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   masters = Array.from({ length: 5 }, () => new FakeMaster());
   heard = 0;
-  new UnlockWatch(masters as unknown as Master[], 3, {
+  new UnlockWatch(masters as unknown as Master[], 3, 50, {
     subscribed: () => undefined,
     message: () => heard++,
   });
@@ -44,6 +44,7 @@ it('wakes once for a release of which all tell, when most have', () => {
   expect(heard).toBe(0);
   tell(2);
   expect(heard).toBe(1);
+  vi.advanceTimersByTime(40); // those far away
   tell(3, 4);
   vi.advanceTimersByTime(1_000);
   expect(heard).toBe(1);
@@ -58,7 +59,7 @@ it('wakes for a release of which few tell, a moment later', () => {
 
 it('hears a master that told nothing of the release before', () => {
   tell(0, 1, 2);
-  vi.advanceTimersByTime(10);
+  vi.advanceTimersByTime(50);
   tell(3, 4);
   vi.advanceTimersByTime(10);
   expect(heard).toBe(2);

@@ -1,0 +1,26 @@
+// Channels of a client that is closed: others may still hold on to it.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { Events } from '../../../src/events.js';
+import type { Connection } from '../../../src/redis/connection.js';
+import { Channels } from '../../../src/waiting/channels.js';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+it('a closed client subscribes to nothing more, and leaves no timer', () => {
+  const openSubscriber = vi.fn();
+  const channels = new Channels({ openSubscriber } as unknown as Connection, new Events());
+  channels.close();
+  const listener = { subscribed: vi.fn(), message: vi.fn() };
+  const subscription = channels.subscribe('orders', false, listener);
+  expect(subscription.isUp).toBe(false);
+  expect(subscription.mayHaveMissed(0)).toBe(false);
+  subscription.close();
+  expect(vi.getTimerCount()).toBe(0);
+  expect(openSubscriber).not.toHaveBeenCalled();
+});
