@@ -58,6 +58,10 @@ describe('re-entering', () => {
       ]);
       const lock = client.lock(uniqueName());
       await lock.withLock(async () => {
+        // Two votes make it held: the third may still be on its way.
+        await eventually(async () => {
+          expect(await nodes.counts(lock)).toEqual([1, 1, 1]);
+        });
         proxy.blackhole();
         await lock.withLock(async () => {
           expect(await nodes.counts(lock)).toEqual([1, 2, 2]);
