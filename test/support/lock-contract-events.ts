@@ -10,6 +10,8 @@ export function eventTests(context: () => ContractContext): void {
     const acquired = eventsOf(client, 'acquired');
     const released = eventsOf(client, 'released');
     const waiting = nextEvent(stranger, 'waiting');
+    // Of a Redlock it may come first: a master that is slow to answer keeps nobody else from a majority.
+    const theirRelease = nextEvent(stranger, 'released');
     await lock.withLock(async ({ ownerId }) => {
       const theirs = strangers.tryLock(60_000);
       const event = await waiting;
@@ -28,7 +30,7 @@ export function eventTests(context: () => ContractContext): void {
     });
     expect(released).toMatchObject([{ holdCount: 1 }, { holdCount: 0 }]);
     expect(released[1]!.heldForMs).toBeGreaterThan(0);
-    await nextEvent(stranger, 'released');
+    await theirRelease;
   });
 
   it('renewed tells whose lease was renewed, and by how much', async () => {
