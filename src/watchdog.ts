@@ -64,7 +64,7 @@ export class Watchdog {
   /** Renews these at once. */
   renew(leases: Iterable<Renewable<unknown>>): void {
     const entries = [...leases].flatMap((lease) => this.#watched.get(lease) ?? []);
-    this.#renewAll(entries);
+    this.#renewInBatches(entries);
   }
 
   #roundWithin(delayMs: number): void {
@@ -94,11 +94,11 @@ export class Watchdog {
       lease.checkDeadline();
       return lease.ageMs >= dueAgeMs;
     });
-    this.#renewAll(due);
+    this.#renewInBatches(due);
   }
 
   /** Whether a lease is prolonged is asked once: that may change while others are sent. */
-  #renewAll(entries: readonly Entry[]): void {
+  #renewInBatches(entries: readonly Entry[]): void {
     const watched: Entry[] = [];
     const fixed: Entry[] = [];
     for (const entry of entries) (entry.lease.isWatched ? watched : fixed).push(entry);

@@ -7,7 +7,7 @@ import { newClient, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { RedNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
-import { startProxy } from '../support/tcp-proxy.js';
+import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
 
 /** As after a restart: somebody released there (as all do on all masters), and nobody acquired so far. */
@@ -21,6 +21,19 @@ async function knowsOnlyReleases(url: string): Promise<void> {
 /** What becomes of the reply to the acquisition that was overtaken. */
 const replies = ['comes', 'is lost'] as const;
 
+/** Makes a call whose acquisition is overtaken by its release; resolves when all has arrived that it sent. */
+async function overtaken(
+  proxy: TcpProxy,
+  reply: (typeof replies)[number],
+  call: () => Promise<unknown>,
+): Promise<void> {
+  proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
+  const lost = reply === 'is lost' && proxy.loseReplyTo(/^EVAL /i);
+  await call();
+  if (lost) await lost.happened;
+  await sleep(1_000);
+}
+
 it.each(replies)('keeps no vote for a Redlock that was released; its reply %s', async (reply) => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
@@ -31,12 +44,8 @@ it.each(replies)('keeps no vote for a Redlock that was released; its reply %s', 
     proxy.url,
   ]);
   await knowsOnlyReleases(servers[2]!.url);
-  proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
-  const lost = reply === 'is lost' && proxy.loseReplyTo(/^EVAL /i);
   const lock = client.lock(uniqueName());
-  await lock.withLock(() => undefined);
-  if (lost) await lost.happened;
-  await sleep(1_000); // until all has arrived that was sent
+  await overtaken(proxy, reply, () => lock.withLock(() => undefined));
   await eventually(async () => {
     expect(await nodes.owners(lock)).toEqual(['', '', '']);
   });
@@ -51,11 +60,9 @@ it.each(replies)('keeps no single lock for a caller that gave up; its reply %s',
   const lock = client.getLock(uniqueName());
   await lock.isLocked();
   await knowsOnlyReleases(servers[0]!.url);
-  proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
-  const lost = reply === 'is lost' && proxy.loseReplyTo(/^EVAL /i);
-  await rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) }));
-  if (lost) await lost.happened;
-  await sleep(1_000); // until all has arrived that was sent
+  await overtaken(proxy, reply, () =>
+    rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) })),
+  );
   await eventually(async () => {
     expect(await nodes.owners(lock)).toEqual(['']);
   });
@@ -74,11 +81,9 @@ it.each(replies)(
     const hold = await holder.getFairLock(lock.name).acquire();
     await lock.isLocked();
     await knowsOnlyReleases(servers[0]!.url);
-    proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
-    const lost = reply === 'is lost' && proxy.loseReplyTo(/^EVAL /i);
-    await rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) }));
-    if (lost) await lost.happened;
-    await sleep(1_000); // until all has arrived that was sent
+    await overtaken(proxy, reply, () =>
+      rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) })),
+    );
     await eventually(async () => {
       expect(await holder.getFairLock(lock.name).getWaiters()).toEqual([]);
     });
