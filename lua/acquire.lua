@@ -26,9 +26,10 @@ if redis.call('HEXISTS', lock, owner) == 1 then
   return 1
 end
 
--- A lock has one owner. More fields, or one of another form, belong to something else.
+-- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+-- to something else.
 local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
-if #holders ~= 1 or not string.match(holders[1], '^.+:%d+$') then
+if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
 end
 return { holders[1], redis.call('PTTL', lock) }

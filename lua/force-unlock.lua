@@ -21,7 +21,7 @@ if holderCount == 0 then
   return false
 end
 local holder = holderCount == 1 and redis.call('HKEYS', lock)[1] or ''
-if not string.match(holder, '^.+:%d+$') then
+if not string.match(holder, '^.+:%-?%d+$') then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
 end
 

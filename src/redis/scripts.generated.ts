@@ -21,7 +21,7 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: '4a8a10bf28073b62d0997fb64a8b7efe2056712c',
+    sha1: '1e4e9798463d4c9223d606d48354b90afa4ea25b',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner.
 --
 -- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
@@ -50,9 +50,10 @@ if redis.call('HEXISTS', lock, owner) == 1 then
   return 1
 end
 
--- A lock has one owner. More fields, or one of another form, belong to something else.
+-- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+-- to something else.
 local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
-if #holders ~= 1 or not string.match(holders[1], '^.+:%d+$') then
+if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
 end
 return { holders[1], redis.call('PTTL', lock) }
@@ -115,7 +116,7 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   forceUnlock: {
     name: 'force-unlock',
-    sha1: 'e052b13e9ddb297110fac0dbeb15d6a65fd59bd0',
+    sha1: 'e5c9e5e203db59335ee4682231bcfcc3d1d69794',
     source: `-- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 --
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
@@ -139,7 +140,7 @@ if holderCount == 0 then
   return false
 end
 local holder = holderCount == 1 and redis.call('HKEYS', lock)[1] or ''
-if not string.match(holder, '^.+:%d+$') then
+if not string.match(holder, '^.+:%-?%d+$') then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
 end
 
@@ -254,7 +255,7 @@ return { released, '', -3 }
   },
   join: {
     name: 'join',
-    sha1: '0dd8fd172fbb2ce25a262b56f98a1cc6c8a90407',
+    sha1: '3cebfd35ec0196b99ad789b0563cff59a06e8a47',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -313,9 +314,10 @@ end
 
 local holder = first[1]
 if not isFree then
-  -- A lock has one owner. More fields, or one of another form, belong to something else.
+  -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+  -- to something else.
   local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
-  if #holders ~= 1 or not string.match(holders[1], '^.+:%d+$') then
+  if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   holder = holders[1]

@@ -126,6 +126,16 @@ it('forceUnlock() frees what Redisson holds', async () => {
   await redis.del(`holdfast_forced:{${name}}`);
 });
 
+it('an owner with a negative number, as lockAsync(-1) makes, is a holder like any other', async () => {
+  const negative = `${randomUUID()}:-1`;
+  await redis.eval(LOCK, 1, name, 30_000, negative);
+  const held = { code: 'LOCK_TIMEOUT', holder: negative };
+  await expect(client.getLock(name).acquire({ wait: 0 })).rejects.toMatchObject(held);
+  await expect(client.getFairLock(name).acquire({ wait: 50 })).rejects.toMatchObject(held);
+  expect(await client.getLock(name).forceUnlock()).toBe(true);
+  await redis.del(`holdfast_forced:{${name}}`);
+});
+
 it('Redisson’s read-write lock is no lock of ours: a KeyConflictError, and nothing is changed', async () => {
   const data = { mode: 'read', [thread]: '1' };
   await redis.hset(name, data);
