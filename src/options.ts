@@ -1,8 +1,8 @@
 // Reads what callers give, and says what is wrong with it before anything is sent.
 
-import { inspect } from 'node:util';
 import type { Seniority } from './backend.js';
 import { OptionError } from './errors.js';
+import { isPlainObject, shown } from './shown.js';
 
 /** How an acquisition may be asked for; times in milliseconds. */
 export interface AcquireOptions {
@@ -53,7 +53,7 @@ export function parseName(name: unknown): string {
   const byteCount = Buffer.byteLength(name);
   if (byteCount > MAX_NAME_BYTES) {
     throw new OptionError(
-      `lock name is ${String(byteCount)} bytes long (${show(name.slice(0, 40))}…): at most ${String(MAX_NAME_BYTES)} are allowed`,
+      `lock name is ${String(byteCount)} bytes long (${shown(name.slice(0, 40))}…): at most ${String(MAX_NAME_BYTES)} are allowed`,
     );
   }
   if (!name.isWellFormed()) {
@@ -91,15 +91,22 @@ export function parseRequest(
   };
 }
 
-/** An options object as it was given: known names only, since a misspelt `wait` would wait for ever. */
+/**
+ * An options object as it was given: known names only, since a misspelt `wait` would wait for ever; and nothing but an object
+ * literal, since a Promise, a Date or a lock of another copy of this package has none of these names, and would pass for no options.
+ */
 export function parseOptions<Option extends string>(
   what: string,
   given: unknown,
   known: readonly Option[],
   lockName?: string,
 ): Partial<Record<Option, unknown>> {
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
-    throw invalid(what, given, 'an object', lockName);
+  if (!isPlainObject(given)) {
+    const right = `a plain object with any of ${known.join(', ')}`;
+    throw new OptionError(`${about(lockName)}${what} are ${shown(given)}: they must be ${right}`, {
+      lockName,
+    });
+  }
   for (const name of Object.keys(given)) {
     if (!(known as readonly string[]).includes(name)) {
       throw new OptionError(
@@ -108,7 +115,7 @@ export function parseOptions<Option extends string>(
       );
     }
   }
-  return given;
+  return given as Partial<Record<Option, unknown>>;
 }
 
 /** A duration that must be given: milliseconds, a whole number. */
@@ -154,15 +161,11 @@ export function invalid(
   right: string,
   lockName?: string,
 ): OptionError {
-  return new OptionError(`${about(lockName)}${what} is ${show(value)}: it must be ${right}`, {
+  return new OptionError(`${about(lockName)}${what} is ${shown(value)}: it must be ${right}`, {
     lockName,
   });
 }
 
 function about(lockName: string | undefined): string {
   return lockName === undefined ? '' : `lock "${lockName}": `;
-}
-
-function show(value: unknown): string {
-  return typeof value === 'function' ? 'a function' : inspect(value, { depth: 0 });
 }

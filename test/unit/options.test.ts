@@ -1,8 +1,16 @@
 // What callers give: refused before anything is sent, in words that name the lock, the option and the value.
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../src/index.js';
 import { parseLease, parseName } from '../../src/options.js';
 import { fakeHoldfast } from '../support/fake-holdfast.js';
+
+/** What another copy of the package would export. */
+const OtherCopy = {
+  Lock: class Lock {
+    readonly name = 'orders:42';
+  },
+};
 
 type Calls = Record<
   string,
@@ -41,7 +49,7 @@ describe('a request that is not usable is refused, and nothing is sent', () => {
     'signal is': (lock) => lock.acquire({ signal: {} as never }),
     'the options of lock() have no "wait"': (lock) => lock.lock({ wait: 5 } as never),
     'the options of acquire() have no "timeout"': (lock) => lock.acquire({ timeout: 5 } as never),
-    'acquire() is null': (lock) => lock.acquire(null as never),
+    'acquire() are null: they must be a plain object': (lock) => lock.acquire(null as never),
     'the function given to withLock()': (lock) => lock.withLock({}, undefined as never),
   };
   it.each(Object.entries(calls))('%s', async (message, call) => {
@@ -53,6 +61,49 @@ describe('a request that is not usable is refused, and nothing is sent', () => {
       message: expect.stringContaining(message) as unknown,
     });
     expect(server.commands).toEqual([]);
+  });
+
+  const noOptions: [string, unknown, string][] = [
+    ['a Promise', Promise.resolve({ wait: 5 }), 'a Promise (was an await forgotten?)'],
+    ['a Date', new Date(), 'an instance of Date'],
+    ['a Map', new Map([['wait', 5]]), 'an instance of Map'],
+    ['an array', [{ wait: 5 }], 'an array of 1'],
+    ['an AbortSignal', new AbortController().signal, 'an instance of AbortSignal'],
+    ['a lock of another copy of the package', new OtherCopy.Lock(), 'an instance of Lock'],
+    ['an object that inherits its options', Object.create({ wait: 5 }), 'an object that inherits'],
+  ];
+  it.each(noOptions)('options that are %s', async (_title, given, words) => {
+    const { getLock, server } = fakeHoldfast();
+    const lock = getLock('orders:42');
+    const calls: [string, () => unknown][] = [
+      ['lock', () => lock.lock(given as never)],
+      ['tryLock', () => lock.tryLock(given as never)],
+      ['acquire', () => lock.acquire(given as never)],
+      ['tryAcquire', () => lock.tryAcquire(given as never)],
+      ['withLock', () => lock.withLock(given as never, () => 1)],
+    ];
+    for (const [method, call] of calls) {
+      const calling = async (): Promise<unknown> => await call();
+      await expect(calling()).rejects.toMatchObject({
+        code: 'INVALID_OPTION',
+        lockName: 'orders:42',
+        message: expect.stringContaining(`the options of ${method}() are ${words}`) as unknown,
+      });
+    }
+    expect(server.commands).toEqual([]);
+    expect(() => new Holdfast(given as never)).toThrow(
+      `the options of new Holdfast() are ${words}`,
+    );
+  });
+
+  it('but not options without a prototype, or of another realm', async () => {
+    const { getLock } = fakeHoldfast();
+    const bare = Object.assign(Object.create(null), { wait: 0 }) as { wait: number };
+    const foreign = runInNewContext('({ wait: 0 })') as { wait: number };
+    for (const options of [bare, foreign]) {
+      const hold = await getLock('orders:42').acquire(options);
+      await hold.release();
+    }
   });
 
   it('the message names the lock and what would be right', async () => {
