@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import { givenRedis } from '../test/support/given-redis.js';
+import { givenRedis, UnusableRedisError } from '../test/support/given-redis.js';
 import { commands } from './commands.js';
 import { contended } from './contended.js';
 import { fair } from './fair.js';
@@ -22,7 +22,7 @@ const chosen = BENCHMARKS.filter(
   ({ name }) => positionals.length === 0 || positionals.includes(name),
 );
 
-await using redis = await givenRedis();
+await using redis = await givenRedis().catch(failPlainly);
 console.log(await describeMachine(redis.url));
 for (const benchmark of chosen) {
   const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
@@ -40,6 +40,12 @@ function parseArguments(): { values: { smoke: boolean }; positionals: string[] }
     // What follows the first sentence is about positional arguments that begin with a dash.
     return refuse((error as Error).message.split('. ', 1)[0]!);
   }
+}
+
+function failPlainly(error: unknown): never {
+  if (!(error instanceof UnusableRedisError)) throw error;
+  console.error(error.message);
+  process.exit(1);
 }
 
 function refuse(why: string): never {

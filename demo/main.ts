@@ -1,6 +1,7 @@
 // npm run demo: plays one of the shows; npm run demo -- --help lists them.
 
 import { parseArgs } from 'node:util';
+import { UnusableRedisError } from '../test/support/given-redis.js';
 import { fairShow } from './fair/show.js';
 import { redlockShow } from './redlock/show.js';
 import type { Show } from './support/show.js';
@@ -30,7 +31,8 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
 try {
   process.exitCode = (await chosenShow().play(interrupted.signal)) ? 0 : 1;
 } catch (error) {
-  if (!interrupted.signal.aborted) console.error('the demo failed:', error);
+  const why = error instanceof UnusableRedisError ? error.message : error;
+  if (!interrupted.signal.aborted) console.error('the demo failed:', why);
   process.exitCode = interrupted.signal.aborted ? 130 : 1;
 }
 

@@ -1,7 +1,7 @@
 // Where a show on one Redis is played: the server, a bank on it, worker processes that transfer money.
 
 import { randomBytes } from 'node:crypto';
-import { givenRedis } from '../../test/support/given-redis.js';
+import { givenRedis, withoutPassword } from '../../test/support/given-redis.js';
 import { Bank } from './bank.js';
 import { Crew } from './crew.js';
 import { BANK_PREFIX, BANK_URL } from './messages.js';
@@ -41,10 +41,6 @@ export async function onStage<T>(
     await bank.clear().catch(() => undefined); // the server is gone: so are the accounts
     bank.disconnect();
   }
-}
-
-function withoutPassword(url: string): string {
-  return url.replace(/\/\/.*@/, '//');
 }
 
 async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {

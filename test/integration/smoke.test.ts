@@ -1,11 +1,10 @@
 // The shortest way through everything public: what is run against each supported ioredis.
-import { Cluster, Redis } from 'ioredis';
+import { Redis } from 'ioredis';
 import { describe, expect, inject, it } from 'vitest';
 import { Holdfast } from '../../src/index.js';
 import { startChild } from '../support/child.js';
-import { topologiesUnavailable } from '../support/redis-server.js';
-import { startCluster, startSentinel } from '../support/redis-topologies.js';
 import { uniqueName } from '../support/unique-name.js';
+import { worksBetween } from '../support/works-between.js';
 
 describe('a lock', () => {
   it('excludes, wakes the waiter, and leaves nothing', async () => {
@@ -40,37 +39,3 @@ describe('a lock', () => {
     expect(await second.exited()).toEqual({ code: 0, signal: null });
   });
 });
-
-describe.skipIf(topologiesUnavailable)('a lock', () => {
-  it('works on Sentinel', async () => {
-    await using setup = await startSentinel();
-    const redis = { name: setup.name, sentinels: setup.sentinels };
-    await using first = new Holdfast({ redis });
-    await using second = new Holdfast({ redis });
-    await worksBetween(first, second);
-  });
-
-  it('works on a cluster', async () => {
-    await using setup = await startCluster();
-    const redis = new Cluster(setup.nodes);
-    try {
-      await using first = new Holdfast({ redis });
-      await using second = new Holdfast({ redis });
-      for (let i = 0; i < 5; i++) await worksBetween(first, second);
-    } finally {
-      redis.disconnect();
-    }
-  });
-});
-
-async function worksBetween(first: Holdfast, second: Holdfast): Promise<void> {
-  const name = uniqueName();
-  const hold = await first.getLock(name).acquire();
-  expect(await second.getLock(name).tryLock()).toBe(false);
-  const waiting = second.getLock(name).withLock({ wait: 10_000 }, () => performance.now());
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  const releasedAt = performance.now();
-  await hold.release();
-  expect((await waiting) - releasedAt).toBeLessThan(2_000);
-  expect(await first.getLock(name).isLocked()).toBe(false);
-}

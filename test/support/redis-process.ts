@@ -32,7 +32,7 @@ export async function startRedisProcess(options: RedisProcessOptions): Promise<R
 // The shell between us and the server reads a pipe that only we hold open: when this process ends,
 // in whatever way, the read ends too and the server is killed. Once the server is gone, so is its folder.
 const GUARD = `
-  trap "" INT TERM
+  trap "" HUP INT TERM
   "$@" </dev/null 2>&1 & server=$!
   echo "pid $server"
   exec 2>/dev/null 3<&0

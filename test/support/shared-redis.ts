@@ -1,6 +1,6 @@
 // vitest's global set-up for integration tests: one shared Redis server, whose URL the tests and their children learn.
 import type { TestProject } from 'vitest/node';
-import { startRedis } from './redis-server.js';
+import { givenRedis } from './given-redis.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -9,12 +9,11 @@ declare module 'vitest' {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const given = process.env['HOLDFAST_REDIS_URL'];
-  const server = given ? undefined : await startRedis();
-  const url = given ?? server!.url;
+  const server = await givenRedis();
+  const { url } = server;
   project.provide('redisUrl', url);
   process.env['HOLDFAST_TEST_REDIS_URL'] = url;
   return async () => {
-    await server?.[Symbol.asyncDispose]();
+    await server[Symbol.asyncDispose]();
   };
 }
