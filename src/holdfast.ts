@@ -11,6 +11,7 @@ import { ReentrantLock } from './locks/reentrant-lock.js';
 import { MultiLock, parseMembers } from './multi-lock.js';
 import { Node } from './node.js';
 import {
+  parseBoolean,
   parseDuration,
   parseFunction,
   parseName,
@@ -38,6 +39,12 @@ export interface HoldfastOptions {
   clientId?: string | undefined;
   /** In front of every lock name, behind the instance's own `keyPrefix` if it has one. Default: none. */
   keyPrefix?: string | undefined;
+  /**
+   * Whether releases are published on classic channels also in a cluster that has sharded ones (Redis 7 or newer). For a cluster
+   * shared with a Redisson older than 3.22, or one whose `shardedSubscriptionMode` is `OFF`; all clients of a lock must agree.
+   * Default: false.
+   */
+  classicUnlockChannels?: boolean | undefined;
 }
 
 const KNOWN_OPTIONS = [
@@ -46,6 +53,7 @@ const KNOWN_OPTIONS = [
   'commandTimeout',
   'clientId',
   'keyPrefix',
+  'classicUnlockChannels',
 ] as const;
 
 /**
@@ -92,10 +100,14 @@ export class Holdfast implements AsyncDisposable {
       given.keyPrefix === undefined || given.keyPrefix === ''
         ? ''
         : parseText(given.keyPrefix, 'keyPrefix');
+    const hasClassicUnlockChannels = parseBoolean(
+      given.classicUnlockChannels ?? false,
+      'classicUnlockChannels',
+    );
     // A dead connection must be noticed in time for another renewal.
     const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
     this.#node = new Node(
-      { redis: options.redis, silenceLimitMs, lockWatchdogTimeoutMs },
+      { redis: options.redis, silenceLimitMs, lockWatchdogTimeoutMs, hasClassicUnlockChannels },
       this.#events,
     );
     this.#keyPrefix = this.#node.connection.keyPrefix + keyPrefix;

@@ -16,12 +16,15 @@ import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {
   lockWatchdogTimeoutMs: number;
+  /** Whether releases are published on classic channels also where there are sharded ones. */
+  hasClassicUnlockChannels: boolean;
 }
 
 export class Node {
   /** Tells this client from all others, also from one of the same `clientId`: grants must reach nobody else. */
   readonly token: string = randomUUID();
   readonly lockWatchdogTimeoutMs: number;
+  readonly #hasClassicUnlockChannels: boolean;
   readonly connection: Connection;
   readonly channels: Channels;
   readonly watchdog: Watchdog;
@@ -32,6 +35,7 @@ export class Node {
 
   constructor(options: NodeOptions, events: Events) {
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
+    this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new Connection(options, events);
     this.channels = new Channels(this.connection, events);
     this.holdRenewer = new HoldRenewer(this.connection);
@@ -47,14 +51,15 @@ export class Node {
     this.connection.onReady(this.watchdog.renewAll);
   }
 
-  /** Whether what shares a slot with its lock is published by SPUBLISH. */
+  /** Whether there are sharded channels, for what shares a slot with its lock. */
   get isSharded(): boolean {
     return this.connection.isSharded;
   }
 
   /** The command that publishes on a lock's unlock channel. */
   publishCommand(keys: LockKeys): 'PUBLISH' | 'SPUBLISH' {
-    return this.isSharded && keys.isShardable ? 'SPUBLISH' : 'PUBLISH';
+    const isSharded = this.isSharded && keys.isShardable && !this.#hasClassicUnlockChannels;
+    return isSharded ? 'SPUBLISH' : 'PUBLISH';
   }
 
   /** The command that tells a client that a lock was handed to it. */

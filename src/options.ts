@@ -130,6 +130,11 @@ export function parseText(text: unknown, what: string): string {
   throw invalid(what, text, 'a string of at least one character');
 }
 
+export function parseBoolean(value: unknown, what: string): boolean {
+  if (typeof value === 'boolean') return value;
+  throw invalid(what, value, 'true or false');
+}
+
 export function parseFunction(fn: unknown, what: string, lockName?: string): void {
   if (typeof fn !== 'function') throw invalid(what, fn, 'a function', lockName);
 }

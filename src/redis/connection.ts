@@ -40,6 +40,7 @@ export class Connection {
   /** When the server was started at the latest, on the monotonic clock. */
   #upSinceMs = Infinity;
   #saidTooOld = false;
+  #isSharded = false;
 
   constructor({ redis, silenceLimitMs }: ConnectionOptions, events: Events) {
     this.#factory = clientFactory(redis, silenceLimitMs);
@@ -71,9 +72,9 @@ export class Connection {
     return isCluster(this.#commands.client);
   }
 
-  /** Whether releases are published by SPUBLISH: in a cluster of Redis 7 or newer, as Redisson does. */
+  /** Whether this is a cluster with sharded channels, those of Redis 7 or newer. */
   get isSharded(): boolean {
-    return this.isCluster && majorVersion(this.#server) >= 7;
+    return this.#isSharded;
   }
 
   /** Resolves when commands can be sent; rejects when waiting would not help. */
@@ -158,18 +159,36 @@ export class Connection {
   }
 
   async #greet(client: RedisClient): Promise<void> {
-    try {
-      this.#server = parseServerInfo(await client.info('server'));
-    } catch (error) {
-      if (failureKind(error) === 'unanswered') throw error;
-      this.#server = { version: undefined }; // INFO is not allowed for this user
-    }
+    const info = await answerOf(client.info('server'));
+    this.#server = parseServerInfo(info instanceof Error ? '' : info);
+    // One after the other: ioredis refuses what is sent to a cluster's node that is just connecting.
+    this.#isSharded =
+      isCluster(client) &&
+      hasShardedChannels(await answerOf(client.pubsub('SHARDNUMSUB')), this.#server);
     this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
     if (!isTooOld(this.#server)) return;
     const error = new UnavailableError(tooOldMessage(this.#server));
     if (!this.#saidTooOld) this.#events.tell('error', () => ({ error }));
     this.#saidTooOld = true;
     throw error;
+  }
+}
+
+/**
+ * Redisson asks for this command, too: all who share a lock must come to the same answer. A user who may not ask goes by the
+ * version; where that is not told either, by the channels that every server has.
+ */
+function hasShardedChannels(answer: unknown, server: ServerInfo): boolean {
+  return failureKind(answer) === 'denied' ? majorVersion(server) >= 7 : !(answer instanceof Error);
+}
+
+/** What the server answered, which may be that it refuses. */
+async function answerOf<T>(reply: Promise<T>): Promise<T | Error> {
+  try {
+    return await reply;
+  } catch (error) {
+    if (failureKind(error) === 'unanswered') throw error;
+    return error as Error;
   }
 }
 

@@ -3,26 +3,29 @@ import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../src/index.js';
 import { eventsOf, nextEvent } from '../support/clients.js';
+import { listenedOn } from '../support/cluster-listeners.js';
 import { topologiesUnavailable } from '../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../support/redis-topologies.js';
 import { uniqueName } from '../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('on a cluster', () => {
   let servers: Servers;
+  let masters: Redis[];
   let cluster: Cluster;
   let one: Holdfast;
   let two: Holdfast;
 
   beforeAll(async () => {
     servers = await startCluster();
+    masters = servers.masters.map(({ url }) => new Redis(url));
     cluster = new Cluster(servers.nodes);
-    await cluster.ping();
+    await Promise.all([cluster, ...masters].map((redis) => redis.ping()));
     // It would connect to each node when it is first needed, in the middle of a test.
     await Promise.all(cluster.nodes('master').map((node) => node.ping()));
   }, 60_000);
 
   afterAll(async () => {
-    cluster.disconnect();
+    for (const redis of [cluster, ...masters]) redis.disconnect();
     await servers[Symbol.asyncDispose]();
   });
 
@@ -36,20 +39,9 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     await Promise.all([one.close(), two.close()]);
   });
 
-  /** What each master has: keys of this lock, and channels that somebody listens to. */
-  async function onMasters(name: string): Promise<{ keys: number; sharded: number }[]> {
-    return await Promise.all(
-      servers.masters.map(async ({ url }) => {
-        const redis = new Redis(url);
-        try {
-          const keys = await redis.keys(`*${name}*`);
-          const sharded = (await redis.pubsub('SHARDCHANNELS', `*${name}*`)) as string[];
-          return { keys: keys.length, sharded: sharded.length };
-        } finally {
-          redis.disconnect();
-        }
-      }),
-    );
+  async function isListenedFor(name: string): Promise<boolean> {
+    const sharded = await listenedOn(masters, 'sharded', name);
+    return sharded.length > 0 || (await listenedOn(masters, 'classic', name)).length > 0;
   }
 
   it('locks of 30 names exclude and wake each other, on all nodes', async () => {
@@ -60,8 +52,8 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     await expect.poll(() => waiting.length).toBe(names.length);
     await expect
       .poll(async () => {
-        const found = await Promise.all(names.map((name) => onMasters(name)));
-        return found.every((masters) => masters.some(({ keys, sharded }) => keys && sharded));
+        const found = await Promise.all(names.map(isListenedFor));
+        return found.every(Boolean);
       })
       .toBe(true);
     const before = performance.now();

@@ -44,7 +44,12 @@ export class FakeFairRedis {
 
   constructor(clientId = 'me') {
     const redis = idleRedis();
-    const options = { redis, lockWatchdogTimeoutMs: PLACE_LEASE_MS, silenceLimitMs: 10_000 };
+    const options = {
+      redis,
+      lockWatchdogTimeoutMs: PLACE_LEASE_MS,
+      silenceLimitMs: 10_000,
+      hasClassicUnlockChannels: false,
+    };
     this.node = new Node(options, new Events());
     const { connection } = this.node;
     const run: Connection['run'] = async (script, keys, args, read) =>

@@ -128,6 +128,8 @@ describe('an option of the client that is not usable is refused', () => {
     [{ commandTimeout: 0 }, 'commandTimeout is 0'],
     [{ clientId: '' }, 'clientId'],
     [{ keyPrefix: 7 }, 'keyPrefix is 7'],
+    [{ classicUnlockChannels: 'yes' }, "classicUnlockChannels is 'yes': it must be true or false"],
+    [{ classicUnlockChannels: 0 }, 'classicUnlockChannels is 0'],
     [{ watchdog: 5 }, 'have no "watchdog"'],
   ])('%j', (options, message) => {
     const given = { redis: 'redis://localhost:1', ...options } as HoldfastOptions;
