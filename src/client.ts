@@ -1,5 +1,6 @@
 // What the locks of one Holdfast share: its connection, its times, its events, and all that is held or awaited.
 
+import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import { AnonymousHolds } from './anonymous-holds.js';
 import type { LockBackend } from './backend.js';
@@ -155,7 +156,7 @@ export class Client {
     });
     for (const hold of this.borrowed) releases.push(hold.revoke(lockLost(hold, 'closed')));
     // The calls that were ended give their places and owners up in this turn of the loop.
-    releases.push(new Promise(setImmediate));
+    releases.push(new Promise(setImmediate)); // node:timers', as a test may have faked the global one
     const patience = new Patience({ limitMs: this.commandTimeoutMs });
     try {
       await patience.within(Promise.allSettled(releases));

@@ -1,6 +1,6 @@
 // The README tells the truth: its code type-checks against this source, its commands and links exist.
 
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
@@ -27,8 +27,9 @@ function withPrelude(code: string): string {
   return `${declarations.join(' ')} export {};\n${code}`;
 }
 
-function problems(code: string): string[] {
-  const file = `${root}readme-block.ts`;
+/** What is wrong with each piece of code; all are one program, so that the library is read once. */
+function problems(pieces: readonly string[]): string[][] {
+  const files = new Map(pieces.map((code, index) => [`${root}readme-block-${index}.ts`, code]));
   const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => ts.sys.readFile(path)) as {
     config: { compilerOptions: object };
   };
@@ -37,15 +38,21 @@ function problems(code: string): string[] {
   const disk = ts.createCompilerHost(options);
   const host: ts.CompilerHost = {
     ...disk,
-    fileExists: (path) => path === file || disk.fileExists(path),
-    readFile: (path) => (path === file ? code : disk.readFile(path)),
-    getSourceFile: (path, target) =>
-      path === file ? ts.createSourceFile(path, code, target) : disk.getSourceFile(path, target),
+    fileExists: (path) => files.has(path) || disk.fileExists(path),
+    readFile: (path) => files.get(path) ?? disk.readFile(path),
+    getSourceFile: (path, target) => {
+      const code = files.get(path);
+      return code === undefined
+        ? disk.getSourceFile(path, target)
+        : ts.createSourceFile(path, code, target);
+    },
   };
-  const program = ts.createProgram([file], options, host);
-  return ts
-    .getPreEmitDiagnostics(program, program.getSourceFile(file))
-    .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+  const program = ts.createProgram([...files.keys()], options, host);
+  return [...files.keys()].map((file) =>
+    ts
+      .getPreEmitDiagnostics(program, program.getSourceFile(file))
+      .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n')),
+  );
 }
 
 describe('the README', () => {
@@ -55,16 +62,21 @@ describe('the README', () => {
     expect(code.length).toBeGreaterThan(5);
   });
 
-  it.each(code.map((block): [string, string] => [block.split('\n', 1)[0] ?? '', block]))(
-    'type-checks: %s',
-    (_, block) => {
-      expect(problems(withPrelude(block))).toEqual([]);
-    },
-    30_000,
-  );
+  it('has code that type-checks', () => {
+    const found = problems(code.map(withPrelude));
+    const wrong = code.flatMap((block, index) =>
+      found[index]!.length > 0 ? [{ block, problems: found[index] }] : [],
+    );
+    expect(wrong).toEqual([]);
+  }, 60_000);
+
+  it.each(readdirSync(`${root}test/recipes`))('shows test/recipes/%s as it is run', (file) => {
+    const recipe = readFileSync(`${root}test/recipes/${file}`, 'utf8');
+    expect(code).toContain(recipe.replace("'../../src/index.js'", "'holdfast'"));
+  });
 
   it('would notice a mistake', () => {
-    expect(problems(withPrelude('await lock.acquire({ timeout: 1 });'))).not.toEqual([]);
+    expect(problems([withPrelude('await lock.acquire({ timeout: 1 });')])).not.toEqual([[]]);
   }, 30_000);
 
   it('names commands that exist', () => {

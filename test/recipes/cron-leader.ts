@@ -1,0 +1,29 @@
+// Of all processes, one runs the schedule; when it ends or is cut off, another one does.
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Cron } from 'croner';
+import type { Holdfast } from '../../src/index.js';
+
+export async function runSchedule(
+  holdfast: Holdfast,
+  pattern: string,
+  task: (signal: AbortSignal) => Promise<void>,
+  stop: AbortSignal,
+): Promise<void> {
+  const leader = holdfast.getLock('cron:leader');
+  for (;;) {
+    try {
+      await leader.withLock({ signal: stop }, async (hold) => {
+        const job = new Cron(pattern, { protect: true }, () => task(hold.signal));
+        const end = AbortSignal.any([stop, hold.signal]); // told to stop, or not the leader any more
+        if (!end.aborted) await once(end, 'abort');
+        job.stop();
+      });
+    } catch (error) {
+      // The lock was lost, or Redis could not be asked.
+      if (!stop.aborted) console.error('not the leader:', error);
+    }
+    if (stop.aborted) return;
+    await sleep(1_000, undefined, { signal: stop }).catch(() => undefined);
+  }
+}
