@@ -4,11 +4,12 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { Client } from './client.js';
 import { LockLostError } from './errors.js';
 import { Events, type HoldfastEvents } from './events.js';
-import { Lock } from './lock.js';
+import type { Lock } from './lock.js';
 import { FairLock } from './fair-lock.js';
 import { FairLockBackend } from './locks/fair-lock.js';
 import { ReentrantLock } from './locks/reentrant-lock.js';
-import { MultiLock, parseMembers } from './multi-lock.js';
+import { MultiLock } from './multi-lock.js';
+import { parseMembers } from './multi-members.js';
 import { Node } from './node.js';
 import {
   parseBoolean,
@@ -19,10 +20,9 @@ import {
   parseText,
   type RedLockOptions,
 } from './options.js';
-import { parseMasters } from './quorum/masters.js';
+import { parseRedLock } from './quorum/masters.js';
 import { QuorumServices } from './quorum/quorum-services.js';
 import { RedLockBackend } from './quorum/red-lock.js';
-import { parseRedLockOptions } from './quorum/settings.js';
 import type { RedisSource } from './redis/clients.js';
 import { currentScope, outsideScopes, Scope } from './scope.js';
 import { SingleLock } from './single-lock.js';
@@ -172,10 +172,7 @@ export class Holdfast implements AsyncDisposable {
    */
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
-    const hasOptions = given.length > 0 && !(given.at(-1) instanceof Lock);
-    const options = hasOptions ? given.pop() : {};
-    const settings = parseRedLockOptions(options);
-    const { name, masters } = parseMasters(given);
+    const { name, masters, settings } = parseRedLock(given);
     const quorum = (this.#quorum ??= new QuorumServices(this.#client, this.#events));
     if (this.#closing) void quorum.close();
     const backend = new RedLockBackend(name, masters, settings, quorum, this.#newOwnerId);

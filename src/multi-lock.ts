@@ -1,15 +1,14 @@
 // Several locks as one: all of them, or none.
 
 import type { Client } from './client.js';
-import { LockNotHeldError, OptionError } from './errors.js';
+import { LockNotHeldError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { Lock } from './lock.js';
 import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
 import type { Scope } from './scope.js';
-import { RedLockBackend } from './quorum/red-lock.js';
-import { SingleLock } from './single-lock.js';
+import type { SingleLock } from './single-lock.js';
 
 export class MultiLock extends Lock {
   readonly name: string;
@@ -74,23 +73,4 @@ export class MultiLock extends Lock {
     await Promise.allSettled(calls);
     return await Promise.all(calls);
   }
-}
-
-/** The locks that something is to be made of: at least one, each once, none of several itself. */
-export function parseMembers(what: string, locks: readonly unknown[]): SingleLock[] {
-  if (locks.length === 0)
-    throw new OptionError(`${what} has no members: it needs at least one lock`);
-  const members = locks.map((lock, index) => {
-    if (lock instanceof SingleLock && !(lock.parts.backend instanceof RedLockBackend)) return lock;
-    const right = 'it must be a lock of getLock() or getFairLock()';
-    const given = lock instanceof Lock ? `"${lock.name}"` : typeof lock;
-    throw new OptionError(`member ${String(index + 1)} of ${what} is ${given}: ${right}`);
-  });
-  const ids = new Set<string>();
-  for (const { id, name } of members) {
-    if (ids.has(id))
-      throw new OptionError(`${what} has "${name}" twice: each member must be another lock`);
-    ids.add(id);
-  }
-  return members;
 }

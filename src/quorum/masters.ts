@@ -3,10 +3,32 @@
 import { OptionError } from '../errors.js';
 import { FairLockBackend } from '../locks/fair-lock.js';
 import { ReentrantLock } from '../locks/reentrant-lock.js';
-import { parseMembers } from '../multi-lock.js';
+import { Lock } from '../lock.js';
+import { parseMembers, shownMember } from '../multi-members.js';
+import { isPlainObject } from '../shown.js';
 import { Master } from './master.js';
+import { parseRedLockOptions, type RedLockSettings } from './settings.js';
 
-export function parseMasters(locks: readonly unknown[]): { name: string; masters: Master[] } {
+/** What `getRedLock()` was given: the locks, and then options, or none. */
+export function parseRedLock(given: readonly unknown[]): {
+  name: string;
+  masters: Master[];
+  settings: RedLockSettings;
+} {
+  const last = given.at(-1);
+  if (given.length === 0 || last instanceof Lock)
+    return { ...parseMasters(given), settings: parseRedLockOptions({}) };
+  // Taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of others.
+  if (!isPlainObject(last)) {
+    throw new OptionError(
+      `argument ${String(given.length)} of getRedLock() is ${shownMember(last)}: it must be a lock of getLock(), or a plain object of options`,
+    );
+  }
+  const settings = parseRedLockOptions(last);
+  return { ...parseMasters(given.slice(0, -1)), settings };
+}
+
+function parseMasters(locks: readonly unknown[]): { name: string; masters: Master[] } {
   const members = parseMembers('a Redlock', locks);
   const name = members[0]?.name ?? '';
   const clients = new Set<object>();

@@ -1,6 +1,6 @@
 // What a MultiLock can be made of: anything else is refused before anything is sent.
 import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Holdfast, OptionError, type Lock } from '../../../src/index.js';
 
 let redis: Redis;
@@ -63,6 +63,23 @@ describe('a MultiLock is refused', () => {
       expect(refusal(client.getLock('orders:1'), given).message).toContain('member 2');
     },
   );
+
+  it('with a Promise of a lock, a client, or an array of locks, which it names', () => {
+    const lock = client.getLock('orders:1');
+    expect(refusal(Promise.resolve(lock)).message).toMatch(/member 1 .* is a Promise .*await/);
+    expect(refusal(lock, other).message).toMatch(/member 2 .* is a client .*getLock/);
+    expect(refusal([lock]).message).toMatch(/member 1 .* is an array of 1/);
+  });
+
+  it('with a lock of another copy of the package, which it names', async () => {
+    vi.resetModules();
+    const { Holdfast: OtherHoldfast } = await import('../../../src/index.js');
+    expect(OtherHoldfast).not.toBe(Holdfast);
+    await using stranger = new OtherHoldfast({ redis });
+    expect(refusal(stranger.getLock('orders:1')).message).toMatch(
+      /member 1 .* another copy of holdfast .*it must be a lock of/,
+    );
+  });
 });
 
 it('one member, the same name of several clients, and reentrant beside fair ones are accepted', () => {
