@@ -7,11 +7,21 @@ declare module 'redlock' {
     release(): Promise<unknown>;
   }
 
+  export interface Settings {
+    retryCount?: number;
+    retryDelay?: number;
+    retryJitter?: number;
+  }
+
   export class ExecutionError extends Error {}
 
   export default class Redlock {
-    constructor(clients: Iterable<Redis>);
-    acquire(resources: string[], duration: number): Promise<Lock>;
-    using<T>(resources: string[], duration: number, routine: () => Promise<T>): Promise<T>;
+    constructor(clients: Iterable<Redis>, settings?: Settings);
+    acquire(resources: string[], duration: number, settings?: Settings): Promise<Lock>;
+    using<T>(
+      resources: string[],
+      duration: number,
+      routine: (signal: AbortSignal) => Promise<T>,
+    ): Promise<T>;
   }
 }

@@ -55,6 +55,14 @@ function problems(pieces: readonly string[]): string[][] {
   );
 }
 
+/** As GitHub makes it of a title. */
+function anchor(title: string): string {
+  return title
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-');
+}
+
 describe('the README', () => {
   const code = blocks('ts');
 
@@ -86,6 +94,15 @@ describe('the README', () => {
     const named = [...readme.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name);
     expect(named.length).toBeGreaterThan(0);
     expect(Object.keys(scripts)).toEqual(expect.arrayContaining(named));
+  });
+
+  it('links to chapters that exist, and lists all of them', () => {
+    const chapters = [...readme.matchAll(/^## (.+)$/gm)].map(([, title]) => anchor(title ?? ''));
+    const links = [...readme.matchAll(/\]\(#([^)]+)\)/g)].map(([, link]) => link ?? '');
+    expect(links.filter((link) => !chapters.includes(link))).toEqual([]);
+    expect(chapters.filter((chapter) => !links.includes(chapter) && chapter !== 'more')).toEqual(
+      [],
+    );
   });
 
   it('links to files that exist', () => {
