@@ -8,7 +8,8 @@
 -- ARGV[2] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
 --
--- Returns the owner that was forced out (string), or nil when nobody held the lock.
+-- Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was
+-- refused)}, or nil when nobody held the lock.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
 local lock = KEYS[1]
 local forced = KEYS[2]
@@ -28,5 +29,6 @@ end
 local ttlMs = redis.call('PTTL', lock)
 redis.call('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
 redis.call('DEL', lock)
-redis.pcall(publish, channel, '0')
-return holder
+-- pcall: a user without permission for the channel must still be able to free it.
+local told = redis.pcall(publish, channel, '0')
+return { holder, type(told) == 'table' and told.err or nil }

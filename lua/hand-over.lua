@@ -17,7 +17,8 @@
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
 -- empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
--- be called again, since many lapsed places were in the way)}.
+-- be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and
+-- error, only when publishing was refused)}.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
@@ -31,12 +32,24 @@ local isCounted = ARGV[6] == '1'
 -- How many lapsed places one call drops at most.
 local MAX_DROPPED = 1000
 
+-- The channel on which publishing was refused, and why.
+local refused, reason
+
+-- pcall: a user without permission for the channel must still be able to release.
+local function tell(command, to, message)
+  local reply = redis.pcall(command, to, message)
+  if type(reply) == 'table' then
+    refused, reason = to, reply.err
+  end
+  return reply
+end
+
 -- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
 local function tellFirst(ttlMs)
   local first = redis.call('ZRANGE', line, 0, 0)[1]
   local place = first and redis.call('HGET', places, first)
   if place then
-    redis.pcall(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
+    tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
   end
 end
 
@@ -55,7 +68,7 @@ if released ~= 1 then
   end
 end
 if released == 0 and ttlMs ~= -2 then
-  return { 0, '', ttlMs }
+  return { 0, '', ttlMs, refused, reason }
 end
 
 local isGone = {}
@@ -63,9 +76,9 @@ for _ = 1, MAX_DROPPED do
   local first = redis.pcall('ZPOPMIN', line)[1]
   if not first then
     if released == 1 then
-      redis.pcall(publish, channel, '0')
+      tell(publish, channel, '0')
     end
-    return { released, '', -2 }
+    return { released, '', -2, refused, reason }
   end
   local place = redis.call('HGET', places, first) or ''
   redis.call('HDEL', places, first)
@@ -78,15 +91,14 @@ for _ = 1, MAX_DROPPED do
     -- A place that was not renewed is dropped: its time is over, and so the lock is free again.
     if newTtlMs >= 0 then
       local grant = nonce .. ' ' .. first
-      -- pcall: a user without permission for the channel must still be able to release.
-      local listeners = redis.pcall(publishGrant, grants .. token, grant)
+      local listeners = tell(publishGrant, grants .. token, grant)
       if listeners ~= 0 or isListening == '0' or not isCounted then
         if 2 * newTtlMs < ttlMs then
           tellFirst(newTtlMs)
           -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
-          redis.pcall(publish, channel, '0')
+          tell(publish, channel, '0')
         end
-        return { released, grant, newTtlMs }
+        return { released, grant, newTtlMs, refused, reason }
       end
       -- Its client is gone. If it comes back, it has its ticket.
       redis.call('DEL', lock)

@@ -32,8 +32,12 @@ export class Node {
   readonly placeRenewer: PlaceRenewer;
   readonly #lines = new Lines<Line>();
   readonly #fairLines = new Lines<FairLine>();
+  readonly #events: Events;
+  /** On which kinds of channels publishing was refused, as far as that was told. */
+  readonly #refused = new Set<string>();
 
   constructor(options: NodeOptions, events: Events) {
+    this.#events = events;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new Connection(options, events);
@@ -65,6 +69,16 @@ export class Node {
   /** The command that tells a client that a lock was handed to it. */
   get grantCommand(): 'PUBLISH' | 'SPUBLISH' {
     return this.isSharded ? 'SPUBLISH' : 'PUBLISH';
+  }
+
+  /** A script did its work, but may not tell those who wait: that is told once for each kind of channel. */
+  publishRefused(channel: string, reason: string): void {
+    const [kind = channel] = channel.split(':', 1);
+    if (this.#refused.has(kind)) return;
+    this.#refused.add(kind);
+    const waitMs = Math.ceil(this.lockWatchdogTimeoutMs / 3);
+    const message = `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(waitMs)} ms; permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`;
+    this.#events.tell('error', () => ({ error: new UnavailableError(message) }));
   }
 
   subscribeToUnlocks(keys: LockKeys, listener: ChannelListener): Subscription {

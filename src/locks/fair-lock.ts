@@ -146,7 +146,8 @@ export class FairLockBackend extends ReentrantLock {
       [lock, line, places],
       [ownerId, ...unlock, grants, node.grantCommand, isCounted],
       (reply) => {
-        const [released, grant, ttlMs] = reply as [number, string, number];
+        const [released, grant, ttlMs, refused, reason] = reply as HandOverReply;
+        if (refused !== undefined) node.publishRefused(refused, reason ?? '');
         // To one of ours: the message may come later, or never.
         if (grant !== '') this.knownFairLine()?.hear(grant);
         return { isReleased: released === 1, ttlMs };
@@ -154,6 +155,9 @@ export class FairLockBackend extends ReentrantLock {
     );
   }
 }
+
+/** Released, grant, ttlMs; and what was not told, on which channel and why. */
+type HandOverReply = [number, string, number, string?, string?];
 
 function readJoin(reply: unknown): JoinReply {
   if (reply === 1) return { outcome: 'acquired' };

@@ -117,12 +117,11 @@ export class ReentrantLock implements LockBackend {
   forceUnlock(wordMs: number): Promise<string | undefined> {
     const { lock, forced, channel } = this.keys;
     const args = [channel, this.node.publishCommand(this.keys), wordMs];
-    return this.node.connection.run(
-      scripts.forceUnlock,
-      [lock, forced],
-      args,
-      (reply) => (reply as string | null) ?? undefined,
-    );
+    return this.node.connection.run(scripts.forceUnlock, [lock, forced], args, (reply) => {
+      const [holder, refusal] = (reply as [string, string?] | null) ?? [];
+      if (refusal !== undefined) this.node.publishRefused(channel, refusal);
+      return holder;
+    });
   }
 
   async isLocked(): Promise<boolean> {
@@ -142,7 +141,11 @@ export class ReentrantLock implements LockBackend {
   #release(ownerId: string, publish: 'PUBLISH' | 'SPUBLISH' | ''): Promise<boolean> {
     const { lock, channel } = this.keys;
     const args = [ownerId, channel, publish];
-    return this.node.connection.run(scripts.release, [lock], args, (reply) => reply === 1);
+    return this.node.connection.run(scripts.release, [lock], args, (reply) => {
+      if (typeof reply !== 'string') return reply === 1;
+      this.node.publishRefused(channel, reply);
+      return true;
+    });
   }
 }
 

@@ -116,7 +116,7 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   forceUnlock: {
     name: 'force-unlock',
-    sha1: 'e5c9e5e203db59335ee4682231bcfcc3d1d69794',
+    sha1: '02fb0b9a7a410ee2943f61195d36dbe4e29ba589',
     source: `-- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 --
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
@@ -127,7 +127,8 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
 -- ARGV[2] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
 --
--- Returns the owner that was forced out (string), or nil when nobody held the lock.
+-- Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was
+-- refused)}, or nil when nobody held the lock.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
 local lock = KEYS[1]
 local forced = KEYS[2]
@@ -147,13 +148,14 @@ end
 local ttlMs = redis.call('PTTL', lock)
 redis.call('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
 redis.call('DEL', lock)
-redis.pcall(publish, channel, '0')
-return holder
+-- pcall: a user without permission for the channel must still be able to free it.
+local told = redis.pcall(publish, channel, '0')
+return { holder, type(told) == 'table' and told.err or nil }
 `,
   },
   handOver: {
     name: 'hand-over',
-    sha1: '22b69d51352463e6d66156f23725a91b5b78e161',
+    sha1: 'c25db1d03dda54c0d3304c906382e55c73941f52',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -173,7 +175,8 @@ return holder
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
 -- empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
--- be called again, since many lapsed places were in the way)}.
+-- be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and
+-- error, only when publishing was refused)}.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
@@ -187,12 +190,24 @@ local isCounted = ARGV[6] == '1'
 -- How many lapsed places one call drops at most.
 local MAX_DROPPED = 1000
 
+-- The channel on which publishing was refused, and why.
+local refused, reason
+
+-- pcall: a user without permission for the channel must still be able to release.
+local function tell(command, to, message)
+  local reply = redis.pcall(command, to, message)
+  if type(reply) == 'table' then
+    refused, reason = to, reply.err
+  end
+  return reply
+end
+
 -- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
 local function tellFirst(ttlMs)
   local first = redis.call('ZRANGE', line, 0, 0)[1]
   local place = first and redis.call('HGET', places, first)
   if place then
-    redis.pcall(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
+    tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
   end
 end
 
@@ -211,7 +226,7 @@ if released ~= 1 then
   end
 end
 if released == 0 and ttlMs ~= -2 then
-  return { 0, '', ttlMs }
+  return { 0, '', ttlMs, refused, reason }
 end
 
 local isGone = {}
@@ -219,9 +234,9 @@ for _ = 1, MAX_DROPPED do
   local first = redis.pcall('ZPOPMIN', line)[1]
   if not first then
     if released == 1 then
-      redis.pcall(publish, channel, '0')
+      tell(publish, channel, '0')
     end
-    return { released, '', -2 }
+    return { released, '', -2, refused, reason }
   end
   local place = redis.call('HGET', places, first) or ''
   redis.call('HDEL', places, first)
@@ -234,15 +249,14 @@ for _ = 1, MAX_DROPPED do
     -- A place that was not renewed is dropped: its time is over, and so the lock is free again.
     if newTtlMs >= 0 then
       local grant = nonce .. ' ' .. first
-      -- pcall: a user without permission for the channel must still be able to release.
-      local listeners = redis.pcall(publishGrant, grants .. token, grant)
+      local listeners = tell(publishGrant, grants .. token, grant)
       if listeners ~= 0 or isListening == '0' or not isCounted then
         if 2 * newTtlMs < ttlMs then
           tellFirst(newTtlMs)
           -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
-          redis.pcall(publish, channel, '0')
+          tell(publish, channel, '0')
         end
-        return { released, grant, newTtlMs }
+        return { released, grant, newTtlMs, refused, reason }
       end
       -- Its client is gone. If it comes back, it has its ticket.
       redis.call('DEL', lock)
@@ -393,7 +407,7 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   release: {
     name: 'release',
-    sha1: 'bb8cae8f98144c050b5bed4cb7957878a44d1b29',
+    sha1: 'dc28ba754b9907b94f776858bc3b75b8ea574b7d',
     source: `-- Gives a lock up, whatever its hold count, and wakes those who wait for it.
 --
 -- Safe to send twice and to arrive late: the owner's field is never used again after it went, so a copy that comes
@@ -404,7 +418,8 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
 -- ARGV[2] channel (string): the lock's unlock channel
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub; empty: tell nobody
 --
--- Returns 1 when it was released, 0 when this owner does not hold it (any more).
+-- Returns 1 when it was released, 0 when this owner does not hold it (any more); why nobody was told (string) when it was
+-- released, but publishing was refused.
 local lock = KEYS[1]
 local owner = ARGV[1]
 local channel = ARGV[2]
@@ -414,10 +429,8 @@ if redis.call('HDEL', lock, owner) == 0 then
   return 0
 end
 -- pcall: a user without permission for the channel must still be able to release.
-if publish ~= '' then
-  redis.pcall(publish, channel, '0')
-end
-return 1
+local told = publish ~= '' and redis.pcall(publish, channel, '0')
+return type(told) == 'table' and told.err or 1
 `,
   },
   renewPlaces: {

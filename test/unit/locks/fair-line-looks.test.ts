@@ -181,6 +181,6 @@ it('a lock that is forced open goes on to the first in line, whatever becomes of
   const forcing = redis.lock.forceUnlock(1_000);
   expect(redis.sent.map(({ script }) => script)).toEqual(['forceUnlock', 'handOver']);
   await redis.last('handOver').fail();
-  await redis.last('forceUnlock').answer('other:1');
+  await redis.last('forceUnlock').answer(['other:1']);
   expect(await forcing).toBe('other:1');
 });
