@@ -107,7 +107,7 @@ export class Candidacy {
     remove();
     if (!mayHaveAcquired) return;
     // It may have overtaken the try: where the script is not known that takes a second round trip.
-    this.#trying?.then(
+    const removal = this.#trying?.then(
       ({ outcome }) => {
         if (mayStand || outcome !== 'held') remove();
       },
@@ -115,6 +115,7 @@ export class Candidacy {
         if (failureKind(error) === 'unanswered') remove();
       },
     );
+    if (removal) this.#client.leftovers.expect(removal);
   }
 
   #newCandidate(): Candidate {

@@ -145,8 +145,11 @@ export class Client {
     process.emitWarning(message, 'HoldfastWarning');
   }
 
-  /** Ends what waits, takes back and releases what is held. Bounded by `commandTimeout`. */
-  async close(): Promise<void> {
+  /**
+   * Ends what waits, takes back and releases what is held, and removes what is left: a server that is not there may come back
+   * in time. Bounded by `commandTimeout`. `others`: what has to end before, since it may leave something, too.
+   */
+  async close(others?: Promise<void>): Promise<void> {
     this.#isClosed = true;
     for (const patience of [...this.acquisitions]) patience.end('closed');
     const limit = pLimit(this.#closeConcurrency);
@@ -157,15 +160,16 @@ export class Client {
     for (const hold of this.borrowed) releases.push(hold.revoke(lockLost(hold, 'closed')));
     // The calls that were ended give their places and owners up in this turn of the loop.
     releases.push(new Promise(setImmediate)); // node:timers', as a test may have faked the global one
+    if (others) releases.push(others);
     const patience = new Patience({ limitMs: this.commandTimeoutMs });
     try {
       await patience.within(Promise.allSettled(releases));
-      await patience.within(this.leftovers.close());
     } catch {
       limit.clearQueue(); // Redis does not answer: the leases end by themselves
-    } finally {
-      patience.dispose();
     }
+    // Also if there is no patience left: nothing may be tried again later.
+    await this.leftovers.close(patience).catch(() => undefined);
+    patience.dispose();
   }
 
   /** Releases what a closing client held. */

@@ -231,7 +231,8 @@ export class Holdfast implements AsyncDisposable {
 
   /**
    * Ends all waits with {@link ClosedError}, takes back and releases what is held (the holds' signals abort), and closes
-   * the connections. Bounded by `commandTimeout`. Never rejects; once more is harmless.
+   * the connections. If something may stand on a server that is away, it has `commandTimeout` to come back; that bounds it
+   * all. Never rejects; once more is harmless.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -244,7 +245,7 @@ export class Holdfast implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([this.#client.close(), this.#quorum?.close()]);
+    await this.#client.close(this.#quorum?.close());
     await this.#node.close();
   }
 

@@ -6,9 +6,13 @@ import { setTimer } from './clock.js';
 import { QuorumError } from './errors.js';
 import { NoQuorum } from './quorum/no-quorum.js';
 import { failureKind } from './redis/failure.js';
+import type { Patience } from './waiting/patience.js';
 
 /** How soon a server that refuses is asked again. */
 const RETRY_MS = 1_000;
+
+/** The same while the client is closing: there may not be a second. */
+const CLOSING_RETRY_MS = 50;
 
 /** How many are remembered at most; what is beyond ends with its lease. */
 const MAX_LEFTOVERS = 10_000;
@@ -20,9 +24,11 @@ interface Leftover {
 
 export class Leftovers {
   readonly #owners = new Map<string, Leftover>();
-  readonly #underWay = new Set<Promise<void>>();
+  readonly #underWay = new Set<Promise<unknown>>();
   #timer: NodeJS.Timeout | undefined;
-  #isClosed = false;
+  #state: 'open' | 'closing' | 'closed' = 'open';
+  /** Called when nothing is left and nothing is under way. */
+  #onEmpty: () => void = () => undefined;
 
   /** Removes an owner: now if the server can be reached, else as soon as it can. */
   remove(lock: LockBackend, ownerId: string): void {
@@ -40,11 +46,35 @@ export class Leftovers {
     for (const [id, leftover] of [...this.#owners]) this.#try(id, leftover);
   };
 
-  /** Resolves when all that is under way was answered or failed; nothing is tried again after that. */
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    clearTimeout(this.#timer);
-    await Promise.all(this.#underWay);
+  /** What this comes to may leave something, or may still need the connection: whoever closes waits for it. */
+  expect(outcome: Promise<unknown>): void {
+    const settled = outcome
+      .catch(() => undefined)
+      .finally(() => {
+        this.#underWay.delete(settled);
+        if (this.#isEmpty) this.#onEmpty();
+      });
+    this.#underWay.add(settled);
+  }
+
+  /**
+   * Goes on until nothing is left, or the patience is over: a connection that is being made anew may come back in time.
+   * Nothing is tried again after that.
+   */
+  async close(patience: Patience): Promise<void> {
+    this.#state = 'closing';
+    if (this.#timer) this.tryAgain();
+    try {
+      while (!this.#isEmpty)
+        await patience.within(new Promise<void>((resolve) => (this.#onEmpty = resolve)));
+    } finally {
+      this.#state = 'closed';
+      clearTimeout(this.#timer);
+    }
+  }
+
+  get #isEmpty(): boolean {
+    return this.#owners.size === 0 && this.#underWay.size === 0;
   }
 
   #try(id: string, { lock, ownerId }: Leftover): void {
@@ -59,10 +89,17 @@ export class Leftovers {
         const mayHelp = !isLeftToMasters && (kind === 'unanswered' || kind === 'transient');
         // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
         if (!mayHelp && kind !== 'unsent') this.#owners.delete(id);
-        if (mayHelp && !this.#isClosed) this.#timer ??= setTimer(this.tryAgain, RETRY_MS);
+        if (mayHelp) this.#tryAgainSoon();
       },
     );
-    this.#underWay.add(removal);
-    void removal.finally(() => this.#underWay.delete(removal));
+    this.expect(removal);
+  }
+
+  #tryAgainSoon(): void {
+    if (this.#state === 'closed') return;
+    this.#timer ??= setTimer(
+      this.tryAgain,
+      this.#state === 'closing' ? CLOSING_RETRY_MS : RETRY_MS,
+    );
   }
 }

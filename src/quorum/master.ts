@@ -19,8 +19,8 @@ export class Master {
   readonly name: string;
   readonly lock: ReentrantLock;
   readonly #leftovers: Leftovers;
-  /** Owners whose votes are not answered. */
-  readonly #asked = new Set<string>();
+  /** Owners whose votes are not answered, and what they wait for. */
+  readonly #asked = new Map<string, Promise<AcquireReply>>();
   /** Those of them that were given up, and not found. */
   readonly #overtaken = new Set<string>();
 
@@ -48,9 +48,10 @@ export class Master {
 
   /** Asks for its vote. One that comes after it was given up already is taken back. */
   async acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
-    this.#asked.add(ownerId);
+    const vote = this.lock.acquire(ownerId, leaseMs);
+    this.#asked.set(ownerId, vote);
     try {
-      const reply = await this.lock.acquire(ownerId, leaseMs);
+      const reply = await vote;
       if (this.#overtaken.has(ownerId) && reply.outcome === 'acquired') this.withdraw(ownerId);
       return reply;
     } catch (error) {
@@ -65,10 +66,17 @@ export class Master {
 
   /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
   async release(ownerId: string): Promise<boolean> {
+    const releasing = this.lock.release(ownerId);
+    // The client of this master may be closing at the same time as that of the Redlock.
+    this.#leftovers.expect(releasing);
     try {
-      const isReleased = await this.lock.release(ownerId);
+      const isReleased = await releasing;
       // A script that the server does not know takes a second round trip, and what was sent meanwhile goes before it.
-      if (!isReleased && this.#asked.has(ownerId)) this.#overtaken.add(ownerId);
+      const vote = this.#asked.get(ownerId);
+      if (!isReleased && vote) {
+        this.#overtaken.add(ownerId);
+        this.#leftovers.expect(vote);
+      }
       return isReleased;
     } catch (error) {
       this.#leftovers.remove(this.lock, ownerId);
@@ -79,9 +87,10 @@ export class Master {
   /** Takes back a vote, or one that may still come; those who wait are told only if it may have kept them out. */
   withdraw(ownerId: string, isTold = false): void {
     const withdrawn = isTold ? this.lock.release(ownerId) : this.lock.withdraw(ownerId);
-    withdrawn.catch(() => {
+    const handled = withdrawn.catch(() => {
       this.#leftovers.remove(this.lock, ownerId);
     });
+    this.#leftovers.expect(handled);
   }
 
   /** An answer did not come in time. */

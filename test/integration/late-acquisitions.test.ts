@@ -1,22 +1,13 @@
 // A server that has lost the script of the acquisition, but knows that of the release, lets the release overtake.
-import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { scripts } from '../../src/redis/scripts.generated.js';
 import { newClient, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
+import { knowsOnlyReleases } from '../support/lock-commands.js';
 import { RedNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../support/tcp-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
-
-/** As after a restart: somebody released there (as all do on all masters), and nobody acquired so far. */
-async function knowsOnlyReleases(url: string): Promise<void> {
-  const redis = new Redis(url);
-  await redis.script('FLUSH');
-  for (const { source } of [scripts.release, scripts.handOver]) await redis.script('LOAD', source);
-  redis.disconnect();
-}
 
 /** What becomes of the reply to the acquisition that was overtaken. */
 const replies = ['comes', 'is lost'] as const;

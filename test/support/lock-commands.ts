@@ -19,6 +19,14 @@ export async function loadScripts(url: string): Promise<void> {
   }
 }
 
+/** As after a restart: somebody released there (as all do on all masters), and nobody acquired so far. */
+export async function knowsOnlyReleases(url: string): Promise<void> {
+  const redis = new Redis(url);
+  await redis.script('FLUSH');
+  for (const { source } of [scripts.release, scripts.handOver]) await redis.script('LOAD', source);
+  redis.disconnect();
+}
+
 /** Looks at PTTL for so long; returns all that it saw. A lease that nobody renews only falls. */
 export async function watchTtl(redis: Redis, lockName: string, ms: number): Promise<number[]> {
   const seen: number[] = [];

@@ -1,7 +1,9 @@
 // Owners that nobody wants any more: removed as soon as the server answers.
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Leftovers } from '../../src/leftovers.js';
+import { Patience, PatienceOver } from '../../src/waiting/patience.js';
 import { FakeNode, FakeServer } from '../support/fake-backend.js';
+import { expectPending } from '../support/occupancy.js';
 
 let server: FakeServer;
 let node: FakeNode;
@@ -73,9 +75,68 @@ it('does not free what somebody else has got since', async () => {
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it('is not tried again after close, which waits for what is under way', async () => {
-  server.fate = () => 'lost command';
-  leftovers.remove(node.lock('a'), 'me:1');
-  await leftovers.close();
-  expect(vi.getTimerCount()).toBe(0);
+describe('close', () => {
+  it('goes on trying until nothing is left', async () => {
+    server.fate = () => 'lost command';
+    leftovers.remove(node.lock('a'), 'me:1');
+    const closing = leftovers.close(new Patience({ limitMs: 10_000 }));
+    await pass(500);
+    await expectPending(closing);
+    server.fate = () => 'answered';
+    await pass(100);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('waits for the connection to come back', async () => {
+    server.fate = () => 'unsent';
+    leftovers.remove(node.lock('a'), 'me:1');
+    const closing = leftovers.close(new Patience({ limitMs: 10_000 }));
+    await pass(500);
+    await expectPending(closing);
+    server.fate = () => 'answered';
+    leftovers.tryAgain();
+    await pass(0);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('does not wait for the second after which an open client would try again', async () => {
+    server.fate = () => 'lost command';
+    leftovers.remove(node.lock('a'), 'me:1');
+    await pass(0);
+    server.fate = () => 'answered';
+    const closing = leftovers.close(new Patience({ limitMs: 500 }));
+    await pass(0);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('ends with the patience, and nothing is tried after that', async () => {
+    server.fate = () => 'lost command';
+    leftovers.remove(node.lock('a'), 'me:1');
+    const patience = new Patience({ limitMs: 500 });
+    const ended = expect(leftovers.close(patience)).rejects.toBeInstanceOf(PatienceOver);
+    await pass(600);
+    await ended;
+    patience.dispose();
+    leftovers.remove(node.lock('a'), 'me:1');
+    await pass(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('waits for what may still leave something', async () => {
+    let answered!: () => void;
+    const trying = new Promise<void>((resolve) => (answered = resolve));
+    leftovers.expect(
+      trying.then(() => {
+        leftovers.remove(node.lock('a'), 'me:1');
+      }),
+    );
+    const closing = leftovers.close(new Patience({ limitMs: Infinity }));
+    await expectPending(closing);
+    answered();
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
 });
