@@ -53,6 +53,7 @@ export class Node {
       },
     });
     this.connection.onReady(this.watchdog.renewAll);
+    this.connection.onDisturbance(this.watchdog.doubt);
   }
 
   /** Whether there are sharded channels, for what shares a slot with its lock. */

@@ -8,6 +8,9 @@ import { inOwnContext } from './scope.js';
 /** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
 const BATCH_SIZE = 500;
 
+/** How soon what stayed unanswered is sent again at the latest: somebody else may get in as soon as the server is back. */
+const LONGEST_RETRY_MS = 250;
+
 /** A lease under watch, and what its renewer needs to find it on the server. */
 export interface Watched<Target> {
   readonly lease: Renewable<unknown>;
@@ -25,17 +28,20 @@ export interface Renewer<Target> {
 
 export interface WatchdogOptions {
   leaseMs: number;
-  /** A batch stayed unanswered. It will be sent again before its leases end. */
+  /** So many leases stayed unanswered that were answered before. They will be sent again before they end. */
   failed: (error: unknown, leaseCount: number) => void;
 }
 
 interface Entry extends Watched<unknown> {
   readonly renewer: Renewer<unknown>;
+  /** Whether the server may have lost it: it was asked since, or it did not answer; undefined: there is no reason to think so. */
+  doubt?: 'asked' | 'unanswered' | undefined;
 }
 
 export class Watchdog {
   readonly #options: WatchdogOptions;
   readonly #intervalMs: number;
+  readonly #retryMs: number;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
   #timer: NodeJS.Timeout | undefined;
   #roundAt = Infinity;
@@ -43,6 +49,7 @@ export class Watchdog {
   constructor(options: WatchdogOptions) {
     this.#options = options;
     this.#intervalMs = options.leaseMs / 3;
+    this.#retryMs = Math.min(this.#intervalMs / 10, LONGEST_RETRY_MS);
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
@@ -59,6 +66,18 @@ export class Watchdog {
   /** Renews everything at once: the connection is new, and the server may be another. */
   readonly renewAll = (): void => {
     if (this.#watched.size > 0) this.#round(0);
+  };
+
+  /** Renews at once what is in such batches, and soon again while there is no answer: its server was lost, or is another now. */
+  readonly doubt = (isAffected: (batchKey: string) => boolean): void => {
+    // What is in doubt already is being asked for: the attempt itself may find the server lost once more.
+    const affected = [...this.#watched.values()].filter(({ lease, doubt, renewer, target }) => {
+      if (doubt || !isAffected(renewer.batchKey(target))) return false;
+      lease.checkDeadline();
+      return lease.ageMs >= 0;
+    });
+    for (const entry of affected) entry.doubt = 'asked';
+    this.#renewInBatches(affected);
   };
 
   /** Renews these at once. */
@@ -84,15 +103,15 @@ export class Watchdog {
   }
 
   /**
-   * A lease is due at half the interval: so a round leaves out what was just acquired or renewed, and a round that
-   * retries leaves out what was answered.
+   * A lease is due at half the interval, and when it stayed unanswered: so a round leaves out what was just acquired or
+   * renewed, and a round that retries leaves out what was answered.
    */
   #round(dueAgeMs = this.#intervalMs / 2): void {
     this.#disarm();
     this.#roundWithin(this.#intervalMs);
-    const due = [...this.#watched.values()].filter(({ lease }) => {
+    const due = [...this.#watched.values()].filter(({ lease, doubt }) => {
       lease.checkDeadline();
-      return lease.ageMs >= dueAgeMs;
+      return lease.ageMs >= (doubt === 'unanswered' ? 0 : dueAgeMs);
     });
     this.#renewInBatches(due);
   }
@@ -113,23 +132,26 @@ export class Watchdog {
     for (const { lease } of batch) lease.renewing(leaseMs);
     try {
       const replies = await first.renewer.renew(batch, leaseMs);
-      for (const [index, { lease }] of batch.entries()) {
+      for (const [index, entry] of batch.entries()) {
         const reply = replies[index];
         // Released or lost while the renewal was on its way: what it found says nothing about that.
-        if (reply !== undefined && this.#watched.has(lease)) lease.renewed(reply, sentAt, leaseMs);
+        if (reply === undefined || !this.#watched.has(entry.lease)) continue;
+        entry.doubt = undefined;
+        entry.lease.renewed(reply, sentAt, leaseMs);
       }
-      const unknown = batch.filter(
-        ({ lease }, i) => !replies[i] && this.#watched.has(lease),
-      ).length;
-      if (unknown > 0) this.#failed(new Error('too few masters answered'), unknown);
+      const unknown = batch.filter((_, index) => replies[index] === undefined);
+      if (unknown.length > 0) this.#failed(new Error('too few masters answered'), unknown);
     } catch (error) {
-      this.#failed(error, batch.length);
+      this.#failed(error, batch);
     }
   }
 
-  #failed(error: unknown, leaseCount: number): void {
-    this.#options.failed(error, leaseCount);
-    if (this.#watched.size > 0) this.#roundWithin(this.#intervalMs / 10);
+  #failed(error: unknown, batch: readonly Entry[]): void {
+    const watched = batch.filter(({ lease }) => this.#watched.has(lease));
+    const news = watched.filter(({ doubt }) => doubt !== 'unanswered');
+    for (const entry of watched) entry.doubt = 'unanswered';
+    if (news.length > 0) this.#options.failed(error, news.length);
+    if (watched.length > 0) this.#roundWithin(this.#retryMs);
   }
 }
 

@@ -131,6 +131,8 @@ function clusterOptions(
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
     clusterRetryStrategy: reconnectDelayMs,
+    // A node that is lost may be lost for good: ask the others for its slots, do not wait for it.
+    clusterNodeRetryStrategy: () => null,
     shardedSubscribers: role === 'subscriber',
   };
 }

@@ -22,6 +22,7 @@ import {
   tooOldMessage,
   type ServerInfo,
 } from './server-info.js';
+import { watchTopology, type IsDisturbed } from './topology.js';
 
 export interface ConnectionOptions {
   redis: RedisSource;
@@ -86,6 +87,15 @@ export class Connection {
   onReady(listener: () => void): () => void {
     this.#readyListeners.add(listener);
     return () => this.#readyListeners.delete(listener);
+  }
+
+  /** Calls back when a node of a cluster was lost, or slots have moved, while commands can be sent. */
+  onDisturbance(listener: (isDisturbed: IsDisturbed) => void): void {
+    const { client } = this.#commands;
+    if (!isCluster(client)) return; // whose connection is made anew then
+    watchTopology(client, (isDisturbed) => {
+      if (this.isReady) listener(isDisturbed);
+    });
   }
 
   /** Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. */

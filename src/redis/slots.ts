@@ -1,9 +1,9 @@
 // Cluster slots, where a hash tag does not decide: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 
-const SLOT_COUNT = 16_384;
+export const SLOT_COUNT = 16_384;
 
 /** The slot of a key that is hashed as a whole: CRC16 (XMODEM) of its bytes. */
-function slotOf(text: string): number {
+export function slotOf(text: string): number {
   let crc = 0;
   for (const byte of Buffer.from(text)) {
     crc ^= byte << 8;

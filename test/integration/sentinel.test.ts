@@ -4,12 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { Holdfast } from '../../src/index.js';
 import { eventsOf, nextEvent } from '../support/clients.js';
 import { topologiesUnavailable } from '../support/redis-server.js';
-import { startSentinel, type SentinelSetup } from '../support/redis-topologies.js';
+import { getIn } from '../support/failover.js';
+import { cutReplication, startSentinel, type SentinelSetup } from '../support/redis-topologies.js';
 import { uniqueName } from '../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
-  function connect({ name, sentinels }: SentinelSetup): Holdfast {
-    return new Holdfast({ redis: { name, sentinels }, lockWatchdogTimeout: 12_000 });
+  function connect({ name, sentinels }: SentinelSetup, lockWatchdogTimeout = 12_000): Holdfast {
+    return new Holdfast({ redis: { name, sentinels }, lockWatchdogTimeout });
   }
 
   it('keeps a replicated lock over a failover, wakes its waiters, and locks on', async () => {
@@ -34,6 +35,23 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
     expect(lost).toEqual([]);
     await lock.withLock(() => 1);
   });
+
+  it('loses a hold that the replica does not have about when somebody else gets in', async () => {
+    await using setup = await startSentinel();
+    await using holder = connect(setup, 30_000); // the next renewal is 10 s away
+    await using rival = connect(setup, 30_000);
+    const lock = holder.getLock(uniqueName());
+    await rival.getLock(lock.name).isLocked();
+    await cutReplication(setup.master);
+    const hold = await lock.acquire();
+    const lost = nextEvent(holder, 'lost').then(() => performance.now());
+
+    await setup.master.kill();
+    await getIn(rival.getLock(lock.name));
+    const rivalInAtMs = performance.now();
+    expect((await lost) - rivalInAtMs).toBeLessThan(2_000);
+    expect(hold.signal.aborted).toBe(true);
+  }, 60_000);
 
   it('given as an instance, it works too', async () => {
     await using setup = await startSentinel();

@@ -28,10 +28,7 @@ export async function startSentinel(): Promise<SentinelSetup> {
   const master = await startRedisProcess({ args: syncAtOnce });
   const replicaOf = ['--replicaof', master.host, String(master.port)];
   const replica = await startRedisProcess({ args: [...syncAtOnce, ...replicaOf] });
-  await eventually(async () => {
-    const info = String(await call(replica, 'INFO', 'replication'));
-    if (!info.includes('master_link_status:up')) throw new Error('the replica is not in step');
-  });
+  await inStep(replica);
   const sentinels = await Promise.all([1, 2, 3].map(() => startRedisProcess({ mode: 'sentinel' })));
   await Promise.all(sentinels.map((sentinel) => watchMaster(sentinel, name, master)));
   await Promise.all(
@@ -63,14 +60,22 @@ export async function startSentinel(): Promise<SentinelSetup> {
 
 export interface Cluster extends AsyncDisposable {
   readonly masters: readonly RedisServer[];
+  /** The replicas of the first masters, one of each. */
+  readonly replicas: readonly RedisServer[];
   /** What ioredis takes as start-up nodes. */
   readonly nodes: { host: string; port: number }[];
 }
 
-/** Starts a cluster of three masters, all slots covered. */
-export async function startCluster(): Promise<Cluster> {
+/** Starts a cluster of three masters, all slots covered; the first `replicaCount` of them have a replica. */
+export async function startCluster({ replicaCount = 0 } = {}): Promise<Cluster> {
   const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
-  const masters = await Promise.all([1, 2, 3].map(() => startRedisProcess({ args })));
+  args.push('--repl-diskless-sync-delay', '0');
+  const nodeCount = 3 + replicaCount;
+  const nodes = await Promise.all(
+    Array.from({ length: nodeCount }, () => startRedisProcess({ args })),
+  );
+  const masters = nodes.slice(0, 3);
+  const replicas = nodes.slice(3);
   const [first] = masters;
   const starts = [0, 5461, 10923, 16384];
   await Promise.all(
@@ -78,29 +83,63 @@ export async function startCluster(): Promise<Cluster> {
       call(node, 'CLUSTER', 'ADDSLOTS', ...numbers(starts[index]!, starts[index + 1]!)),
     ),
   );
-  for (const node of masters.slice(1)) {
+  for (const node of nodes.slice(1)) {
     await call(node, 'CLUSTER', 'MEET', first!.host, String(first!.port));
   }
   await Promise.all(
-    masters.map((node) =>
+    nodes.map((node) =>
       eventually(async () => {
         const info = String(await call(node, 'CLUSTER', 'INFO'));
         if (!info.includes('cluster_state:ok')) throw new Error('the cluster is not up');
-        if (!info.includes('cluster_known_nodes:3'))
+        if (!info.includes(`cluster_known_nodes:${String(nodeCount)}`))
           throw new Error('the nodes do not know each other');
       }, 30_000),
     ),
   );
+  await Promise.all(
+    replicas.map(async (replica, index) => {
+      const masterId = String(await call(masters[index]!, 'CLUSTER', 'MYID'));
+      await call(replica, 'CLUSTER', 'REPLICATE', masterId);
+      await inStep(replica);
+      // The others have to know, or they would not vote for it.
+      await Promise.all(
+        nodes.map((node) =>
+          eventually(async () => {
+            const known = (await call(node, 'CLUSTER', 'REPLICAS', masterId)) as string[];
+            if (known.length === 0) throw new Error('the nodes do not know the replica');
+          }, 30_000),
+        ),
+      );
+    }),
+  );
   return {
     masters,
+    replicas,
     nodes: masters.map(({ host, port }) => ({ host, port })),
-    [Symbol.asyncDispose]: () => disposeAll(masters),
+    [Symbol.asyncDispose]: () => disposeAll(nodes),
   };
 }
 
 /** One by one: Redis 6.2 knows no ADDSLOTSRANGE. */
 function numbers(from: number, end: number): string[] {
   return Array.from({ length: end - from }, (_, i) => String(from + i));
+}
+
+/** From now on the replicas of a master learn nothing new; clients notice nothing. */
+export async function cutReplication(master: RedisServer): Promise<void> {
+  await call(master, 'ACL', 'SETUSER', 'default', '-psync', '-sync');
+  await eventually(async () => {
+    await call(master, 'CLIENT', 'KILL', 'TYPE', 'replica');
+    const info = String(await call(master, 'INFO', 'replication'));
+    if (!info.includes('connected_slaves:0')) throw new Error('a replica is still connected');
+  });
+}
+
+async function inStep(replica: RedisServer): Promise<void> {
+  await eventually(async () => {
+    const info = String(await call(replica, 'INFO', 'replication'));
+    if (!info.includes('master_link_status:up')) throw new Error('the replica is not in step');
+  }, 30_000);
 }
 
 async function watchMaster(

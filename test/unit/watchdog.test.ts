@@ -6,6 +6,7 @@ import { Watchdog, type Watched } from '../../src/watchdog.js';
 
 const LEASE_MS = 30_000;
 const ROUND_MS = LEASE_MS / 3;
+const RETRY_MS = 250;
 
 class FakeLease implements Renewable {
   readonly ownerId: string;
@@ -100,14 +101,20 @@ it('fixed leases are looked at, not prolonged', async () => {
   ]);
 });
 
-it('a failed batch is sent again, well before its leases end, until it is answered', async () => {
+it('a failed batch is sent again soon, until it is answered, and told once', async () => {
   const [lease] = watch(1);
   renew.mockRejectedValueOnce(new Error('lost')).mockRejectedValueOnce(new Error('lost'));
   await vi.advanceTimersByTimeAsync(ROUND_MS);
-  expect(failed).toHaveBeenCalledTimes(1);
-  await vi.advanceTimersByTimeAsync(ROUND_MS / 2);
-  expect(failed).toHaveBeenCalledTimes(2);
+  expect(failed).toHaveBeenCalledExactlyOnceWith(expect.any(Error), 1);
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(renew).toHaveBeenCalledTimes(2);
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
   expect(lease!.replies).toEqual(['kept']);
+  expect(failed).toHaveBeenCalledTimes(1);
+
+  renew.mockRejectedValueOnce(new Error('lost again'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(failed).toHaveBeenCalledTimes(2);
 });
 
 it('one failing batch does not stop the others, nor the next round', async () => {
@@ -168,6 +175,43 @@ it('renewAll renews everything at once', async () => {
   watchdog.renewAll();
   await vi.advanceTimersByTimeAsync(0);
   expect(leases.every(({ replies }) => replies.length === 1)).toBe(true);
+});
+
+it('what is in doubt is renewed at once, however young, and nothing else', async () => {
+  batchKey = ({ lock }) => lock;
+  const [one, two] = watch(2);
+  watchdog.doubt((key) => key === 'lock:0');
+  await vi.advanceTimersByTimeAsync(0);
+  expect([one!.replies, two!.replies]).toEqual([['kept'], []]);
+});
+
+it('what is in doubt is sent again soon while it stays unanswered, by the clock and not by further doubts', async () => {
+  const [lease] = watch(1);
+  renew.mockImplementation(() => {
+    watchdog.doubt(() => true); // asking finds that the server is gone
+    return Promise.reject(new Error('lost'));
+  });
+  watchdog.doubt(() => true);
+  await vi.advanceTimersByTimeAsync(0);
+  watchdog.doubt(() => true);
+  expect(renew).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(4 * RETRY_MS);
+  expect(renew).toHaveBeenCalledTimes(5);
+  renew.mockImplementation((batch) => Promise.resolve(batch.map(() => 'deleted')));
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(lease!.replies).toEqual(['deleted']);
+  watchdog.doubt(() => true);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(lease!.replies).toHaveLength(2);
+});
+
+it('a lease that is over when it comes into doubt is not renewed', async () => {
+  const [lease] = watch(1);
+  vi.spyOn(lease!, 'ageMs', 'get').mockReturnValue(-1);
+  watchdog.doubt(() => true);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(lease!.calls).toEqual(['deadline']);
+  expect(renew).not.toHaveBeenCalled();
 });
 
 it('with nothing to watch there is no timer', () => {
