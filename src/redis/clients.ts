@@ -3,6 +3,7 @@
 import { inspect } from 'node:util';
 import { Redis, type Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { OptionError } from '../errors.js';
+import { isReadOnly } from './failure.js';
 
 /** Where Redis is: a URL, ioredis options, or an instance, which is duplicated and stays the user's. */
 export type RedisSource = string | RedisOptions | Redis | Cluster;
@@ -103,7 +104,7 @@ function nodeOptions(): Partial<RedisOptions> {
     retryStrategy: reconnectDelayMs,
     sentinelRetryStrategy: reconnectDelayMs,
     // A master that became a replica: connect anew, to wherever the master is now.
-    reconnectOnError: (error) => error.message.startsWith('READONLY'),
+    reconnectOnError: isReadOnly,
     role: 'master',
   };
 }

@@ -169,12 +169,16 @@ export class Connection {
   }
 
   async #greet(client: RedisClient): Promise<void> {
+    const { runId } = this.#server;
     const info = await answerOf(client.info('server'));
     this.#server = parseServerInfo(info instanceof Error ? '' : info);
     // One after the other: ioredis refuses what is sent to a cluster's node that is just connecting.
     this.#isSharded =
       isCluster(client) &&
       hasShardedChannels(await answerOf(client.pubsub('SHARDNUMSUB')), this.#server);
+    // After a failover nothing else would tell the subscriber that it listens to a replica now.
+    const isKnown = runId !== undefined && runId === this.#server.runId;
+    if (!isKnown && !isCluster(client)) this.#subscriber?.reconnect();
     this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
     if (!isTooOld(this.#server)) return;
     const error = new UnavailableError(tooOldMessage(this.#server));

@@ -26,10 +26,19 @@ export class UnsentError extends Error {
 export function failureKind(error: unknown): FailureKind {
   if (error instanceof UnsentError) return 'unsent';
   if (!(error instanceof Error) || error.name !== 'ReplyError') return 'unanswered';
-  const words = error.message.replace(IN_SCRIPT, '');
+  const words = wordsOf(error);
   if (TRANSIENT.test(words)) return 'transient';
   if (DENIED.test(words)) return 'denied';
   return CONFLICT.test(words) ? 'conflict' : 'defect';
+}
+
+/** The server is a replica now: its master is elsewhere. */
+export function isReadOnly(error: Error): boolean {
+  return wordsOf(error).startsWith('READONLY');
+}
+
+function wordsOf({ message }: Error): string {
+  return message.replace(IN_SCRIPT, '');
 }
 
 /** ioredis' words for options that are ours, and that no user has set. */

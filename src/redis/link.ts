@@ -130,6 +130,13 @@ export class Link {
     process.nextTick(uncork, stream);
   }
 
+  /** Connects anew, to wherever the address leads now: the server at the other end is the wrong one. */
+  reconnect(): void {
+    if (this.#closing) return;
+    this.#down(); // at once: until its socket is gone, ioredis would still call itself ready
+    this.client.disconnect(true);
+  }
+
   /** Disconnects for good; resolves when the socket is gone. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -189,8 +196,7 @@ export class Link {
   #drop(error: Error): void {
     if (this.#closing) return;
     this.#failed(error);
-    this.#down(); // at once: until its socket is gone, ioredis would still call itself ready
-    this.client.disconnect(true);
+    this.reconnect();
   }
 
   #because(): string {

@@ -155,7 +155,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'c25db1d03dda54c0d3304c906382e55c73941f52',
+    sha1: 'd8c20b533869cc61741bc125d4f2492c4c4fef2c',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -171,7 +171,7 @@ return { holder, type(told) == 'table' and told.err or nil }
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
--- ARGV[6] isCounted (0 or 1): whether publishing tells truly how many listen
+-- ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
 -- empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
@@ -199,7 +199,6 @@ local function tell(command, to, message)
   if type(reply) == 'table' then
     refused, reason = to, reply.err
   end
-  return reply
 end
 
 -- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
@@ -209,6 +208,14 @@ local function tellFirst(ttlMs)
   if place then
     tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
   end
+end
+
+-- Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
+-- listen at a replica hear what no count counts: a grant that is taken back would be heard.
+local function isDeaf(channel)
+  -- pcall: a user without permission for PUBSUB must still be able to hand over; nil: not known.
+  local counts = redis.pcall('PUBSUB', publishGrant == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
+  return counts[2] == 0
 end
 
 -- pcall: a key that became something else must not keep anybody in line, or a lock from being released.
@@ -242,15 +249,18 @@ for _ = 1, MAX_DROPPED do
   redis.call('HDEL', places, first)
   local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
   if nonce and not isGone[token] then
-    -- A count of 0 waits for a confirmation that sets another lease.
-    redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
-    redis.call('PEXPIREAT', lock, expiresAtMs)
-    local newTtlMs = redis.call('PTTL', lock)
-    -- A place that was not renewed is dropped: its time is over, and so the lock is free again.
-    if newTtlMs >= 0 then
-      local grant = nonce .. ' ' .. first
-      local listeners = tell(publishGrant, grants .. token, grant)
-      if listeners ~= 0 or isListening == '0' or not isCounted then
+    if isListening == '1' and isCounted and isDeaf(grants .. token) then
+      -- If it comes back, it has its ticket.
+      isGone[token] = true
+    else
+      -- A count of 0 waits for a confirmation that sets another lease.
+      redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+      redis.call('PEXPIREAT', lock, expiresAtMs)
+      local newTtlMs = redis.call('PTTL', lock)
+      -- A place that was not renewed is dropped: its time is over, and so the lock is free again.
+      if newTtlMs >= 0 then
+        local grant = nonce .. ' ' .. first
+        tell(publishGrant, grants .. token, grant)
         if 2 * newTtlMs < ttlMs then
           tellFirst(newTtlMs)
           -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
@@ -258,9 +268,6 @@ for _ = 1, MAX_DROPPED do
         end
         return { released, grant, newTtlMs, refused, reason }
       end
-      -- Its client is gone. If it comes back, it has its ticket.
-      redis.call('DEL', lock)
-      isGone[token] = true
     end
   end
 end

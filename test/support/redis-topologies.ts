@@ -1,4 +1,4 @@
-// Starts groups of Redis servers: independent masters, a Sentinel set-up, a cluster.
+// Starts groups of Redis servers: independent masters, a master with a replica, a Sentinel set-up, a cluster.
 import { Redis } from 'ioredis';
 import { eventually } from './eventually.js';
 import { startRedisProcess } from './redis-process.js';
@@ -8,6 +8,38 @@ import { startRedis, type RedisServer } from './redis-server.js';
 export async function startMasters(count: number): Promise<RedisServer[] & AsyncDisposable> {
   const masters = await Promise.all(Array.from({ length: count }, () => startRedis()));
   return Object.assign(masters, { [Symbol.asyncDispose]: () => disposeAll(masters) });
+}
+
+/** A master and its replica, which nobody watches over. */
+export interface Pair extends AsyncDisposable {
+  readonly master: RedisServer;
+  readonly replica: RedisServer;
+  /** Turns the roles of the two around, and waits until the one that is the replica now is in step. */
+  swap(how: 'REPLICAOF' | 'FAILOVER'): Promise<void>;
+}
+
+/** Starts a master with a replica, and waits until that is in step. */
+export async function startPair(): Promise<Pair> {
+  const syncAtOnce = ['--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '1'];
+  const master = await startRedisProcess({ args: syncAtOnce });
+  const replicaOf = ['--replicaof', master.host, String(master.port)];
+  const replica = await startRedisProcess({ args: [...syncAtOnce, ...replicaOf] });
+  await inStep(master, replica);
+  return {
+    master,
+    replica,
+    async swap(how) {
+      await inStep(master, replica);
+      if (how === 'FAILOVER') {
+        await call(master, 'FAILOVER', 'TO', replica.host, String(replica.port));
+      } else {
+        await call(replica, 'REPLICAOF', 'NO', 'ONE');
+        await call(master, 'REPLICAOF', replica.host, String(replica.port));
+      }
+      await inStep(replica, master);
+    },
+    [Symbol.asyncDispose]: () => disposeAll([replica, master]),
+  };
 }
 
 export interface SentinelSetup extends AsyncDisposable {
@@ -24,11 +56,7 @@ export interface SentinelSetup extends AsyncDisposable {
 /** Starts a master with a replica and three sentinels, and waits until they know each other. */
 export async function startSentinel(): Promise<SentinelSetup> {
   const name = 'holdfast';
-  const syncAtOnce = ['--repl-diskless-sync-delay', '0'];
-  const master = await startRedisProcess({ args: syncAtOnce });
-  const replicaOf = ['--replicaof', master.host, String(master.port)];
-  const replica = await startRedisProcess({ args: [...syncAtOnce, ...replicaOf] });
-  await inStep(replica);
+  const { master, replica } = await startPair();
   const sentinels = await Promise.all([1, 2, 3].map(() => startRedisProcess({ mode: 'sentinel' })));
   await Promise.all(sentinels.map((sentinel) => watchMaster(sentinel, name, master)));
   await Promise.all(
@@ -100,7 +128,7 @@ export async function startCluster({ replicaCount = 0 } = {}): Promise<Cluster> 
     replicas.map(async (replica, index) => {
       const masterId = String(await call(masters[index]!, 'CLUSTER', 'MYID'));
       await call(replica, 'CLUSTER', 'REPLICATE', masterId);
-      await inStep(replica);
+      await inStep(masters[index]!, replica);
       // The others have to know, or they would not vote for it.
       await Promise.all(
         nodes.map((node) =>
@@ -135,11 +163,19 @@ export async function cutReplication(master: RedisServer): Promise<void> {
   });
 }
 
-async function inStep(replica: RedisServer): Promise<void> {
+/** Waits until the replica has all that was written so far: it gets nothing before its first acknowledgement. */
+async function inStep(master: RedisServer, replica: RedisServer): Promise<void> {
+  const offset = /^master_repl_offset:(\d+)/m.exec(await replication(master))?.[1];
   await eventually(async () => {
-    const info = String(await call(replica, 'INFO', 'replication'));
-    if (!info.includes('master_link_status:up')) throw new Error('the replica is not in step');
+    const info = await replication(replica);
+    const has = Number(/^slave_repl_offset:(\d+)/m.exec(info)?.[1] ?? -1);
+    if (!info.includes('master_link_status:up') || has < Number(offset))
+      throw new Error('the replica is not in step');
   }, 30_000);
+}
+
+async function replication(server: RedisServer): Promise<string> {
+  return String(await call(server, 'INFO', 'replication'));
 }
 
 async function watchMaster(

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const STARTS_SERVER = /\b(startRedis|startSentinel|startCluster|startMasters)\(/;
+const STARTS_SERVER = /\b(startRedis|startPair|startSentinel|startCluster|startMasters)\(/;
 
 /** The integration test files that cannot run with one given server, as paths from the repository's root. */
 export function filesThatStartServers(): string[] {

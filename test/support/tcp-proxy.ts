@@ -29,7 +29,7 @@ export class TcpProxy implements AsyncDisposable {
   connections = 0;
   /** Bytes of commands received from clients so far. */
   bytesUpstream = 0;
-  readonly #target: { host: string; port: number };
+  #target: { host: string; port: number };
   readonly #interceptors: ProxyInterceptors;
   readonly #links = new Set<ProxyLink>();
   readonly #rewrites: { from: Buffer; to: Buffer }[] = [];
@@ -72,6 +72,11 @@ export class TcpProxy implements AsyncDisposable {
       listener.once('error', reject).listen(this.port, this.host, resolve);
     });
     this.#listener = listener;
+  }
+
+  /** New connections go to the server on this port; the present ones stay where they are. */
+  retarget(port: number): void {
+    this.#target = { host: this.#target.host, port };
   }
 
   /** Forwards nothing in either direction; connections stay open and new ones are accepted. */
