@@ -6,6 +6,7 @@ import type { Patience } from '../waiting/patience.js';
 import { isCluster, type RedisClient } from './clients.js';
 import { disconnect } from './disconnection.js';
 import { describe, failureKind, UnsentError } from './failure.js';
+import { redacted } from './redaction.js';
 import { Silence } from './silence.js';
 
 /** What the owner of a link wants to know. */
@@ -45,7 +46,7 @@ export class Link {
       this.#drop(error);
     });
     client.on('error', (error: Error) => {
-      this.#failed(error);
+      this.#failed(redacted(error));
     });
     client.on('connect', () => {
       this.#silence.awaitHandshake();
@@ -113,7 +114,7 @@ export class Link {
         this.#silence.answered();
         const answer = otherwise?.(error);
         if (answer) return answer;
-        throw error;
+        throw redacted(error);
       },
     );
   }
