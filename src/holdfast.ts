@@ -31,9 +31,9 @@ import { SingleLock } from './single-lock.js';
 export interface HoldfastOptions {
   /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
   redis: RedisSource;
-  /** The lease of locks that name none; the watchdog renews it every third of it. Default: 30,000 ms, at least 100. */
+  /** The lease of locks that name none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
   lockWatchdogTimeout?: number | undefined;
-  /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`. */
+  /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`; up to 2^31-1. */
   commandTimeout?: number | undefined;
   /** Identifies this client on the server. Default: a UUID. */
   clientId?: string | undefined;

@@ -1,6 +1,7 @@
 // Reads what callers give, and says what is wrong with it before anything is sent.
 
 import type { Seniority } from './backend.js';
+import { MAX_TIMER_MS } from './clock.js';
 import { OptionError } from './errors.js';
 import { isPlainObject, shown } from './shown.js';
 
@@ -68,8 +69,7 @@ export function parseName(name: unknown): string {
 
 /** A lease that must be given: milliseconds, a whole number of at least 1. */
 export function parseLease(lease: unknown, what: string, lockName?: string): number {
-  if (typeof lease === 'number' && Number.isInteger(lease) && lease >= 1 && lease <= MAX_LEASE_MS)
-    return lease;
+  if (isWholeNumber(lease, 1, MAX_LEASE_MS)) return lease;
   throw invalid(
     what,
     lease,
@@ -118,11 +118,16 @@ export function parseOptions<Option extends string>(
   return given as Partial<Record<Option, unknown>>;
 }
 
-/** A duration that must be given: milliseconds, a whole number. */
+/** A duration that must be given: milliseconds, a whole number, at most the longest delay of a timer. */
 export function parseDuration(durationMs: unknown, what: string, minimumMs: number): number {
-  if (typeof durationMs === 'number' && Number.isSafeInteger(durationMs) && durationMs >= minimumMs)
-    return durationMs;
-  throw invalid(what, durationMs, `a whole number of milliseconds, at least ${String(minimumMs)}`);
+  if (isWholeNumber(durationMs, minimumMs, MAX_TIMER_MS)) return durationMs;
+  const longest = `${String(MAX_TIMER_MS)} (24 days, the longest that a timer takes)`;
+  const right = `a whole number of milliseconds from ${String(minimumMs)} to ${longest}`;
+  throw invalid(what, durationMs, right);
+}
+
+function isWholeNumber(value: unknown, minimum: number, maximum: number): value is number {
+  return Number.isInteger(value) && (value as number) >= minimum && (value as number) <= maximum;
 }
 
 export function parseText(text: unknown, what: string): string {

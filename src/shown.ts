@@ -2,7 +2,7 @@
 
 import { inspect } from 'node:util';
 
-/** A URL of any kind: what follows the scheme may hold a password. */
+/** A URL of any kind: what follows the scheme may hold a password; without a scheme, what comes before an "@". */
 const URL_SCHEME = /^[a-z][a-z0-9+.-]*:\/\//i;
 
 /** Numbers, names and the like as they are written; of anything else only what it is. */
@@ -28,5 +28,7 @@ export function isPlainObject(value: unknown): value is Record<string, unknown> 
 
 function withoutSecrets(text: string): string {
   const scheme = URL_SCHEME.exec(text)?.[0];
-  return scheme === undefined ? text : `${scheme}…`;
+  if (scheme !== undefined) return `${scheme}…`;
+  const hostAt = text.lastIndexOf('@');
+  return hostAt < 0 ? text : `…${text.slice(hostAt)}`;
 }

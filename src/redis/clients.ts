@@ -1,19 +1,13 @@
 // Makes the ioredis clients that a Holdfast talks through: its own ones, whatever the user gave.
 
-import { inspect } from 'node:util';
-import { Redis, type Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
-import { OptionError } from '../errors.js';
+import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { isReadOnly } from './failure.js';
+import { templateOf, type RedisClient, type RedisSource } from './source.js';
 
-/** Where Redis is: a URL, ioredis options, or an instance, which is duplicated and stays the user's. */
-export type RedisSource = string | RedisOptions | Redis | Cluster;
+export type { RedisClient, RedisSource };
 
 /** The options in the form that ioredis 6 wants under exact optional property types. */
 type DuplicateOptions = ClusterOptions & { redisOptions: { replyMapping?: never } };
-type TemplateOptions = RedisOptions & { replyMapping?: never };
-
-/** An ioredis client of ours. */
-export type RedisClient = Redis | Cluster;
 
 /** A way to make clients for one Redis, and the key prefix that the user's own client has. */
 export interface ClientFactory {
@@ -25,9 +19,14 @@ export function isCluster(client: RedisClient): client is Cluster {
   return client.isCluster;
 }
 
+/** Whether it is of the ioredis that is imported here: another copy may be another version, which takes its own commands only. */
+export function isOfOurIoredis(client: RedisClient): boolean {
+  return client instanceof Redis || client instanceof Cluster;
+}
+
 /** Nothing may stay silent for longer than `silenceLimitMs` without being dropped, not even a Sentinel. */
 export function clientFactory(source: RedisSource, silenceLimitMs: number): ClientFactory {
-  const template = asClient(source);
+  const template = templateOf(source);
   if (isCluster(template)) {
     const keyPrefix = template.options.keyPrefix ?? template.options.redisOptions?.keyPrefix ?? '';
     return {
@@ -45,33 +44,6 @@ export function clientFactory(source: RedisSource, silenceLimitMs: number): Clie
       });
     },
   };
-}
-
-/** A URL or options become a client that never connects: a template like an instance of the user's. */
-function asClient(source: RedisSource): RedisClient {
-  if (typeof source === 'string') return fromUrl(source);
-  if (!isObject(source)) {
-    throw new OptionError(
-      `option "redis" is ${inspect(source, { depth: 0 })}: it must be a URL, ioredis options, or a Redis or Cluster instance`,
-    );
-  }
-  if ('duplicate' in source) return source;
-  return new Redis({ ...(source as TemplateOptions), lazyConnect: true });
-}
-
-function fromUrl(url: string): Redis {
-  try {
-    if (url !== '') return new Redis(url, { lazyConnect: true });
-  } catch (cause) {
-    throw new OptionError(`option "redis" is '${url}': it is not a URL that can be used`, {
-      cause,
-    });
-  }
-  throw new OptionError(`option "redis" is '': it must be a URL such as redis://localhost:6379`);
-}
-
-function isObject(source: unknown): source is object {
-  return typeof source === 'object' && source !== null && !Array.isArray(source);
 }
 
 /** ioredis resends nothing and queues nothing for us: a command that may have run is repeated only by whoever knows that it may have. */

@@ -8,6 +8,7 @@ import { inOwnContext } from '../scope.js';
 import {
   clientFactory,
   isCluster,
+  isOfOurIoredis,
   type ClientFactory,
   type RedisClient,
   type RedisSource,
@@ -35,6 +36,7 @@ export class Connection {
   readonly #silenceLimitMs: number;
   readonly #events: Events;
   readonly #commands: Link;
+  readonly #takesOurCommands: boolean;
   readonly #readyListeners = new Set<() => void>();
   #subscriber: Link | undefined;
   #server: ServerInfo = { version: undefined };
@@ -53,6 +55,7 @@ export class Connection {
         for (const listener of this.#readyListeners) listener();
       },
     });
+    this.#takesOurCommands = isOfOurIoredis(this.#commands.client);
   }
 
   /** The key prefix of the user's own client. */
@@ -105,9 +108,9 @@ export class Connection {
     args: readonly (string | number)[],
     read: (reply: unknown) => T,
   ): Promise<T> {
-    return this.#commands.ask(script('evalsha', sha1, keys, args), read, (error) =>
+    return this.#commands.ask(this.#script('evalsha', sha1, keys, args), read, (error) =>
       isUnknownScript(error)
-        ? this.#commands.ask(script('eval', source, keys, args), read)
+        ? this.#commands.ask(this.#script('eval', source, keys, args), read)
         : undefined,
     );
   }
@@ -168,6 +171,19 @@ export class Connection {
     );
   }
 
+  /** A command for `sendCommand`, since ioredis' own methods do the same by way of a generic wrapper that costs more. */
+  #script(
+    name: 'evalsha' | 'eval',
+    body: string,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+  ): (client: RedisClient) => Promise<unknown> {
+    const parts = [body, keys.length, ...keys, ...args];
+    if (!this.#takesOurCommands) return (client) => client.call(name, parts);
+    return (client) =>
+      client.sendCommand(new Command(name, parts, { replyEncoding: 'utf8' })) as Promise<unknown>;
+  }
+
   async #greet(client: RedisClient): Promise<void> {
     const { runId } = this.#server;
     const info = await answerOf(client.info('server'));
@@ -204,19 +220,6 @@ async function answerOf<T>(reply: Promise<T>): Promise<T | Error> {
     if (failureKind(error) === 'unanswered') throw error;
     return error as Error;
   }
-}
-
-/** A command for `sendCommand`: client.evalsha() would do the same by way of a generic wrapper that costs more. */
-function script(
-  name: 'evalsha' | 'eval',
-  body: string,
-  keys: readonly string[],
-  args: readonly (string | number)[],
-): (client: RedisClient) => Promise<unknown> {
-  return (client) =>
-    client.sendCommand(
-      new Command(name, [body, keys.length, ...keys, ...args], { replyEncoding: 'utf8' }),
-    ) as Promise<unknown>;
 }
 
 function isUnknownScript(error: unknown): boolean {

@@ -1,8 +1,9 @@
 // Arguments and calls that cannot be meant: a clear error, and nothing is sent.
 import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, OptionError, type HoldfastOptions, type Lock } from '../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../support/clients.js';
+import { eventsOf, newClient, nextEvent, rejectionOf } from '../support/clients.js';
 import { connectedClient } from '../support/connected-client.js';
 import { recordCommands } from '../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../support/redis-server.js';
@@ -232,6 +233,19 @@ describe('a client is refused', () => {
     ['with a keyPrefix of null', { redis: 'redis://localhost', keyPrefix: null }],
   ])('%s', (_title, options) => {
     expect(() => new Holdfast(options as HoldfastOptions)).toThrow(OptionError);
+  });
+
+  it('but not with the longest watchdog, whose timers do not overflow', async () => {
+    const lockWatchdogTimeout = 2 ** 31 - 1;
+    await using patient = await connectedClient({ redis: server.url, lockWatchdogTimeout });
+    const errors = eventsOf(patient, 'error');
+    const sent = await recordCommands(server.url, async () => {
+      await using hold = await patient.getLock('patient').acquire();
+      expect(hold.remaining()).toBeGreaterThan(0.9 * lockWatchdogTimeout);
+      await sleep(200);
+    });
+    expect(sent.filter(({ name }) => name.toLowerCase() === 'evalsha')).toHaveLength(2);
+    expect(errors).toEqual([]);
   });
 });
 

@@ -162,5 +162,5 @@ function nameOf(script: unknown): string {
 function idleRedis(): Redis {
   const duplicate = (): unknown =>
     Object.assign(new EventEmitter(), { status: 'end', isCluster: false });
-  return { isCluster: false, options: {}, duplicate } as unknown as Redis;
+  return { isCluster: false, status: 'wait', options: {}, duplicate } as unknown as Redis;
 }

@@ -89,6 +89,7 @@ const EVENT_NAMES = [
 function idleRedis(): Redis {
   const idle = {
     isCluster: false,
+    status: 'wait',
     options: {},
     duplicate: () => Object.assign(new EventEmitter(), { status: 'end', isCluster: false }),
   };

@@ -125,7 +125,12 @@ describe('an option of the client that is not usable is refused', () => {
     [{ redis: 42 }, 'redis'],
     [{ lockWatchdogTimeout: 99 }, 'lockWatchdogTimeout is 99'],
     [{ lockWatchdogTimeout: 1.5 }, 'lockWatchdogTimeout is 1.5'],
+    [
+      { lockWatchdogTimeout: 2 ** 31 },
+      'lockWatchdogTimeout is 2147483648: it must be a whole number of milliseconds from 100 to 2147483647 (24 days',
+    ],
     [{ commandTimeout: 0 }, 'commandTimeout is 0'],
+    [{ commandTimeout: 2 ** 31 }, 'commandTimeout is 2147483648'],
     [{ clientId: '' }, 'clientId'],
     [{ keyPrefix: 7 }, 'keyPrefix is 7'],
     [{ classicUnlockChannels: 'yes' }, "classicUnlockChannels is 'yes': it must be true or false"],

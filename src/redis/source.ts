@@ -1,0 +1,152 @@
+// Where Redis is, as the user said it: checked before anything connects, and made into a client to copy ours from. What is
+// wrong with it is told without its text, which may hold a password.
+
+import { Redis, type Cluster, type RedisOptions } from 'ioredis';
+import { OptionError } from '../errors.js';
+import { isPlainObject, shown } from '../shown.js';
+import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
+
+/** Where Redis is: a URL, ioredis options, or an instance, which is duplicated and stays the user's. */
+export type RedisSource = string | RedisOptions | Redis | Cluster;
+
+/** An ioredis client of ours. */
+export type RedisClient = Redis | Cluster;
+
+/** The options in the form that ioredis 6 wants under exact optional property types. */
+type TemplateOptions = RedisOptions & { replyMapping?: never };
+
+const RIGHT =
+  'it must be a URL such as redis://localhost:6379, ioredis options such as { host, port }, or a Redis or Cluster instance of ioredis';
+
+const ENCODE = 'in a password "@", "/", "?", "#" and "%" must be percent-encoded';
+
+/** The user's instance; or one that never connects, of a URL or options. */
+export function templateOf(source: unknown): RedisClient {
+  if (typeof source === 'string') return fromText(source);
+  if (isClient(source)) {
+    if (source.isCluster) checkStartupNodes(source as Cluster);
+    else checkPlace('option "redis": the instance’s ', (source as Redis).options);
+    return source;
+  }
+  if (isPlainObject(source)) return fromOptions(source);
+  const isOfNodeRedis = typeof source === 'object' && source !== null && 'isOpen' in source;
+  const what = isOfNodeRedis ? 'a client of node-redis (npm "redis")' : shown(source);
+  throw new OptionError(`option "redis" is ${what}: ${RIGHT}`);
+}
+
+/** By its shape, since ioredis may be installed more than once, and has forks. (What else has `duplicate` has no `status`.) */
+function isClient(source: unknown): source is RedisClient {
+  if (typeof source !== 'object' || source === null) return false;
+  const { duplicate, options, status } = source as Partial<RedisClient>;
+  return typeof duplicate === 'function' && typeof options === 'object' && status !== undefined;
+}
+
+function fromText(text: string): Redis {
+  checkText('option "redis"', text);
+  // ioredis looks for "rediss://" as it is written, and would otherwise do without TLS.
+  const url = text.replace(/^rediss?:/i, (scheme) => scheme.toLowerCase());
+  return newTemplate(() => new Redis(url, { lazyConnect: true }));
+}
+
+function fromOptions(options: Record<string, unknown>): Redis {
+  for (const name of Object.keys(options)) {
+    if ((IOREDIS_OPTIONS as readonly string[]).includes(name)) continue;
+    const instead = FOREIGN_OPTIONS[name];
+    const hint = instead === undefined ? '' : ` (${instead})`;
+    throw new OptionError(
+      `option "redis" has no "${name}"${hint}: ioredis knows host, port, path, username, password, db, tls, sentinels, name and others`,
+    );
+  }
+  const given = options as TemplateOptions;
+  checkPlace('option "redis": its ', given);
+  return newTemplate(() => new Redis({ ...given, lazyConnect: true }));
+}
+
+/** What ioredis itself refuses. Its error is no cause: it may carry the text. */
+function newTemplate(create: () => Redis): Redis {
+  let template: Redis;
+  try {
+    template = create();
+  } catch (error) {
+    throw new OptionError(`option "redis" cannot be used: ${(error as Error).message}`);
+  }
+  const { port, db } = template.options;
+  if (!isWhole(port, 65_535)) throw wrong('option "redis": its port', port, 'a number up to 65535');
+  if (!isWhole(db, Infinity)) throw wrong('option "redis": its db', db, 'the number of a database');
+  return template;
+}
+
+/** A URL, or one of ioredis' short forms: a port, `host:port`, the path of a socket. */
+function checkText(what: string, text: string): void {
+  if (text === '') throw new OptionError(`${what} is '': ${RIGHT}`);
+  if (/^\d+$/.test(text) || /^\/(?!\/)/.test(text)) return;
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1];
+  if (scheme !== undefined && !/^rediss?$/i.test(scheme)) {
+    throw new OptionError(
+      `${what} is a URL that begins with ${scheme}://: it must begin with redis://, or rediss:// for TLS`,
+    );
+  }
+  const url = parse(what, `redis://${text.replace(/^(rediss?:)?\/\//i, '')}`);
+  // What follows a "/", "?" or "#" that is not encoded is no password to a URL, and its beginning would be a host or a port.
+  const isCutShort = !url.username && !url.password && url.search.includes('@');
+  if (url.hash !== '' || url.pathname.includes('@') || isCutShort)
+    throw new OptionError(`${what} is no URL that can be used: ${ENCODE}`);
+  if (scheme === undefined && url.pathname.length > 1)
+    throw new OptionError(`${what} has a path but no scheme: it must begin with redis://`);
+  if (!/^\/?\d*$/.test(url.pathname)) {
+    throw new OptionError(
+      `${what}: the path of the URL must be the number of a database, as in redis://localhost:6379/2`,
+    );
+  }
+}
+
+function parse(what: string, text: string): URL {
+  try {
+    const url = new URL(text);
+    decodeURIComponent(url.username + url.password);
+    return url;
+  } catch {
+    throw new OptionError(
+      `${what} is no URL that can be used, such as redis://user:password@localhost:6379: ${ENCODE}`,
+    );
+  }
+}
+
+/** A URL in place of a host would be looked up, and told by the error, password and all. */
+function checkPlace(what: string, { host, path, sentinels }: RedisOptions): void {
+  checkHost(`${what}host`, host);
+  if (typeof path === 'string' && /^\/\/|:\/\/|@/.test(path)) {
+    throw new OptionError(
+      `${what}path is a URL, or was made from one that does not begin with redis:// or rediss://: it must be the path of a socket`,
+    );
+  }
+  for (const sentinel of sentinels ?? []) checkHost(`${what}sentinel's host`, sentinel.host);
+}
+
+function checkHost(what: string, host: unknown): void {
+  // (ioredis takes null for its default.)
+  if (host === undefined || host === null) return;
+  if (typeof host === 'string' && !/[/@\s]/.test(host)) return;
+  throw wrong(what, host, 'the name or address of a host; a URL is given as it is: { redis: url }');
+}
+
+/** Those that ioredis cannot read it never tells of; it has no error for them. */
+function checkStartupNodes(cluster: Cluster): void {
+  const what = 'option "redis": a start-up node of the cluster';
+  const { startupNodes } = cluster as unknown as { startupNodes?: unknown };
+  if (!Array.isArray(startupNodes) || startupNodes.length === 0)
+    throw new OptionError('option "redis" is a Cluster without start-up nodes: it must have one');
+  for (const node of startupNodes as unknown[]) {
+    if (typeof node === 'string') checkText(what, node);
+    else if (typeof node === 'object' && node) checkPlace(`${what}: its `, node);
+  }
+}
+
+function isWhole(value: unknown, largest: number): boolean {
+  if (value === undefined || value === null) return true;
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= largest;
+}
+
+function wrong(what: string, value: unknown, right: string): OptionError {
+  return new OptionError(`${what} is ${shown(value)}: it must be ${right}`);
+}
