@@ -1,12 +1,16 @@
 // Starts TypeScript child processes for tests, and talks with them by messages.
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ChildMessage } from './child-messages.js';
 
-/** Starts test/support/children/<file>, which gets `env` on top of this process's environment. */
-export function startChild(file: string, env: Record<string, string> = {}): Child {
-  return new Child(file, env);
+/** Starts test/support/children/<file>, or the program at a URL, which gets `env` on top of this process's environment. */
+export function startChild(program: string | URL, env: Record<string, string> = {}): Child {
+  return new Child(
+    typeof program === 'string' ? new URL(`children/${program}`, import.meta.url) : program,
+    env,
+  );
 }
 
 export class Child implements AsyncDisposable {
@@ -18,9 +22,9 @@ export class Child implements AsyncDisposable {
   readonly #received: ChildMessage[] = [];
   #onMessage: () => void = () => undefined;
 
-  constructor(file: string, env: Record<string, string>) {
-    this.#file = file;
-    this.#process = fork(fileURLToPath(new URL(`children/${file}`, import.meta.url)), {
+  constructor(program: URL, env: Record<string, string>) {
+    this.#file = basename(program.pathname);
+    this.#process = fork(fileURLToPath(program), {
       execArgv: ['--import', 'tsx', ...ioredis5Loader()],
       env: { ...process.env, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

@@ -21,7 +21,8 @@ export interface Treatment {
   done(): void;
 }
 
-const FORWARD: Treatment = { kind: 'forward', then: 'cut', done: () => undefined };
+/** It passes as usual. */
+export const FORWARD: Treatment = { kind: 'forward', then: 'cut', done: () => undefined };
 
 interface Interceptor {
   readonly match: CommandMatch;
@@ -56,16 +57,16 @@ export class ProxyInterceptors {
     };
   }
 
-  /** What to do with this command; an interceptor that matches is used up. */
-  treat(args: Buffer[]): Treatment {
-    if (this.#interceptors.size === 0) return FORWARD;
+  /** What was asked for with this command, if anything was; an interceptor that matches is used up. */
+  treat(args: Buffer[]): Treatment | undefined {
+    if (this.#interceptors.size === 0) return undefined;
     const text = Buffer.concat(args.flatMap((arg) => [arg, Buffer.from(' ')])).toString('latin1');
     for (const interceptor of this.#interceptors) {
       if (!matches(text, interceptor.match)) continue;
       this.#interceptors.delete(interceptor);
       return interceptor.take(args);
     }
-    return FORWARD;
+    return undefined;
   }
 
   async #send([name, ...args]: Buffer[]): Promise<unknown> {

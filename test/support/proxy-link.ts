@@ -4,10 +4,17 @@ import { ProxyFlow } from './proxy-flow.js';
 import type { Treatment } from './proxy-interceptors.js';
 import { commandArguments, isMessage, RespFrames } from './resp-frames.js';
 
+/** What does not pass: commands (upstream), replies and messages (downstream), or both. */
+export type Swallowed = 'upstream' | 'downstream' | 'both';
+
 /** What the proxy decides for all its links. */
 export interface LinkRules {
   treat(command: Buffer, args: Buffer[]): Treatment;
   rewrite(reply: Buffer): Buffer;
+  /** After how many milliseconds each copy of a pub/sub message is passed on. */
+  copies(): readonly number[];
+  /** Its client has subscribed for the first time. */
+  onSubscribe(): void;
   onEnd(): void;
 }
 
@@ -21,6 +28,10 @@ export class ProxyLink {
   #unanswered = 0;
   /** A command after whose predecessors are answered, or after whose own reply, the link ends. */
   #last: Treatment | undefined;
+  /** Copies of messages that are passed on later. */
+  readonly #late = new Set<NodeJS.Timeout>();
+  /** Whether its client has subscribed to anything. */
+  isSubscriber = false;
   /** Nothing is read any more. */
   #deaf = false;
   /** The end of one side does not reach the other. */
@@ -67,10 +78,10 @@ export class ProxyLink {
   }
 
   /** Lets nothing through, not even the end of a connection. */
-  isolate(): void {
+  isolate(what: Swallowed = 'both'): void {
     this.#isolated = true;
-    this.#upstream.hold();
-    this.#downstream.hold();
+    if (what !== 'downstream') this.#upstream.hold();
+    if (what !== 'upstream') this.#downstream.hold();
   }
 
   /** Undoes isolate(). */
@@ -85,6 +96,7 @@ export class ProxyLink {
 
   #close(): void {
     this.#deaf = true;
+    for (const copy of this.#late) clearTimeout(copy);
     this.#upstream.end();
     this.#downstream.end();
     this.#server.destroy();
@@ -92,7 +104,12 @@ export class ProxyLink {
 
   #onCommand(frame: Buffer): void {
     if (this.#deaf || this.#last) return;
-    const treatment = this.#rules.treat(frame, commandArguments(frame));
+    const args = commandArguments(frame);
+    if (!this.isSubscriber && /^[sp]?subscribe$/i.test(String(args[0]))) {
+      this.isSubscriber = true;
+      this.#rules.onSubscribe();
+    }
+    const treatment = this.#rules.treat(frame, args);
     switch (treatment.kind) {
       case 'forward':
         this.#forward(frame);
@@ -115,7 +132,7 @@ export class ProxyLink {
   #onReply(frame: Buffer): void {
     if (this.#deaf) return;
     if (isMessage(frame)) {
-      this.#downstream.send(this.#rules.rewrite(frame));
+      this.#passMessage(this.#rules.rewrite(frame));
       return;
     }
     this.#unanswered = Math.max(0, this.#unanswered - 1);
@@ -123,6 +140,20 @@ export class ProxyLink {
     if (!ends || this.#last?.kind === 'hold back')
       this.#downstream.send(this.#rules.rewrite(frame));
     if (ends && this.#last) this.#finish(this.#last);
+  }
+
+  #passMessage(message: Buffer): void {
+    for (const delayMs of this.#rules.copies()) {
+      if (delayMs === 0) {
+        this.#downstream.send(message);
+        continue;
+      }
+      const timer = setTimeout(() => {
+        this.#late.delete(timer);
+        this.#downstream.send(message);
+      }, delayMs);
+      this.#late.add(timer);
+    }
   }
 
   #forward(frame: Buffer): void {

@@ -12,6 +12,8 @@ import type { RedisServer, RedisServerOptions } from './redis-server.js';
 export interface RedisProcessOptions extends RedisServerOptions {
   /** A sentinel starts out watching nothing. */
   readonly mode?: 'server' | 'sentinel';
+  /** On top of this process's environment. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** Starts redis-server on a loopback port; tries further ports when somebody else was faster. */
@@ -66,6 +68,7 @@ class RedisProcess implements RedisServer {
     const args = await this.#arguments(folder);
     const guard = spawn('sh', ['-c', GUARD, 'sh', program, ...args], {
       cwd: folder,
+      env: { ...process.env, ...this.#options.env },
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     this.#guard = guard;

@@ -2,12 +2,20 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { freePort } from './free-port.js';
 import {
+  FORWARD,
   ProxyInterceptors,
   type CommandMatch,
   type HeldCommand,
   type Interception,
+  type Treatment,
 } from './proxy-interceptors.js';
-import { ProxyLink } from './proxy-link.js';
+import { ProxyLink, type Swallowed } from './proxy-link.js';
+
+/** What to do with a command; undefined: pass it on. */
+export type CommandRule = (args: readonly Buffer[]) => Treatment | undefined;
+
+/** After how many milliseconds each copy of a pub/sub message is passed on; none: it is lost. */
+export type MessageRule = () => readonly number[];
 
 /** Starts a proxy in front of the server on `targetPort`. */
 export async function startProxy(targetPort: number, targetHost = '127.0.0.1'): Promise<TcpProxy> {
@@ -34,7 +42,9 @@ export class TcpProxy implements AsyncDisposable {
   readonly #links = new Set<ProxyLink>();
   readonly #rewrites: { from: Buffer; to: Buffer }[] = [];
   #listener: Server | undefined;
-  #isBlackhole = false;
+  #swallowed: { what: Swallowed; links: 'all' | 'subscribers' } | undefined;
+  #treatCommand: CommandRule | undefined;
+  #treatMessage: MessageRule | undefined;
   #delay = { upstreamMs: 0, downstreamMs: 0 };
 
   constructor(port: number, target: { host: string; port: number }) {
@@ -79,15 +89,18 @@ export class TcpProxy implements AsyncDisposable {
     this.#target = { host: this.#target.host, port };
   }
 
-  /** Forwards nothing in either direction; connections stay open and new ones are accepted. */
-  blackhole(): void {
-    this.#isBlackhole = true;
-    for (const link of this.#links) link.isolate();
+  /**
+   * Forwards nothing in either direction, or in one; connections stay open and new ones are accepted. For `subscribers`
+   * only where somebody subscribed, or does so meanwhile.
+   */
+  blackhole(what: Swallowed = 'both', links: 'all' | 'subscribers' = 'all'): void {
+    this.#swallowed = { what, links };
+    for (const link of this.#links) this.#swallow(link);
   }
 
   /** Ends the black hole; what was sent meanwhile is forwarded now, or lost. */
   heal(buffered: 'forward' | 'drop' = 'forward'): void {
-    this.#isBlackhole = false;
+    this.#swallowed = undefined;
     for (const link of this.#links) link.heal(buffered);
   }
 
@@ -125,6 +138,16 @@ export class TcpProxy implements AsyncDisposable {
     return this.#interceptors.add(match, 'forward');
   }
 
+  /** Each command from now on is treated as the rule says, unless it has been asked for by itself; without a rule, no longer. */
+  treatCommands(rule?: CommandRule): void {
+    this.#treatCommand = rule;
+  }
+
+  /** Each pub/sub message from now on is passed on as often and as late as the rule says; without a rule, as usual. */
+  treatMessages(rule?: MessageRule): void {
+    this.#treatMessage = rule;
+  }
+
   /** Replaces text in all replies by other text of the same length. */
   rewrite(from: string, to: string): void {
     if (from.length !== to.length) throw new Error(`"${to}" has another length than "${from}"`);
@@ -143,14 +166,24 @@ export class TcpProxy implements AsyncDisposable {
     const link = new ProxyLink(client, server, {
       treat: (command, args) => {
         this.bytesUpstream += command.length;
-        return this.#interceptors.treat(args);
+        return this.#interceptors.treat(args) ?? this.#treatCommand?.(args) ?? FORWARD;
+      },
+      copies: () => this.#treatMessage?.() ?? [0],
+      onSubscribe: () => {
+        this.#swallow(link);
       },
       rewrite: (reply) => this.#rewritten(reply),
       onEnd: () => this.#links.delete(link),
     });
     this.#links.add(link);
     link.setDelay(this.#delay);
-    if (this.#isBlackhole) link.isolate();
+    this.#swallow(link);
+  }
+
+  #swallow(link: ProxyLink): void {
+    if (!this.#swallowed) return;
+    const { what, links } = this.#swallowed;
+    if (links === 'all' || link.isSubscriber) link.isolate(what);
   }
 
   #rewritten(reply: Buffer): Buffer {

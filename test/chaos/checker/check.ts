@@ -1,0 +1,55 @@
+// All rules over all evidence of a round.
+import { type Evidence, type Violation } from './evidence.js';
+import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
+import { falseAlarms, untoldLosses } from './telling.js';
+import { lateCalls, overtakings, slowWakeUps } from './waiting.js';
+
+const RULES = [
+  twoHolders,
+  notOnTheServer,
+  wrongCounts,
+  withoutExpiry,
+  untoldLosses,
+  falseAlarms,
+  lateCalls,
+  overtakings,
+  slowWakeUps,
+  troubles,
+  oddErrors,
+];
+
+export function check(evidence: Evidence): Violation[] {
+  return RULES.flatMap((rule) => rule(evidence)).sort((one, other) => one.at - other.at);
+}
+
+/** What should never come up at all. */
+function troubles({ history }: Evidence): Violation[] {
+  return history.troubles.map(({ at, message, process }) => ({
+    rule: 'trouble in a process',
+    at,
+    sections: [],
+    message: `${process} ${message}`,
+  }));
+}
+
+const KNOWN_CODES = new Set([
+  'FALSE',
+  'SectionError',
+  'LOCK_TIMEOUT',
+  'LOCK_LOST',
+  'LOCK_ABORTED',
+  'CLIENT_CLOSED',
+  'REDIS_UNAVAILABLE',
+  'NO_QUORUM',
+]);
+
+function oddErrors({ history }: Evidence): Violation[] {
+  return [...history.sections.values()].flatMap((section): Violation[] => {
+    const { failure, endedAt, id } = section;
+    if (!failure || KNOWN_CODES.has(failure.code)) return [];
+    const message = `${id} failed: ${failure.code} ${failure.message}`;
+    return [
+      { rule: 'an odd error', at: endedAt!, lock: section.locks[0], sections: [section], message },
+    ];
+  });
+}

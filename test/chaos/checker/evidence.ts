@@ -1,0 +1,88 @@
+// All that a round left for the checker, and what excuses what.
+import type { Fault } from '../faults.js';
+import type { Plan } from '../plan.js';
+import { belief, type History, type Section } from './history.js';
+import type { Look } from './observer.js';
+
+export interface Evidence {
+  readonly plan: Plan;
+  readonly history: History;
+  readonly faults: readonly Fault[];
+  readonly looks: readonly Look[];
+  /** When everything was healed. */
+  readonly healedAt: number;
+  /** When the callers were told to stop. */
+  readonly stoppedAt: number;
+  /** Times at which the campaign's own process stood still: then nothing here can be called late. */
+  readonly ownLags: readonly { readonly at: number; readonly ms: number }[];
+}
+
+/** A promise that was not kept. */
+export interface Violation {
+  readonly rule: string;
+  readonly at: number;
+  readonly message: string;
+  /** Whose it is. */
+  readonly sections: readonly Section[];
+  readonly lock?: string | undefined;
+}
+
+/** Keys of a lock may have gone, or gone to others, within this time. */
+export interface Loss {
+  readonly from: number;
+  readonly until: number;
+  readonly locks: 'all' | readonly string[];
+  readonly why: string;
+}
+
+/** A forceUnlock whose outcome is not known may still be on its way for so long. */
+const LATE_FORCE_MS = 4_000;
+
+export function lossesOf({ faults, history }: Evidence): Loss[] {
+  const byFaults = faults.flatMap(({ loses, from, until, nemesis }): Loss[] =>
+    loses ? [{ from, until, locks: loses, why: nemesis }] : [],
+  );
+  const byForce = [...history.forcings.values()].map(({ locks, from, until, isKnown }) => ({
+    from,
+    until: isKnown ? until : until + LATE_FORCE_MS,
+    locks,
+    why: 'forceUnlock',
+  }));
+  return [...byFaults, ...byForce];
+}
+
+/** What the server gave this section may have been lost in it, from `loss.from` on. */
+export function isTouched(section: Section, loss: Loss, watchdogMs: number): boolean {
+  if (loss.locks !== 'all' && !section.locks.some((lock) => loss.locks.includes(lock)))
+    return false;
+  if (section.enteredAt === undefined) return false;
+  const end = Math.max(belief(section)?.[1] ?? 0, section.endedAt ?? Infinity);
+  return grantedAfter(section, watchdogMs) <= loss.until && end >= loss.from;
+}
+
+/** The server granted it no earlier than this: the lease that it relies on counts from then at the earliest. */
+function grantedAfter(section: Section, watchdogMs: number): number {
+  const { enteredAt, leftAtEntryMs, calledAt, longestLeaseMs } = section;
+  if (leftAtEntryMs === undefined) return calledAt;
+  return enteredAt! + leftAtEntryMs - Math.max(longestLeaseMs, watchdogMs);
+}
+
+/** Whether the process of this worker was stopped, blocked or gone, and for how many milliseconds of this time. */
+export function stoodStillMs(
+  { faults, history, ownLags }: Evidence,
+  { worker, process }: Pick<Section, 'worker' | 'process'>,
+  from: number,
+  until: number,
+): number {
+  const faulty = faults
+    .filter(({ workers, nemesis }) => workers?.includes(worker) && !nemesis.includes('clock'))
+    .map((fault) => overlapMs(fault.from, fault.until, from, until));
+  const lags = [...history.lags.filter((lag) => lag.process === process), ...ownLags].map(
+    ({ at, ms }) => overlapMs(at - ms - 100, at, from, until),
+  );
+  return [...faulty, ...lags].reduce((sum, ms) => sum + ms, 0);
+}
+
+export function overlapMs(from1: number, until1: number, from2: number, until2: number): number {
+  return Math.max(0, Math.min(until1, until2) - Math.max(from1, from2));
+}

@@ -1,0 +1,151 @@
+// Never two who both believe that they hold a lock; and nobody who believes while the server says otherwise.
+import { isTouched, lossesOf, type Evidence, type Loss, type Violation } from './evidence.js';
+import { belief, type Section } from './history.js';
+import { grouped } from './grouped.js';
+import type { Look } from './observer.js';
+
+/** Two holders that both still believed at one instant, neither within the other. */
+export function twoHolders(evidence: Evidence): Violation[] {
+  const { history } = evidence;
+  const losses = lossesOf(evidence);
+  const violations: Violation[] = [];
+  for (const lock of evidence.plan.locks) {
+    const believing: { section: Section; from: number; until: number }[] = [];
+    for (const section of history.entered) {
+      const interval = section.locks.includes(lock) ? belief(section) : undefined;
+      if (!interval) continue;
+      const [from, until] = interval;
+      for (const other of believing) {
+        if (other.until <= from || other.from >= until) continue;
+        if (history.around(section).includes(other.section)) continue;
+        if (history.around(other.section).includes(section)) continue;
+        if (isExcused(evidence, losses, other.section, section)) continue;
+        const ms = Math.min(until, other.until) - from;
+        violations.push({
+          rule: 'two holders',
+          at: from,
+          lock,
+          sections: [other.section, section],
+          message: `both ${other.section.id} and ${section.id} believed for ${ms.toFixed(1)} ms that they hold "${lock}"`,
+        });
+      }
+      believing.push({ section, from, until });
+    }
+  }
+  return violations;
+}
+
+/** One of them had lost it, by something that was noted, when the other one came. */
+function isExcused(
+  { plan, history }: Evidence,
+  losses: readonly Loss[],
+  one: Section,
+  other: Section,
+): boolean {
+  const [first, second] = [history.root(one), history.root(other)];
+  if (first === second) return false; // branches of one holder: no server decides about them
+  return losses.some(
+    (loss) =>
+      (isTouched(first, loss, plan.watchdogMs) && loss.from <= other.enteredAt!) ||
+      (isTouched(second, loss, plan.watchdogMs) && loss.from <= one.enteredAt!),
+  );
+}
+
+/** A holder that believes while the key is somebody else's, or nobody's. */
+export function notOnTheServer(evidence: Evidence): Violation[] {
+  const { plan, history, looks } = evidence;
+  // Of several masters a minority may say what it likes.
+  if (plan.topology === 'masters') return [];
+  const losses = lossesOf(evidence);
+  const byLock = grouped(looks, ({ lock }) => lock);
+  return history.entered.flatMap((section): Violation[] => {
+    const interval = section.owner === undefined ? undefined : belief(section);
+    if (!interval) return [];
+    const touching = losses.filter((loss) =>
+      isTouched(history.root(section), loss, plan.watchdogMs),
+    );
+    return section.locks.flatMap((lock) => {
+      const look = looksWithin(byLock.get(lock) ?? [], interval).find(
+        ({ owner, until }) =>
+          owner !== section.owner && !touching.some(({ from }) => from <= until),
+      );
+      if (!look) return [];
+      const whose = look.owner === undefined ? "nobody's" : `that of ${look.owner}`;
+      return [
+        {
+          rule: 'not on the server',
+          at: look.from,
+          lock,
+          sections: [section],
+          message: `${section.id} (${section.owner!}) believed that it holds "${lock}" while the key was ${whose}`,
+        },
+      ];
+    });
+  });
+}
+
+/** Those that began and ended within this time. */
+export function looksWithin(
+  looks: readonly Look[],
+  [from, until]: readonly [number, number],
+): Look[] {
+  let low = 0;
+  for (let high = looks.length; low < high;) {
+    const middle = (low + high) >> 1;
+    if (looks[middle]!.from < from) low = middle + 1;
+    else high = middle;
+  }
+  const within: Look[] = [];
+  for (let i = low; i < looks.length && looks[i]!.from <= until; i++) {
+    if (looks[i]!.until <= until) within.push(looks[i]!);
+  }
+  return within;
+}
+
+/** A holder whose count on the server is not that of its holds, though nothing is on its way. */
+export function wrongCounts(evidence: Evidence): Violation[] {
+  const { plan, history, looks } = evidence;
+  if (plan.topology === 'masters') return [];
+  const byOwner = grouped(
+    looks.filter(({ owner }) => owner !== undefined),
+    ({ owner }) => owner!,
+  );
+  const families = grouped(history.sections.values(), (section) => history.root(section));
+  return [...families].flatMap(([root, family]): Violation[] => {
+    const ours = root.owner === undefined ? [] : (byOwner.get(root.owner) ?? []);
+    // What failed may or may not have happened.
+    if (ours.length === 0 || family.some(({ failure }) => failure)) return [];
+    const wrong = ours.find((look) => {
+      const isChanging = family.some(
+        ({ calledAt, enteredAt = Infinity, leavingAt = Infinity, endedAt = Infinity }) =>
+          (calledAt <= look.until && enteredAt >= look.from) ||
+          (leavingAt <= look.until && endedAt >= look.from),
+      );
+      if (isChanging) return false;
+      const holds = family.filter(
+        ({ enteredAt = Infinity, leavingAt = Infinity }) =>
+          enteredAt < look.from && leavingAt > look.until,
+      ).length;
+      const isUnconfirmed = look.count === 0 && holds === 1; // a hand-over that is being confirmed
+      return look.count !== holds && holds > 0 && !isUnconfirmed;
+    });
+    if (!wrong) return [];
+    return [
+      {
+        rule: 'wrong count',
+        at: wrong.from,
+        lock: wrong.lock,
+        sections: family,
+        message: `"${wrong.lock}" was held by ${wrong.owner!} with a count of ${wrong.count}, which is not that of its holds`,
+      },
+    ];
+  });
+}
+
+/** A lock that would stay for ever if its holder died. */
+export function withoutExpiry({ looks }: Evidence): Violation[] {
+  const look = looks.find(({ owner, ttlMs }) => owner !== undefined && ttlMs === -1);
+  if (!look) return [];
+  const message = `"${look.lock}" was held by ${look.owner!} without an expiry`;
+  return [{ rule: 'no expiry', at: look.from, lock: look.lock, sections: [], message }];
+}

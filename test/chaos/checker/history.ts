@@ -1,0 +1,189 @@
+// What the workers wrote down, put together: each call as one section, on the machine's one time axis.
+import type { CallNote, Entry, Failure } from '../worker/journal.js';
+
+/** A call to acquire, and what became of it. */
+export interface Section extends Omit<CallNote, 'what'> {
+  /** Its process, such as `w0.2.`: the third incarnation of the first worker. */
+  readonly process: string;
+  readonly worker: number;
+  /** Of its client, over all workers. */
+  readonly clientIndex: number;
+  readonly calledAt: number;
+  enteredAt?: number;
+  /** Milliseconds for which it could rely on the lock when it entered; undefined: it was not told. */
+  leftAtEntryMs?: number | undefined;
+  owner?: string | undefined;
+  /** When it believed, by its own words, and for how much longer. */
+  readonly beliefs: { readonly at: number; readonly leftMs: number }[];
+  doubtedAt?: number;
+  contradicts?: boolean;
+  /** The longest lease that it asked for. */
+  longestLeaseMs: number;
+  leavingAt?: number;
+  /** When the call was over: refused, or released. */
+  endedAt?: number;
+  failure?: Failure;
+}
+
+export interface Forcing {
+  readonly locks: readonly string[];
+  readonly from: number;
+  until: number;
+  isKnown: boolean;
+}
+
+export interface Closing {
+  readonly client: string;
+  readonly process: string;
+  readonly from: number;
+  until: number;
+}
+
+export interface Noted {
+  readonly at: number;
+  readonly process: string;
+}
+
+export class History {
+  readonly sections = new Map<string, Section>();
+  readonly forcings = new Map<string, Forcing>();
+  readonly closings = new Map<string, Closing>();
+  readonly lost: (Noted & {
+    readonly owner: string;
+    readonly lock: string;
+    readonly reason: string;
+  })[] = [];
+  readonly waiting: (Noted & { readonly owner: string; readonly lock: string })[] = [];
+  readonly troubles: (Noted & { readonly message: string })[] = [];
+  readonly lags: (Noted & { readonly ms: number })[] = [];
+  /** The last that each process wrote. */
+  readonly lastNoteAt = new Map<string, number>();
+  readonly #clientsPerWorker: number;
+
+  constructor(clientsPerWorker: number) {
+    this.#clientsPerWorker = clientsPerWorker;
+  }
+
+  /** Those that held the lock at some time, in the order in which they entered. */
+  get entered(): Section[] {
+    return [...this.sections.values()]
+      .filter(({ enteredAt }) => enteredAt !== undefined)
+      .sort((one, other) => one.enteredAt! - other.enteredAt!);
+  }
+
+  /** The section and those around it, innermost first. */
+  around(section: Section): Section[] {
+    const outer = section.inside === undefined ? undefined : this.sections.get(section.inside);
+    return outer ? [section, ...this.around(outer)] : [section];
+  }
+
+  /** The outermost section that it is part of, which alone took the lock on the server. */
+  root(section: Section): Section {
+    return this.around(section).at(-1)!;
+  }
+
+  take(entry: Entry, process: string): void {
+    const { at } = entry;
+    this.lastNoteAt.set(process, at);
+    switch (entry.what) {
+      case 'call':
+        this.sections.set(entry.id, this.#called(entry, process));
+        return;
+      case 'entered': {
+        const section = this.sections.get(entry.id)!;
+        section.enteredAt = at;
+        section.owner = entry.owner;
+        section.leftAtEntryMs = entry.leftMs;
+        if (entry.leftMs) section.beliefs.push({ at, leftMs: entry.leftMs });
+        return;
+      }
+      case 'believes':
+        this.sections.get(entry.id)!.beliefs.push(entry);
+        return;
+      case 'doubts': {
+        const section = this.sections.get(entry.id)!;
+        section.doubtedAt = at;
+        section.contradicts = entry.contradicts;
+        return;
+      }
+      case 'extending': {
+        const section = this.sections.get(entry.id)!;
+        section.longestLeaseMs = Math.max(section.longestLeaseMs, entry.leaseMs);
+        return;
+      }
+      case 'leaving':
+        this.sections.get(entry.id)!.leavingAt = at;
+        return;
+      case 'left':
+      case 'refused': {
+        const section = this.sections.get(entry.id)!;
+        section.endedAt = at;
+        const { code, message, reason } = entry;
+        if (code !== undefined) section.failure = { code, message: message ?? '', reason };
+        return;
+      }
+      case 'forcing': {
+        const { id, locks } = entry;
+        this.forcings.set(id, { locks, from: at, until: Infinity, isKnown: false });
+        return;
+      }
+      case 'forced':
+        Object.assign(this.forcings.get(entry.id)!, { until: at, isKnown: entry.isKnown });
+        return;
+      case 'opened':
+      case 'warned':
+        return;
+      case 'closing':
+        this.closings.set(entry.client, {
+          client: entry.client,
+          process,
+          from: at,
+          until: Infinity,
+        });
+        return;
+      case 'closed':
+        this.closings.get(entry.client)!.until = at;
+        return;
+      case 'waiting':
+        this.waiting.push({ ...entry, process });
+        return;
+      case 'lost':
+        this.lost.push({ ...entry, process });
+        return;
+      case 'trouble':
+        this.troubles.push({ ...entry, process });
+        return;
+      case 'lagged':
+        this.lags.push({ ...entry, process });
+    }
+  }
+
+  #called(call: CallNote & { readonly at: number }, process: string): Section {
+    const { at, ...rest } = call;
+    const [, worker, client] = /^w(\d+)\.\d+\.c(\d+)/.exec(call.id)!.map(Number);
+    const clientIndex = worker! * this.#clientsPerWorker + client!;
+    return {
+      ...rest,
+      process,
+      worker: worker!,
+      clientIndex,
+      calledAt: at,
+      beliefs: [],
+      longestLeaseMs: call.leaseMs,
+    };
+  }
+}
+
+/** When it surely believed that it held the lock: from, until; undefined: never. */
+export function belief(section: Section): readonly [number, number] | undefined {
+  const { enteredAt, leavingAt, owner, beliefs, failure } = section;
+  if (enteredAt === undefined) return undefined;
+  if (owner === undefined) {
+    // lock() and unlock() tell nothing in between; that unlock() succeeded tells that it was held until then.
+    const isProven = section.endedAt !== undefined && !failure && leavingAt !== undefined;
+    return isProven ? [enteredAt, leavingAt] : undefined;
+  }
+  const [first] = beliefs;
+  const last = beliefs.at(-1);
+  return first && last && last.at > first.at ? [first.at, last.at] : undefined;
+}

@@ -1,0 +1,53 @@
+// What is left on the servers when all clients are closed: nothing, once the leases of the dead are over.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { machineMs } from '../../support/machine-clock.js';
+import type { Stage } from '../stage/stage.js';
+import type { Violation } from './evidence.js';
+
+/** How long cleaning up may take where nothing is in its way. */
+const AT_ONCE_MS = 1_500;
+
+export async function findLeftovers(stage: Stage, healedAt: number): Promise<Violation[]> {
+  // What a killed process held, or a late command took, stays for its lease; no lease here is longer than this.
+  const leasesEndAt = healedAt + 2 * stage.plan.watchdogMs;
+  const deadline = Math.max(machineMs(), leasesEndAt) + AT_ONCE_MS;
+  for (;;) {
+    const left = await everything(stage);
+    if (left.length === 0) return [];
+    if (machineMs() > deadline) {
+      const message = `left on the server: ${left.join(', ')}`;
+      return [{ rule: 'left behind', at: machineMs(), sections: [], message }];
+    }
+    await sleep(50);
+  }
+}
+
+async function everything({ servers, plan }: Stage): Promise<string[]> {
+  const lists = await Promise.all(
+    servers.map(async (server) => {
+      const list = async (...command: [string, ...string[]]): Promise<string[]> =>
+        ((await server.call(...command)) as string[] | undefined) ?? [];
+      const keys = await list('KEYS', '*');
+      const channels = await list('PUBSUB', 'CHANNELS');
+      const sharded = await list('PUBSUB', 'SHARDCHANNELS').catch(() => []); // before Redis 7
+      const standing = await Promise.all(
+        keys.map(async (key) => ({ key, ttlMs: Number(await server.call('PTTL', key)) })),
+      );
+      return [
+        ...standing
+          // Word for whoever was forced out, which ends by itself.
+          .filter(({ key, ttlMs }) => !(isWord(key) && ttlMs > 0 && ttlMs <= 2 * plan.watchdogMs))
+          .filter(({ ttlMs }) => ttlMs !== -2)
+          .map(({ key, ttlMs }) => `key "${key}" (${ttlMs} ms)`),
+        ...[...channels, ...sharded]
+          .filter((channel) => !channel.startsWith('__sentinel__'))
+          .map((channel) => `a subscription to ${channel}`),
+      ];
+    }),
+  );
+  return lists.flat();
+}
+
+function isWord(key: string): boolean {
+  return key.startsWith('holdfast_forced:');
+}

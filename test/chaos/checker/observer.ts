@@ -1,0 +1,64 @@
+// Looks at the servers past all proxies, all the time: who has which lock there.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import { machineMs } from '../../support/machine-clock.js';
+import type { StageServer } from '../stage/server.js';
+
+/** What a server said of a lock at some instant between `from` and `until`. */
+export interface Look {
+  readonly from: number;
+  readonly until: number;
+  readonly server: number;
+  readonly lock: string;
+  /** undefined: nobody has it. */
+  readonly owner: string | undefined;
+  readonly count: number;
+  readonly ttlMs: number;
+}
+
+const LOOK_EVERY_MS = 8;
+
+export class Observer implements AsyncDisposable {
+  readonly looks: Look[] = [];
+  readonly #locks: readonly string[];
+  readonly #watched: { server: StageServer; connection: Redis }[];
+  readonly #looking: Promise<unknown>;
+  #isOver = false;
+
+  constructor(servers: readonly StageServer[], locks: readonly string[]) {
+    this.#locks = locks;
+    this.#watched = servers.map((server) => ({ server, connection: server.connection() }));
+    this.#looking = Promise.all(this.#watched.map((watched) => this.#watch(watched)));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isOver = true;
+    for (const { connection } of this.#watched) connection.disconnect();
+    await this.#looking;
+  }
+
+  async #watch({ server, connection }: { server: StageServer; connection: Redis }): Promise<void> {
+    while (!this.#isOver) {
+      // It is down, or does not serve this lock: it says nothing.
+      for (const lock of this.#locks)
+        await this.#look(server, connection, lock).catch(() => undefined);
+      await sleep(LOOK_EVERY_MS);
+    }
+  }
+
+  async #look({ index }: StageServer, connection: Redis, lock: string): Promise<void> {
+    const from = machineMs();
+    // In a transaction, so that all of it is about one instant.
+    const replies = await connection.multi().role().hgetall(lock).pttl(lock).exec();
+    const until = machineMs();
+    if (!replies || replies.some(([error]) => error)) return;
+    const [[, role], [, fields], [, ttlMs]] = replies as [unknown, unknown][] as [
+      [null, unknown[]],
+      [null, Record<string, string>],
+      [null, number],
+    ];
+    if (role[0] !== 'master') return;
+    const [[owner, count] = []] = Object.entries(fields);
+    this.looks.push({ from, until, server: index, lock, owner, count: Number(count ?? 0), ttlMs });
+  }
+}

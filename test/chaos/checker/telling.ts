@@ -1,0 +1,91 @@
+// A loss is told, in time and by all ways; and nothing else is told as a loss.
+import { isTouched, lossesOf, type Evidence, type Violation } from './evidence.js';
+import type { Section } from './history.js';
+
+/** What may lie between two looks at two clocks. */
+const SLACK_MS = 25;
+
+export function untoldLosses(evidence: Evidence): Violation[] {
+  const { plan, history } = evidence;
+  const losses = lossesOf(evidence);
+  const lostOwners = new Set(history.lost.map(({ owner }) => owner));
+  const violations: Violation[] = [];
+  const accuse = (section: Section, at: number, what: string): void => {
+    violations.push({
+      rule: 'a loss that was not told',
+      at,
+      lock: section.locks[0],
+      sections: [section],
+      message: `${section.id} (${section.owner ?? section.how}) ${what}`,
+    });
+  };
+  for (const section of history.entered) {
+    const { doubtedAt, leavingAt = Infinity, endedAt, failure, beliefs, owner } = section;
+    const last = beliefs.at(-1)?.at ?? 0;
+    if (section.contradicts)
+      accuse(section, doubtedAt!, 'was told by remaining() and by its signal different things');
+    if (doubtedAt !== undefined && last > doubtedAt)
+      accuse(section, last, 'believed again after it had known of its loss');
+    if (doubtedAt !== undefined && doubtedAt <= leavingAt && endedAt !== undefined && !failure)
+      accuse(section, endedAt, 'had lost the lock, and its release succeeded');
+    const isSingle = plan.kind !== 'multi' && plan.kind !== 'red';
+    const hadTime = doubtedAt! + 1_000 < (history.lastNoteAt.get(section.process) ?? 0);
+    if (isSingle && doubtedAt !== undefined && hadTime && !lostOwners.has(owner!))
+      accuse(section, doubtedAt, 'had lost the lock, and no event said so');
+    if (plan.kind === 'red') continue;
+    for (const loss of losses) {
+      const root = history.root(section);
+      if (!isTouched(root, loss, plan.watchdogMs) || root.enteredAt! > loss.from) continue;
+      const knowsBy =
+        loss.until + Math.max(root.longestLeaseMs, section.longestLeaseMs, plan.watchdogMs);
+      if (last > knowsBy + SLACK_MS && loss.locks === 'all' && isCertain(loss.why))
+        accuse(
+          section,
+          last,
+          `believed ${Math.round(last - loss.until)} ms after its key had gone (${loss.why})`,
+        );
+    }
+  }
+  return violations;
+}
+
+/** A server that restarted empty has no key, whereas one whose clock steps may or may not have ended a lease. */
+function isCertain(why: string): boolean {
+  return why === 'restart a server';
+}
+
+/** A loss is told though the lease went on, the key was there, and nothing that was noted explains it. */
+export function falseAlarms(evidence: Evidence): Violation[] {
+  const { plan, history } = evidence;
+  const losses = lossesOf(evidence);
+  return history.entered.flatMap((section): Violation[] => {
+    const { doubtedAt, endedAt, failure, beliefs, client } = section;
+    const lostAt = doubtedAt ?? (failure?.code === 'LOCK_LOST' ? endedAt : undefined);
+    const lastBelief = beliefs.at(-1);
+    if (lostAt === undefined || !lastBelief) return [];
+    if (lostAt >= lastBelief.at + lastBelief.leftMs - SLACK_MS) return [];
+    const root = history.root(section);
+    const closing = [...history.closings.values()].find((each) => each.client === client);
+    if (closing && closing.from <= lostAt) return [];
+    if (losses.some((loss) => isTouched(root, loss, plan.watchdogMs) && loss.from <= lostAt))
+      return [];
+    const excuse = evidence.faults.find(
+      ({ endsHolds, from, until, workers }) =>
+        endsHolds &&
+        from <= lostAt &&
+        until + 1_000 >= root.calledAt &&
+        (workers?.includes(section.worker) ?? true),
+    );
+    if (excuse) return [];
+    const leftMs = lastBelief.at + lastBelief.leftMs - lostAt;
+    return [
+      {
+        rule: 'a false alarm',
+        at: lostAt,
+        lock: section.locks[0],
+        sections: [section],
+        message: `${section.id} (${section.owner ?? ''}) was told that it lost the lock (${failure?.reason ?? failure?.message ?? 'signal'}) ${Math.round(leftMs)} ms before its lease ended, and nothing explains it`,
+      },
+    ];
+  });
+}

@@ -1,0 +1,145 @@
+// Who waits gets a turn: in order where the lock is fair, woken when it is free, and never for longer than it said.
+import { overlapMs, stoodStillMs, type Evidence, type Violation } from './evidence.js';
+import type { Section } from './history.js';
+
+/** What a busy machine may add to a time limit. */
+const LIMIT_SLACK_MS = 750;
+/** How long connections may take to come back when all is healed. */
+const AFTERMATH_MS = 1_500;
+const SLOW_WAKE_UP_MS = 150;
+
+/** A call, or a release, that took longer than it may. */
+export function lateCalls(evidence: Evidence): Violation[] {
+  const { plan, history } = evidence;
+  return [...history.sections.values()].flatMap((section): Violation[] => {
+    const { calledAt, enteredAt, endedAt, leavingAt, waitMs, id } = section;
+    const settledAt = enteredAt ?? endedAt;
+    const waitLimitMs = waitMs === undefined ? Infinity : Math.max(waitMs, plan.commandTimeoutMs);
+    const spans = [
+      { what: 'waited', from: calledAt, until: settledAt, limitMs: waitLimitMs },
+      { what: 'was released', from: leavingAt, until: endedAt, limitMs: plan.commandTimeoutMs },
+    ];
+    return spans.flatMap(({ what, from, until, limitMs }) => {
+      if (from === undefined || until === undefined) return [];
+      const tookMs = until - from;
+      if (tookMs <= limitMs + LIMIT_SLACK_MS) return [];
+      if (tookMs - stoodStillMs(evidence, section, from, until) <= limitMs + LIMIT_SLACK_MS)
+        return [];
+      return [
+        {
+          rule: 'a late call',
+          at: until,
+          lock: section.locks[0],
+          sections: [section],
+          message: `${id} ${what} for ${Math.round(tookMs)} ms; ${limitMs} ms were allowed`,
+        },
+      ];
+    });
+  });
+}
+
+/** In a fair line, somebody who called when another one was known to wait, and entered before. */
+export function overtakings(evidence: Evidence): Violation[] {
+  const { history, plan } = evidence;
+  const waitingSince = new Map<string, number>();
+  for (const { owner, at } of history.waiting) {
+    if (!waitingSince.has(owner)) waitingSince.set(owner, at);
+  }
+  const fair = history.entered.filter(({ isFair, inside }) => isFair && inside === undefined);
+  return plan.locks.flatMap((lock) => {
+    const here = fair.filter(({ locks }) => locks.includes(lock));
+    return here.flatMap((early, index): Violation[] => {
+      const later = here.slice(index + 1).find((late) => {
+        const since = late.owner === undefined ? undefined : waitingSince.get(late.owner);
+        if (since === undefined || since >= early.calledAt) return false;
+        return !isDisturbed(evidence, late, since, early.enteredAt!);
+      });
+      if (!later) return [];
+      return [
+        {
+          rule: 'an overtaking',
+          at: early.enteredAt!,
+          lock,
+          sections: [later, early],
+          message: `${early.id} called for "${lock}" while ${later.id} waited in line, and entered before it`,
+        },
+      ];
+    });
+  });
+}
+
+/** Something happened to it, or to what it stands on, that may have cost it its place. */
+function isDisturbed(evidence: Evidence, section: Section, from: number, until: number): boolean {
+  const { plan, faults, history, ownLags } = evidence;
+  const aftermathMs = AFTERMATH_MS + 2 * plan.watchdogMs;
+  const lags = [...history.lags.filter(({ process }) => process === section.process), ...ownLags];
+  return (
+    [...history.forcings.values()].some(
+      (force) => overlapMs(force.from, force.until + aftermathMs, from, until) > 0,
+    ) ||
+    lags.some(
+      ({ at, ms }) => ms > plan.watchdogMs / 3 && overlapMs(at - ms, at, from, until) > 0,
+    ) ||
+    faults.some((fault) => {
+      if (overlapMs(fault.from, fault.until + aftermathMs, from, until) === 0) return false;
+      const { workers, clients } = fault;
+      if (workers) return workers.includes(section.worker);
+      if (clients) return clients.includes(section.clientIndex);
+      return true;
+    })
+  );
+}
+
+/** When all is healed: somebody waits, the lock is free, and nobody takes it. */
+export function slowWakeUps(evidence: Evidence): Violation[] {
+  const { plan, healedAt, stoppedAt } = evidence;
+  const gaps = plan.locks.flatMap((lock) => gapsOf(evidence, lock));
+  const calm = gaps.filter(
+    ({ from, until }) =>
+      from > healedAt + AFTERMATH_MS + plan.watchdogMs && until < stoppedAt + 10_000,
+  );
+  const slow = calm.filter(({ from, until }) => until - from > SLOW_WAKE_UP_MS);
+  if (slow.length < 3 || slow.length < 0.3 * calm.length) return [];
+  const [first] = slow;
+  return [
+    {
+      rule: 'nobody is woken',
+      at: first!.from,
+      lock: first!.lock,
+      sections: slow.slice(0, 5).map(({ next }) => next),
+      message: `${slow.length} of ${calm.length} times nobody entered for more than ${SLOW_WAKE_UP_MS} ms though the lock was free, somebody waited, and all was well`,
+    },
+  ];
+}
+
+interface Gap {
+  readonly lock: string;
+  readonly from: number;
+  readonly until: number;
+  readonly next: Section;
+}
+
+/** The times between a release and the next one's entry, where the next one waited already. */
+function gapsOf(evidence: Evidence, lock: string): Gap[] {
+  const { history } = evidence;
+  const roots = history.entered.filter(
+    ({ inside, locks }) => inside === undefined && locks.length === 1 && locks[0] === lock,
+  );
+  return roots.flatMap((next, index): Gap[] => {
+    const before = roots[index - 1];
+    if (before?.endedAt === undefined || before.failure) return [];
+    const from = Math.max(before.endedAt, next.calledAt);
+    // Somebody must have waited all the time; it need not be the one who got it.
+    const waited = [...history.sections.values()].some(
+      ({ calledAt, inside, locks, enteredAt = Infinity, endedAt = Infinity }) =>
+        inside === undefined &&
+        locks.includes(lock) &&
+        locks.length === 1 &&
+        calledAt < before.endedAt! - 50 &&
+        Math.min(enteredAt, endedAt) >= next.enteredAt!,
+    );
+    if (!waited || next.enteredAt! <= from) return [];
+    const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
+    return [{ lock, from, until: next.enteredAt! - lagMs, next }];
+  });
+}

@@ -1,0 +1,58 @@
+// The faults of a round as they happened: what, when, to whom, and what it may excuse.
+import { machineMs } from '../support/machine-clock.js';
+
+/** Whom a fault touches; nothing named: everybody. */
+export interface Touched {
+  readonly workers?: readonly number[];
+  readonly clients?: readonly number[];
+  readonly servers?: readonly number[];
+}
+
+/** What may happen because of a fault, and otherwise never. */
+export interface Excuses {
+  /** Keys may vanish, or be given to somebody else: of all locks, or of these. */
+  readonly loses?: 'all' | readonly string[];
+  /** Holders may be told that a lock is lost though its lease went on. */
+  readonly endsHolds?: boolean;
+}
+
+export interface Fault extends Touched, Excuses {
+  readonly nemesis: string;
+  readonly from: number;
+  /** Infinity while it lasts. */
+  readonly until: number;
+  readonly detail: string;
+}
+
+export interface FaultNote {
+  /** It is over, healed. */
+  end(): void;
+}
+
+export class FaultLog {
+  readonly all: Fault[] = [];
+  readonly #busy = new Set<string>();
+
+  /** Notes that it begins now. */
+  begin(nemesis: string, touched: Touched, excuses: Excuses = {}, detail = ''): FaultNote {
+    const fault = { nemesis, ...touched, ...excuses, from: machineMs(), until: Infinity, detail };
+    this.all.push(fault);
+    return {
+      end: () => {
+        fault.until = machineMs();
+      },
+    };
+  }
+
+  /** Faults that are under way now. */
+  get present(): readonly Fault[] {
+    return this.all.filter(({ until }) => until === Infinity);
+  }
+
+  /** One fault at a time for each target: undefined when there is one already. */
+  take(target: string): (() => void) | undefined {
+    if (this.#busy.has(target)) return undefined;
+    this.#busy.add(target);
+    return () => this.#busy.delete(target);
+  }
+}

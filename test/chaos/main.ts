@@ -1,0 +1,15 @@
+// npm run chaos: a campaign of random faults; or mutants of the library, to see that a campaign notices them; or overload.
+import { readArguments, USAGE, type Arguments } from './arguments.js';
+import { runCampaign } from './campaign.js';
+
+const args = parsed();
+process.exitCode = (await runCampaign(args)) ? 0 : 1;
+
+function parsed(): Arguments {
+  try {
+    return readArguments(process.argv.slice(2));
+  } catch (error) {
+    console.error(`${(error as Error).message.split('. ', 1)[0]!}\n${USAGE}`);
+    process.exit(2);
+  }
+}

@@ -1,0 +1,2 @@
+import type { Nemesis } from './nemesis.js';
+export const CLUSTER_NEMESES: readonly Nemesis[] = [];

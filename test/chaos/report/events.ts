@@ -1,0 +1,101 @@
+// The events of a round in order: what callers did and believed, what the server said, what went wrong.
+import type { Evidence, Violation } from '../checker/evidence.js';
+import type { Section } from '../checker/history.js';
+import type { Look } from '../checker/observer.js';
+
+export interface TimedEvent {
+  readonly at: number;
+  readonly who: string;
+  readonly what: string;
+  readonly kind: 'done' | 'seen' | 'fault' | 'here';
+}
+
+/** The last events up to the violation and a little after it, about its lock. */
+export function eventsAround(
+  evidence: Evidence,
+  violation: Violation,
+  count: number,
+): TimedEvent[] {
+  const { history, faults, looks } = evidence;
+  const isHere = (locks: readonly string[]): boolean =>
+    violation.lock === undefined || locks.includes(violation.lock);
+  const { at, message } = violation;
+  const events: TimedEvent[] = [
+    ...[...history.sections.values()].filter(({ locks }) => isHere(locks)).flatMap(ofSection),
+    ...faults.flatMap(({ nemesis, from, until, detail, workers, clients, servers }) => {
+      const who = [
+        workers?.map((worker) => `worker ${worker}`),
+        clients?.map((client) => `client ${client}`),
+        servers?.map((server) => `server ${server}`),
+      ]
+        .flat()
+        .filter((each) => each !== undefined)
+        .join(' ');
+      const what = `${nemesis} ${detail}`;
+      const begins: TimedEvent = { at: from, who, what, kind: 'fault' };
+      const ends: TimedEvent = { at: until, who, what: `healed: ${what}`, kind: 'fault' };
+      return [begins, ends];
+    }),
+    ...[...history.forcings].flatMap(([id, { locks, from, until, isKnown }]): TimedEvent[] => [
+      { at: from, who: id, what: `forceUnlock ${locks.join(' ')}`, kind: 'fault' },
+      { at: until, who: id, what: isKnown ? 'forced' : 'perhaps forced', kind: 'fault' },
+    ]),
+    ...history.lost.map(({ at, process, lock, owner, reason }): TimedEvent => {
+      return {
+        at,
+        who: process,
+        what: `event: lost "${lock}" of ${owner}: ${reason}`,
+        kind: 'done',
+      };
+    }),
+    ...history.lags.map(({ at, process, ms }): TimedEvent => {
+      return {
+        at,
+        who: process,
+        what: `its event loop stood still for ${ms.toFixed(0)} ms`,
+        kind: 'fault',
+      };
+    }),
+    ...changes(looks.filter(({ lock }) => isHere([lock]))),
+    { at, who: '', what: message, kind: 'here' },
+  ];
+  const sorted = events.sort((one, other) => one.at - other.at);
+  const here = sorted.findIndex(({ kind }) => kind === 'here');
+  return sorted.slice(Math.max(0, here - count), here + Math.ceil(count / 4));
+}
+
+function ofSection(section: Section): TimedEvent[] {
+  const { id, how, locks, owner, beliefs, failure, inside } = section;
+  const events: { at: number | undefined; what: string }[] = [
+    {
+      at: section.calledAt,
+      what: `${how}(${locks.join(' + ')})${section.isWatched ? '' : ` for ${section.leaseMs} ms`}${inside ? ` inside ${inside}` : ''}`,
+    },
+    {
+      at: section.enteredAt,
+      what: `enters as ${owner ?? '?'}, for ${section.leftAtEntryMs?.toFixed(0) ?? '?'} ms`,
+    },
+    {
+      at: beliefs.at(-1)?.at,
+      what: `still believes, for ${beliefs.at(-1)?.leftMs.toFixed(0) ?? ''} ms`,
+    },
+    { at: section.doubtedAt, what: 'believes no longer' },
+    { at: section.leavingAt, what: 'releases' },
+    { at: section.endedAt, what: failure ? `${failure.code}: ${failure.message}` : 'has released' },
+  ];
+  return events.flatMap(({ at, what }) =>
+    at === undefined ? [] : [{ at, who: id, what, kind: 'done' }],
+  );
+}
+
+/** Only where the server said something new. */
+function changes(looks: readonly Look[]): TimedEvent[] {
+  const last = new Map<string, string>();
+  return looks.flatMap(({ from, server, lock, owner, count, ttlMs }): TimedEvent[] => {
+    const said = owner === undefined ? 'nobody' : `${owner} (${count})`;
+    if (last.get(`${server} ${lock}`) === said) return [];
+    last.set(`${server} ${lock}`, said);
+    const what = `"${lock}": ${said}${owner === undefined ? '' : `, ${ttlMs} ms`}`;
+    return [{ at: from, who: `server ${server}`, what, kind: 'seen' }];
+  });
+}

@@ -1,0 +1,66 @@
+// What is written down of a violation: one HTML file with all that it takes to understand it, and the raw events beside it.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { replayOf } from './replay.js';
+import type { Violation } from '../checker/evidence.js';
+import type { RoundResult } from '../round.js';
+import { eventsAround } from './events.js';
+import { picture } from './picture.js';
+
+/** How many events before the violation are told. */
+const EVENT_COUNT = 200;
+
+/** Returns what to print: where the report is, and what it is about. */
+export function writeReport(result: RoundResult, folder: string): string {
+  const { plan, violations } = result;
+  const path = join(folder, `${plan.kind}-${plan.seed}.html`);
+  writeFileSync(path, html(result));
+  const lines = violations.slice(0, 5).map(({ rule, message }) => `  ${rule}: ${message}`);
+  const more = violations.length > 5 ? [`  and ${violations.length - 5} more`] : [];
+  return [
+    `VIOLATION in ${plan.kind} ${plan.seed} on ${plan.topology}: ${path}`,
+    ...lines,
+    ...more,
+    `  again: ${replayOf(plan)}`,
+  ].join('\n');
+}
+
+function html(result: RoundResult): string {
+  const { plan, violations } = result;
+  const planned = { ...plan, faults: plan.faults.length };
+  return `<!doctype html>
+<meta charset="utf-8">
+<title>${plan.kind} ${plan.seed}</title>
+<style>
+body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; max-width: 1400px }
+td, th { padding: 1px 10px 1px 0; text-align: left; vertical-align: top; white-space: pre-wrap }
+td:first-child { text-align: right; font-variant-numeric: tabular-nums }
+pre, code, table { font: 12px/1.4 ui-monospace, monospace }
+tr.fault { color: #a50 } tr.seen { color: #777 } tr.here { background: #fdd }
+</style>
+<h1>${plan.kind} ${plan.seed}, on ${plan.topology}</h1>
+<p>Again: <code>${replayOf(plan)}</code> — the plan repeats, the timing does not.</p>
+<pre>${escape(JSON.stringify(planned))}</pre>
+<ol>${violations.map(({ rule, message }) => `<li><b>${rule}</b>: ${escape(message)}</li>`).join('')}</ol>
+${violations
+  .slice(0, 3)
+  .map((violation) => about(violation, result))
+  .join('\n')}
+`;
+}
+
+function about(violation: Violation, { evidence }: RoundResult): string {
+  const events = eventsAround(evidence, violation, EVENT_COUNT);
+  const rows = events.map(
+    ({ at, who, what, kind }) =>
+      `<tr class="${kind}"><td>${(at - violation.at).toFixed(1)}<td>${escape(who)}<td>${escape(what)}`,
+  );
+  return `<h2>${violation.rule}</h2>
+<p>${escape(violation.message)}</p>
+${picture(evidence, violation)}
+<table><tr><th>ms<th>who<th>what${rows.join('\n')}</table>`;
+}
+
+function escape(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+}

@@ -1,0 +1,127 @@
+// One round: sets the stage, lets the plan's faults happen, heals, waits until everybody has had a turn, closes, and checks.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { machineMs } from '../support/machine-clock.js';
+import { check } from './checker/check.js';
+import type { Evidence, Violation } from './checker/evidence.js';
+import { History } from './checker/history.js';
+import { Journals } from './checker/journals.js';
+import { Observer } from './checker/observer.js';
+import { closeAll } from './closing.js';
+import { findLeftovers } from './checker/leftovers.js';
+import { NEMESES } from './nemeses/all.js';
+import { OwnLag } from './own-lag.js';
+import type { Plan } from './plan.js';
+import { Stage } from './stage/stage.js';
+
+export interface RoundResult {
+  readonly plan: Plan;
+  readonly evidence: Evidence;
+  readonly violations: readonly Violation[];
+  readonly mess: Stage['mess'];
+  readonly tookMs: number;
+}
+
+/** What goes on, for a status line; called now and then. */
+export type Watcher = (progress: Progress) => void;
+
+export interface Progress {
+  readonly phase: 'starting' | 'faults' | 'calm' | 'draining' | 'closing' | 'checking';
+  readonly sections: number;
+  readonly faults: readonly string[];
+}
+
+export async function playRound(
+  plan: Plan,
+  watch: Watcher = () => undefined,
+): Promise<RoundResult> {
+  const startedAt = machineMs();
+  watch({ phase: 'starting', sections: 0, faults: [] });
+  using ownLag = new OwnLag();
+  await using stage = await Stage.set(plan);
+  const history = new History(plan.clientsPerWorker);
+  using journals = new Journals(stage.journals, history);
+  await Promise.all(stage.crew.map((member) => member.ready()));
+  await using observer = new Observer(stage.servers, plan.locks);
+
+  let phase: Progress['phase'] = 'faults';
+  const status = setInterval(() => {
+    journals.read();
+    const faults = stage.faults.present.map(({ nemesis }) => nemesis);
+    watch({ phase, sections: history.sections.size, faults });
+  }, 500);
+  try {
+    await letThingsGoWrong(stage);
+    const healedAt = machineMs();
+    phase = 'calm';
+    await sleep(plan.phases.calmMs);
+    const stoppedAt = machineMs();
+    phase = 'draining';
+    const stuck = await drain(stage, journals, history, ownLag);
+    phase = 'closing';
+    const unclosed = stuck.length > 0 ? [] : await closeAll(stage, ownLag);
+    const left = stuck.length > 0 ? [] : await findLeftovers(stage, healedAt);
+    phase = 'checking';
+    journals.read();
+    const { looks } = observer;
+    const faults = stage.faults.all;
+    const evidence = { plan, history, faults, looks, healedAt, stoppedAt, ownLags: ownLag.noted };
+    const violations = [...check(evidence), ...stuck, ...unclosed, ...left];
+    return { plan, evidence, violations, mess: stage.mess, tookMs: machineMs() - startedAt };
+  } finally {
+    clearInterval(status);
+  }
+}
+
+async function letThingsGoWrong(stage: Stage): Promise<void> {
+  const { faults, phases } = stage.plan;
+  const startMs = machineMs();
+  await Promise.all([
+    sleep(phases.startMs + phases.faultsMs),
+    ...faults.map(async (fault) => {
+      const nemesis = NEMESES.find(({ name }) => name === fault.nemesis)!;
+      await sleep(Math.max(0, fault.atMs - (machineMs() - startMs)));
+      await nemesis.act(stage, fault, () => sleep(fault.forMs));
+    }),
+  ]);
+}
+
+/** Nothing new begins; all who wait get their turn. Returns who waits in vain: nothing has happened for a lease and some slack. */
+async function drain(
+  { crew, plan }: Stage,
+  journals: Journals,
+  history: History,
+  ownLag: OwnLag,
+): Promise<Violation[]> {
+  const working = new Set(crew);
+  for (const member of crew) {
+    member.send({ type: 'stop' });
+    void member.next('stopped', 600_000).then(
+      () => working.delete(member),
+      () => undefined, // killed by us, below
+    );
+  }
+  const patienceMs = 2 * plan.watchdogMs + 3_000;
+  let movedAt = machineMs();
+  while (working.size > 0) {
+    await sleep(50);
+    if (journals.read() > 0) movedAt = machineMs();
+    if (machineMs() - movedAt > patienceMs + ownLag.since(movedAt)) {
+      return stuckCalls(history, new Set([...working].map(({ index }) => index)), movedAt);
+    }
+  }
+  return [];
+}
+
+function stuckCalls(history: History, workers: ReadonlySet<number>, since: number): Violation[] {
+  const lastOf = new Map(
+    [...history.sections.values()].map(({ worker, process }) => [worker, process]),
+  );
+  const waiting = [...history.sections.values()].filter(
+    ({ endedAt, worker, process }) =>
+      endedAt === undefined && workers.has(worker) && lastOf.get(worker) === process,
+  );
+  const message = `${waiting.length} calls have not settled though all is healed and nothing has happened since: ${waiting.map(({ id, how, locks }) => `${id} ${how} ${locks.join('+')}`).join(', ')}`;
+  return [
+    { rule: 'waiting in vain', at: since, lock: waiting[0]?.locks[0], sections: waiting, message },
+  ];
+}

@@ -1,0 +1,86 @@
+// A worker process over its incarnations: killed, it comes back as a new one.
+import { startChild, type Child } from '../../support/child.js';
+import type { ChildMessage } from '../../support/child-messages.js';
+import { machineMs } from '../../support/machine-clock.js';
+import type { WorkOrder } from '../worker/work-order.js';
+
+export class CrewMember implements AsyncDisposable {
+  readonly index: number;
+  /** Clients whose process was killed: nobody can clean up after them. */
+  readonly killed: string[] = [];
+  readonly #orderFor: (incarnation: number) => WorkOrder;
+  #child: Child;
+  #incarnation = 0;
+  #isAlive = true;
+
+  constructor(index: number, orderFor: (incarnation: number) => WorkOrder) {
+    this.index = index;
+    this.#orderFor = orderFor;
+    this.#child = this.#spawn();
+  }
+
+  get isAlive(): boolean {
+    return this.#isAlive;
+  }
+
+  get output(): string {
+    return this.#child.output;
+  }
+
+  async kill(): Promise<void> {
+    this.#isAlive = false;
+    await this.#child.kill();
+    this.killed.push(`w${this.index}.${this.#incarnation}.`);
+  }
+
+  async start(): Promise<void> {
+    this.#incarnation++;
+    this.#child = this.#spawn();
+    this.#isAlive = true;
+    await this.ready();
+  }
+
+  async ready(): Promise<void> {
+    await this.next('ready');
+  }
+
+  pause(): void {
+    this.#child.pause();
+  }
+
+  resume(): void {
+    this.#child.resume();
+  }
+
+  send(message: ChildMessage): void {
+    if (this.#isAlive) this.#child.send(message);
+  }
+
+  async next(type: string, timeoutMs = 60_000): Promise<ChildMessage> {
+    return await this.#child.next(type, timeoutMs);
+  }
+
+  /** Resolves to when it was seen to have ended; undefined: it has not within this time. */
+  async exitedWithin(ms: number): Promise<number | undefined> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(resolve, ms, undefined);
+    });
+    const exited = this.#child.exited().then(() => machineMs());
+    const at = await Promise.race([exited, late]);
+    clearTimeout(timer);
+    return at;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#child.kill();
+  }
+
+  #spawn(): Child {
+    const order = this.#orderFor(this.#incarnation);
+    return startChild(new URL('../worker/worker.ts', import.meta.url), {
+      HOLDFAST_CHAOS_ORDER: JSON.stringify(order),
+      NODE_NO_WARNINGS: '1', // they are written to the journal
+    });
+  }
+}

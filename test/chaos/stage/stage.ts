@@ -1,0 +1,92 @@
+// All that a round plays on: servers, a proxy in front of each for every client, worker processes, and what goes wrong.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { FaultLog } from '../faults.js';
+import type { Plan } from '../plan.js';
+import { CrewMember } from './crew.js';
+import type { StageServer } from './server.js';
+import { startTopology, type StageTopology } from './topology.js';
+
+export class Stage implements AsyncDisposable {
+  readonly plan: Plan;
+  readonly topology: StageTopology;
+  readonly crew: readonly CrewMember[];
+  readonly faults = new FaultLog();
+  /** Commands and messages that were treated badly, one by one. */
+  readonly mess = { commands: 0, messages: 0 };
+  readonly #links: readonly (readonly TcpProxy[])[];
+  /** Where each process writes to a journal of its own. */
+  readonly journals: string;
+
+  static async set(plan: Plan): Promise<Stage> {
+    const topology = await startTopology(plan);
+    const links = await Promise.all(
+      Array.from({ length: plan.workers * plan.clientsPerWorker }, () =>
+        Promise.all(topology.servers.map(({ redis }) => startProxy(redis.port, redis.host))),
+      ),
+    );
+    return new Stage(plan, topology, links, await mkdtemp(join(tmpdir(), 'holdfast-journals-')));
+  }
+
+  private constructor(
+    plan: Plan,
+    topology: StageTopology,
+    links: readonly (readonly TcpProxy[])[],
+    folder: string,
+  ) {
+    this.plan = plan;
+    this.topology = topology;
+    this.#links = links;
+    this.journals = folder;
+    this.crew = Array.from({ length: plan.workers }, (_, index) => this.#member(index));
+  }
+
+  get servers(): readonly StageServer[] {
+    return this.topology.servers;
+  }
+
+  get clientCount(): number {
+    return this.#links.length;
+  }
+
+  member(target: number): CrewMember {
+    return this.crew[target % this.crew.length]!;
+  }
+
+  server(target: number): StageServer {
+    return this.servers[target % this.servers.length]!;
+  }
+
+  /** The proxies between this client and each server. */
+  links(client: number): readonly TcpProxy[] {
+    return this.#links[client]!;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.crew.map((member) => member[Symbol.asyncDispose]()));
+    await Promise.all(this.#links.flat().map((link) => link[Symbol.asyncDispose]()));
+    await this.topology[Symbol.asyncDispose]();
+    await rm(this.journals, { recursive: true, force: true });
+  }
+
+  #member(index: number): CrewMember {
+    const { plan } = this;
+    const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs, commandTimeoutMs } = plan;
+    const clients = Array.from({ length: clientsPerWorker }, (_, client) =>
+      this.topology.address(this.links(index * clientsPerWorker + client)),
+    );
+    return new CrewMember(index, (incarnation) => ({
+      name: `w${index}.${incarnation}.`,
+      seed: plan.seed,
+      journal: join(this.journals, `w${index}.${incarnation}.jsonl`),
+      kind,
+      locks,
+      clients,
+      callersPerClient,
+      watchdogMs,
+      commandTimeoutMs,
+    }));
+  }
+}

@@ -1,0 +1,166 @@
+// What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Hold } from '../../../src/index.js';
+import type { Caller } from './caller.js';
+import type { PartyLock } from './party.js';
+import { optionsOf, SectionError, type Section } from './section.js';
+
+interface Action {
+  readonly weight: number;
+  readonly act: (caller: Caller) => Promise<void>;
+}
+
+export const ACTIONS: readonly Action[] = [
+  { weight: 6, act: (caller) => withLock(caller, caller.party.someLock(caller.random)) },
+  { weight: 5, act: hold },
+  { weight: 4, act: run },
+  { weight: 3, act: tryOnce },
+  { weight: 0.15, act: force },
+  { weight: 0.3, act: (caller) => caller.party.reopen() },
+];
+
+/** A function under the lock; inside it perhaps more of them, one after the other or in parallel. */
+async function withLock(
+  caller: Caller,
+  lock: PartyLock,
+  outer?: Section,
+  depth = 0,
+): Promise<void> {
+  const { random, sections, party } = caller;
+  const request = outer ? {} : caller.someRequest();
+  const section = sections.call('withLock', party.clientId, lock, request, outer?.id);
+  const isLookedAt = random.chance(0.8);
+  const fails = random.chance(0.05);
+  try {
+    await lock.lock.withLock(optionsOf(request), async (hold) => {
+      section.enter(hold, isLookedAt);
+      try {
+        await steps(caller, section);
+        if (depth < 2 && random.chance(0.25)) {
+          const branches = random.whole(1, 3);
+          // Branches are each other's siblings: they take turns within this section.
+          await Promise.all(
+            Array.from({ length: branches }, () => withLock(caller, lock, section, depth + 1)),
+          );
+        }
+        if (random.chance(0.1)) await extend(caller, hold, section);
+        if (fails) throw new SectionError('a section fails');
+      } finally {
+        section.leave();
+      }
+    });
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+/** A hold, released by hand, perhaps from elsewhere, perhaps twice. */
+async function hold(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const lock = party.someLock(random);
+  const request = caller.someRequest();
+  const section = sections.call('acquire', party.clientId, lock, request);
+  try {
+    const acquired = await lock.lock.acquire(optionsOf(request));
+    section.enter(acquired, random.chance(0.8));
+    await steps(caller, section);
+    if (random.chance(0.3)) await extend(caller, acquired, section);
+    if (random.chance(0.2))
+      await acquired.run(() => withLock(caller, lock, section, 2)).catch(() => undefined);
+    section.leave();
+    const isDoubled = random.chance(0.2);
+    await Promise.all([acquired.release(), isDoubled && acquired.release()]);
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+/** Redisson's way: a run that locks, and locks again inside. */
+async function run(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const lock = party.someLock(random);
+  await party.client
+    .run(async () => {
+      const request = caller.someRequest();
+      const section = sections.call('tryLock', party.clientId, lock, request);
+      try {
+        if (!(await lock.lock.tryLock({ wait: Infinity, ...given(optionsOf(request)) }))) {
+          section.refuse();
+          return;
+        }
+        section.enter();
+        await caller.steps(() => undefined);
+        if (random.chance(0.4)) await lockAgain(caller, lock, section);
+        section.leave();
+        await lock.lock.unlock();
+        section.end();
+      } catch (error) {
+        section.end(error);
+      }
+    })
+    .catch(() => undefined); // what it left held was lost
+}
+
+async function lockAgain(caller: Caller, lock: PartyLock, outer: Section): Promise<void> {
+  const section = caller.sections.call('lock', caller.party.clientId, lock, {}, outer.id);
+  try {
+    await lock.lock.lock();
+    section.enter();
+    await caller.steps(() => undefined);
+    section.leave();
+    await lock.lock.unlock();
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+/** One attempt. */
+async function tryOnce(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const lock = party.someLock(random);
+  const lease = random.chance(0.5) ? random.whole(100, caller.watchdogMs) : undefined;
+  const section = sections.call('tryAcquire', party.clientId, lock, { wait: 0, lease });
+  try {
+    const acquired = await lock.lock.tryAcquire({ lease });
+    if (!acquired) {
+      section.refuse();
+      return;
+    }
+    section.enter(acquired);
+    await steps(caller, section);
+    section.leave();
+    await acquired.release();
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+async function force(caller: Caller): Promise<void> {
+  const { random, party, sections } = caller;
+  const lock = party.someLock(random);
+  await sections.force(lock, () => lock.lock.forceUnlock());
+  await sleep(caller.watchdogMs); // once it was forced, nobody forces it for a while
+}
+
+async function extend(caller: Caller, held: Hold, section: Section): Promise<void> {
+  const leaseMs = caller.random.whole(100, 2 * caller.watchdogMs);
+  section.extending(leaseMs);
+  await held.extend(leaseMs).catch(() => undefined); // a loss is told by the release, too
+}
+
+async function steps(caller: Caller, section: Section): Promise<void> {
+  await caller.steps(() => {
+    section.look();
+  });
+}
+
+/** Without what is undefined. */
+function given<T extends object>(options: T): Partial<T> {
+  return Object.fromEntries(
+    Object.entries(options).filter(([, value]) => value !== undefined),
+  ) as Partial<T>;
+}

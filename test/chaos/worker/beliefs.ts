@@ -1,0 +1,56 @@
+// What those who hold believe: asked often, and written down with the time before the question.
+import { machineMs } from '../../support/machine-clock.js';
+import type { Hold } from '../../../src/index.js';
+import type { Journal } from './journal.js';
+
+const LOOK_EVERY_MS = 4;
+
+export class Beliefs {
+  readonly #journal: Journal;
+  readonly #held = new Map<string, Hold>();
+  readonly #doubted = new Set<string>();
+  #ticker: NodeJS.Timeout | undefined;
+
+  constructor(journal: Journal) {
+    this.#journal = journal;
+  }
+
+  /** It was just acquired; `isLookedAt`: it is also asked while its section does nothing. */
+  begin(id: string, hold: Hold, isLookedAt: boolean): void {
+    const leftMs = hold.remaining();
+    // After the look: whoever is stopped in between does not believe before it goes on.
+    this.#journal.note({ what: 'entered', id, owner: hold.ownerId, leftMs });
+    if (leftMs === 0) this.look(id, hold);
+    if (isLookedAt) this.#held.set(id, hold);
+    this.#ticker ??= setTimeout(this.#lookAround, LOOK_EVERY_MS);
+  }
+
+  /** The time is taken before the look: one who is stopped in between must not seem to believe for longer than it does. */
+  look(id: string, hold: Hold): void {
+    const at = machineMs();
+    const leftMs = hold.remaining();
+    const isAborted = hold.signal.aborted;
+    if (leftMs > 0 && !isAborted) this.#journal.note({ what: 'believes', id, leftMs }, at);
+    else if (!this.#doubted.has(id)) {
+      this.#doubted.add(id);
+      const contradicts = isAborted ? hold.remaining() > 0 : leftMs === 0;
+      this.#journal.note({ what: 'doubts', id, contradicts }, at);
+    }
+  }
+
+  /** It is about to be released. */
+  end(id: string, hold: Hold): void {
+    this.look(id, hold);
+    this.#held.delete(id);
+    this.#doubted.delete(id);
+    if (this.#held.size > 0) return;
+    clearTimeout(this.#ticker);
+    this.#ticker = undefined;
+  }
+
+  readonly #lookAround = (): void => {
+    this.#ticker = undefined;
+    for (const [id, hold] of this.#held) this.look(id, hold);
+    if (this.#held.size > 0) this.#ticker = setTimeout(this.#lookAround, LOOK_EVERY_MS);
+  };
+}

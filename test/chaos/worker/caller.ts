@@ -1,0 +1,65 @@
+// One caller: does one thing after the other with the locks of its party, at random, until it is told to stop.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Random } from '../random.js';
+import { ACTIONS } from './actions.js';
+import type { Party } from './party.js';
+import type { Request, Sections } from './section.js';
+
+export interface CallerContext {
+  readonly party: Party;
+  readonly random: Random;
+  readonly sections: Sections;
+  readonly watchdogMs: number;
+}
+
+export class Caller {
+  readonly party: Party;
+  readonly random: Random;
+  readonly sections: Sections;
+  readonly watchdogMs: number;
+  #isStopping = false;
+
+  constructor({ party, random, sections, watchdogMs }: CallerContext) {
+    this.party = party;
+    this.random = random;
+    this.sections = sections;
+    this.watchdogMs = watchdogMs;
+  }
+
+  /** Nothing new begins. */
+  stop(): void {
+    this.#isStopping = true;
+  }
+
+  /** Resolves when it has stopped. */
+  async work(): Promise<void> {
+    while (!this.#isStopping) {
+      await this.random.weighted(ACTIONS).act(this);
+      await sleep(this.random.between(0, 25));
+    }
+  }
+
+  /** How a lock is asked for: with or without a limit, a lease, a signal. */
+  someRequest(): Request {
+    const { random, watchdogMs } = this;
+    const lease = random.chance(0.25) ? random.whole(100, Math.round(1.5 * watchdogMs)) : undefined;
+    const wait = random.chance(0.5) ? random.whole(0, 3 * watchdogMs) : undefined;
+    const signal = random.chance(0.1)
+      ? AbortSignal.timeout(random.whole(1, watchdogMs))
+      : undefined;
+    return { lease, wait, signal };
+  }
+
+  /** What is done inside: a few short steps; now and then something longer than a lease. */
+  async steps(look: () => void): Promise<void> {
+    const { random, watchdogMs } = this;
+    const isLong = random.chance(0.04);
+    const steps = isLong ? random.whole(20, 60) : random.whole(0, 4);
+    const stepMs = isLong ? watchdogMs / 20 : 10;
+    for (let step = 0; step < steps; step++) {
+      look();
+      await sleep(random.between(0, stepMs));
+    }
+    look();
+  }
+}

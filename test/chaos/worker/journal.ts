@@ -1,0 +1,87 @@
+// What a worker writes down, line by line and at once, so that nothing is missing when it is killed.
+import { openSync, writeSync } from 'node:fs';
+import { machineMs } from '../../support/machine-clock.js';
+
+/** One line of the journal; times are those of the machine's monotonic clock, in milliseconds. */
+export type Entry = { readonly at: number } & Note;
+
+export type Note =
+  | CallNote
+  // Somebody has it, and believes so for `leftMs` more. Without an owner: only the call's success says so.
+  | {
+      readonly what: 'entered';
+      readonly id: string;
+      readonly owner?: string;
+      readonly leftMs?: number;
+    }
+  | { readonly what: 'believes'; readonly id: string; readonly leftMs: number }
+  // It believes no longer; `contradicts`: the signal says otherwise than `remaining()`.
+  | { readonly what: 'doubts'; readonly id: string; readonly contradicts: boolean }
+  | { readonly what: 'leaving'; readonly id: string }
+  | ({ readonly what: 'left'; readonly id: string } & Partial<Failure>)
+  | ({ readonly what: 'refused'; readonly id: string } & Failure)
+  | { readonly what: 'extending'; readonly id: string; readonly leaseMs: number }
+  | { readonly what: 'waiting'; readonly lock: string; readonly owner: string }
+  | {
+      readonly what: 'lost';
+      readonly lock: string;
+      readonly owner: string;
+      readonly reason: string;
+    }
+  | { readonly what: 'forcing'; readonly id: string; readonly locks: readonly string[] }
+  // Unless its outcome is known, it may still happen.
+  | {
+      readonly what: 'forced';
+      readonly id: string;
+      readonly locks: readonly string[];
+      readonly isKnown: boolean;
+    }
+  | { readonly what: 'opened' | 'closing' | 'closed'; readonly client: string }
+  | { readonly what: 'trouble' | 'warned'; readonly message: string }
+  | { readonly what: 'lagged'; readonly ms: number };
+
+export interface CallNote {
+  readonly what: 'call';
+  readonly id: string;
+  /** Which method. */
+  readonly how: string;
+  readonly client: string;
+  readonly locks: readonly string[];
+  readonly isFair: boolean;
+  readonly leaseMs: number;
+  readonly isWatched: boolean;
+  /** undefined: for ever. */
+  readonly waitMs?: number | undefined;
+  /** The call within which it was made, while that held the lock. */
+  readonly inside?: string | undefined;
+}
+
+/** How a call ended otherwise than well. */
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+  readonly reason?: string | undefined;
+}
+
+export class Journal {
+  readonly #file: number;
+
+  constructor(path: string) {
+    this.#file = openSync(path, 'a');
+  }
+
+  /** Writes it down as happening now, or at an earlier time. */
+  note(note: Note, at: number = machineMs()): void {
+    writeSync(this.#file, `${JSON.stringify({ at, ...note })}\n`);
+  }
+}
+
+/** What of an error matters to the checker. */
+export function failureOf(error: unknown): Failure {
+  const { code, message, name, lossReason } = error as Record<string, unknown>;
+  return {
+    code: typeof code === 'string' ? code : String(name),
+    message: String(message),
+    reason: typeof lossReason === 'string' ? lossReason : undefined,
+  };
+}

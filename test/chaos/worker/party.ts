@@ -1,0 +1,130 @@
+// One client (of a Redlock: one for each master) and its locks; it may be closed, and is then opened anew.
+import { Cluster, type RedisOptions } from 'ioredis';
+import type { Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
+import type { Random } from '../random.js';
+import type { Journal } from './journal.js';
+import { HoldfastOf } from './library.js';
+import type { Address, WorkOrder } from './work-order.js';
+
+/** A lock, what it locks, and what the checker has to know of it. */
+export interface PartyLock {
+  readonly lock: Lock;
+  readonly names: readonly string[];
+  readonly isFair: boolean;
+}
+
+export class Party {
+  readonly #order: WorkOrder;
+  readonly #address: Address;
+  readonly #name: string;
+  readonly #journal: Journal;
+  #times = 0;
+  #clients: readonly Holdfast[];
+  #isReopening = false;
+
+  constructor(order: WorkOrder, index: number, journal: Journal) {
+    this.#order = order;
+    this.#address = order.clients[index]!;
+    this.#name = `${order.name}c${index}`;
+    this.#journal = journal;
+    this.#clients = this.#open();
+  }
+
+  /** The client that now is. */
+  get clientId(): string {
+    return `${this.#name}.${this.#times}`;
+  }
+
+  /** The first is the one that runs and makes locks of several. */
+  get client(): Holdfast {
+    return this.#clients[0]!;
+  }
+
+  /** Any of the locks that this round is about. */
+  someLock(random: Random): PartyLock {
+    const { kind, locks } = this.#order;
+    const several =
+      kind === 'multi' ? random.some(locks, random.whole(1, 3)) : [random.pick(locks)];
+    const isFair = kind === 'fair' || (kind === 'mixed' && random.chance(0.5));
+    return this.lock(several, isFair, random);
+  }
+
+  /** A lock of one name, or of several. */
+  lock(names: readonly string[], isFair: boolean, random: Random): PartyLock {
+    const [name] = names;
+    const { client } = this;
+    const { kind } = this.#order;
+    if (kind === 'red') {
+      const [first, ...rest] = this.#clients.map((master) => master.getLock(name!));
+      return { lock: client.getRedLock(first!, ...rest), names, isFair: false };
+    }
+    if (kind === 'multi' && (names.length > 1 || random.chance(0.3))) {
+      const members = names.map((each) =>
+        random.chance(0.5) ? client.getLock(each) : client.getFairLock(each),
+      );
+      return { lock: client.getMultiLock(...members), names, isFair: false };
+    }
+    return { lock: isFair ? client.getFairLock(name!) : client.getLock(name!), names, isFair };
+  }
+
+  /** Closes the client while others use it, and opens another one. */
+  async reopen(): Promise<void> {
+    if (this.#isReopening) return;
+    this.#isReopening = true;
+    const closing = this.close();
+    this.#times++;
+    this.#clients = this.#open();
+    await closing;
+    this.#isReopening = false;
+  }
+
+  async close(): Promise<void> {
+    const client = this.clientId;
+    this.#journal.note({ what: 'closing', client });
+    await Promise.all(this.#clients.map((each) => each.close()));
+    this.#journal.note({ what: 'closed', client });
+  }
+
+  #open(): Holdfast[] {
+    this.#journal.note({ what: 'opened', client: this.clientId });
+    const address = this.#address;
+    if (address.topology !== 'masters') return [this.#client(sourceOf(address), this.clientId)];
+    return address.urls.map((url, master) => this.#client(url, `${this.clientId}m${master}`));
+  }
+
+  #client(redis: HoldfastOptions['redis'], clientId: string): Holdfast {
+    const { watchdogMs, commandTimeoutMs } = this.#order;
+    const client = new HoldfastOf({
+      redis,
+      clientId,
+      lockWatchdogTimeout: watchdogMs,
+      commandTimeout: commandTimeoutMs,
+    });
+    client.on('waiting', ({ lockName, ownerId }) => {
+      this.#journal.note({ what: 'waiting', lock: lockName, owner: ownerId });
+    });
+    client.on('lost', ({ lockName, ownerId, lossReason }) => {
+      this.#journal.note({ what: 'lost', lock: lockName, owner: ownerId, reason: lossReason });
+    });
+    client.on('error', () => undefined); // Redis is known to be in trouble
+    client.on('warning', ({ message }) => {
+      this.#journal.note({ what: 'warned', message });
+    });
+    return client;
+  }
+}
+
+function sourceOf(address: Exclude<Address, { topology: 'masters' }>): HoldfastOptions['redis'] {
+  switch (address.topology) {
+    case 'single':
+      return address.url;
+    case 'sentinel': {
+      const { name, sentinels, natMap } = address;
+      return { name, sentinels, natMap } as RedisOptions;
+    }
+    case 'cluster': {
+      const { nodes, natMap } = address;
+      return new Cluster([...nodes], { natMap, lazyConnect: true });
+    }
+  }
+}

@@ -1,0 +1,120 @@
+// One acquisition as the checker sees it: called, entered, left; what is written down at each step.
+import type { AcquireOptions, Hold } from '../../../src/index.js';
+import type { Beliefs } from './beliefs.js';
+import { failureOf, type Journal } from './journal.js';
+import type { PartyLock } from './party.js';
+
+export interface Request {
+  readonly wait?: number | undefined;
+  readonly lease?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Thrown by a section on purpose; its caller must see it. */
+export class SectionError extends Error {
+  override readonly name = 'SectionError';
+}
+
+export interface SectionsContext {
+  readonly journal: Journal;
+  readonly beliefs: Beliefs;
+  readonly watchdogMs: number;
+}
+
+/** The sections of one caller; each gets an id of its own. */
+export class Sections {
+  readonly #context: SectionsContext;
+  readonly #caller: string;
+  #count = 0;
+
+  constructor(context: SectionsContext, caller: string) {
+    this.#context = context;
+    this.#caller = caller;
+  }
+
+  call(
+    how: string,
+    client: string,
+    { names, isFair }: PartyLock,
+    { wait, lease }: Request,
+    inside?: string,
+  ): Section {
+    const id = `${this.#caller}.${this.#count++}`;
+    this.#context.journal.note({
+      what: 'call',
+      id,
+      how,
+      client,
+      locks: names,
+      isFair,
+      leaseMs: lease ?? this.#context.watchdogMs,
+      isWatched: lease === undefined,
+      waitMs: wait,
+      inside,
+    });
+    return new Section(this.#context, id);
+  }
+
+  /** forceUnlock: whoever holds it loses it. */
+  async force({ names }: PartyLock, force: () => Promise<boolean>): Promise<void> {
+    const id = `${this.#caller}.${this.#count++}`;
+    const { journal } = this.#context;
+    journal.note({ what: 'forcing', id, locks: names });
+    const failure = await force().then(() => undefined, failureOf);
+    journal.note({ what: 'forced', id, locks: names, isKnown: failure === undefined });
+  }
+}
+
+export class Section {
+  readonly id: string;
+  readonly #context: SectionsContext;
+  #hold: Hold | undefined;
+  #state: 'called' | 'entered' | 'over' = 'called';
+
+  constructor(context: SectionsContext, id: string) {
+    this.#context = context;
+    this.id = id;
+  }
+
+  /** It holds the lock now; without a hold, only the success of its unlock can tell. */
+  enter(hold?: Hold, isLookedAt = true): void {
+    this.#state = 'entered';
+    this.#hold = hold;
+    if (hold) this.#context.beliefs.begin(this.id, hold, isLookedAt);
+    else this.#context.journal.note({ what: 'entered', id: this.id });
+  }
+
+  look(): void {
+    if (this.#hold) this.#context.beliefs.look(this.id, this.#hold);
+  }
+
+  /** Its lease may end later from now on. */
+  extending(leaseMs: number): void {
+    this.#context.journal.note({ what: 'extending', id: this.id, leaseMs });
+  }
+
+  /** Its release begins. */
+  leave(): void {
+    if (this.#hold) this.#context.beliefs.end(this.id, this.#hold);
+    this.#context.journal.note({ what: 'leaving', id: this.id });
+  }
+
+  /** The call is over: it was released, or it failed. */
+  end(error?: unknown): void {
+    if (this.#state === 'over') return;
+    const { id } = this;
+    const { journal } = this.#context;
+    if (this.#state === 'called') journal.note({ what: 'refused', id, ...failureOf(error) });
+    else journal.note({ what: 'left', id, ...(error === undefined ? {} : failureOf(error)) });
+    this.#state = 'over';
+  }
+
+  /** Somebody else had it. */
+  refuse(): void {
+    this.end({ code: 'FALSE', message: 'somebody else had it' });
+  }
+}
+
+export function optionsOf(request: Request): AcquireOptions {
+  return { wait: request.wait, lease: request.lease, signal: request.signal };
+}

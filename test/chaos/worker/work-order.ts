@@ -1,0 +1,37 @@
+// What a worker process is told to do.
+import type { Kind } from '../plan.js';
+
+/** Where a client finds its servers: behind its own proxies. */
+export type Address =
+  | { readonly topology: 'single'; readonly url: string }
+  | { readonly topology: 'masters'; readonly urls: readonly string[] }
+  | {
+      readonly topology: 'cluster';
+      readonly nodes: readonly Endpoint[];
+      readonly natMap: Readonly<Record<string, Endpoint>>;
+    }
+  | {
+      readonly topology: 'sentinel';
+      readonly name: string;
+      readonly sentinels: readonly Endpoint[];
+      readonly natMap: Readonly<Record<string, Endpoint>>;
+    };
+
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface WorkOrder {
+  /** What the names of its clients and callers begin with. */
+  readonly name: string;
+  readonly seed: number;
+  /** The file to which it writes what it does. */
+  readonly journal: string;
+  readonly kind: Kind;
+  readonly locks: readonly string[];
+  readonly clients: readonly Address[];
+  readonly callersPerClient: number;
+  readonly watchdogMs: number;
+  readonly commandTimeoutMs: number;
+}

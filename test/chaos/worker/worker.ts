@@ -1,0 +1,85 @@
+// A process of the campaign: its clients and callers take locks, and write down what they do and believe.
+//
+// Environment: HOLDFAST_CHAOS_ORDER (JSON, a WorkOrder), HOLDFAST_CHAOS_LIBRARY (what to import; left out: src/)
+// block {ms}    ->  blocked, after the event loop stood still that long
+// suspend {ms}  ->  blocked, and the monotonic clock stood still as well
+// wall {ms}         the wall clock is so much ahead
+// stop          ->  stopped, when no caller does anything any more
+// pending       ->  pending {calls}: the calls that have not settled
+// close         ->  closed; then the process ends by itself
+import { machineMs } from '../../support/machine-clock.js';
+import { onMessage, stopListening, tell } from '../../support/child-messages.js';
+import { Random } from '../random.js';
+import { Beliefs } from './beliefs.js';
+import { Caller } from './caller.js';
+import { block, patchClocks, stepWallClock, suspend } from './clocks.js';
+import { Journal } from './journal.js';
+import { Party } from './party.js';
+import { Sections } from './section.js';
+import type { WorkOrder } from './work-order.js';
+
+patchClocks();
+const order = JSON.parse(process.env['HOLDFAST_CHAOS_ORDER']!) as WorkOrder;
+const journal = new Journal(order.journal);
+process.on('unhandledRejection', (reason) => {
+  journal.note({ what: 'trouble', message: `unhandled rejection: ${describe(reason)}` });
+});
+process.on('uncaughtException', (error) => {
+  journal.note({ what: 'trouble', message: `uncaught exception: ${describe(error)}` });
+});
+process.on('warning', (warning) => {
+  if (warning.name === 'MaxListenersExceededWarning')
+    journal.note({ what: 'trouble', message: `a leak: ${warning.message}` });
+});
+
+const context = { journal, beliefs: new Beliefs(journal), watchdogMs: order.watchdogMs };
+const parties = order.clients.map((_, index) => new Party(order, index, journal));
+const callers = parties.flatMap((party, client) =>
+  Array.from({ length: order.callersPerClient }, (_, index) => {
+    const name = `${order.name}c${client}k${index}`;
+    const random = new Random(order.seed, name);
+    const sections = new Sections(context, name);
+    return new Caller({ party, random, sections, watchdogMs: order.watchdogMs });
+  }),
+);
+const working = Promise.all(callers.map((caller) => caller.work()));
+const LAG_LOOK_MS = 50;
+let lagTimer = setTimeout(noteLag, LAG_LOOK_MS, machineMs());
+
+onMessage(async ({ type, ms }) => {
+  switch (type) {
+    case 'block':
+      block(Number(ms));
+      tell('blocked');
+      return;
+    case 'suspend':
+      suspend(Number(ms));
+      tell('blocked');
+      return;
+    case 'wall':
+      stepWallClock(Number(ms));
+      return;
+    case 'stop':
+      for (const caller of callers) caller.stop();
+      await working;
+      tell('stopped');
+      return;
+    case 'close':
+      clearTimeout(lagTimer);
+      await Promise.all(parties.map((party) => party.close()));
+      tell('closed', { atMs: machineMs() });
+      stopListening();
+  }
+});
+tell('ready');
+
+/** For how long the event loop stood still, by us or by the machine. */
+function noteLag(since: number): void {
+  const lagMs = machineMs() - since - LAG_LOOK_MS;
+  if (lagMs > LAG_LOOK_MS) journal.note({ what: 'lagged', ms: lagMs });
+  lagTimer = setTimeout(noteLag, LAG_LOOK_MS, machineMs());
+}
+
+function describe(reason: unknown): string {
+  return reason instanceof Error ? (reason.stack ?? reason.message) : String(reason);
+}
