@@ -85,10 +85,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
 }
 
 /** Those that began and ended within this time. */
-export function looksWithin(
-  looks: readonly Look[],
-  [from, until]: readonly [number, number],
-): Look[] {
+function looksWithin(looks: readonly Look[], [from, until]: readonly [number, number]): Look[] {
   let low = 0;
   for (let high = looks.length; low < high;) {
     const middle = (low + high) >> 1;

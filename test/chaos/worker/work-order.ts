@@ -17,7 +17,7 @@ export type Address =
       readonly natMap: Readonly<Record<string, Endpoint>>;
     };
 
-export interface Endpoint {
+interface Endpoint {
   readonly host: string;
   readonly port: number;
 }

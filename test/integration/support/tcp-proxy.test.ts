@@ -105,6 +105,66 @@ describe('a black hole', () => {
   });
 });
 
+describe('a black hole in one direction', () => {
+  it('loses replies only', async () => {
+    proxy.blackhole('downstream');
+    expect(await settlesWithin(redis.set(key, 'done'), 100)).toBe(false);
+    expect(await direct.get(key)).toBe('done');
+    proxy.heal('forward');
+    expect(await redis.get(key)).toBe('done');
+  });
+
+  it('loses commands only', async () => {
+    proxy.blackhole('upstream');
+    const set = redis.set(key, 'done');
+    expect(await settlesWithin(set, 100)).toBe(false);
+    expect(await direct.get(key)).toBeNull();
+    proxy.heal('forward');
+    expect(await set).toBe('OK');
+  });
+});
+
+it('a black hole for subscribers leaves other connections alone', async () => {
+  const heard: string[] = [];
+  const subscriber = new Redis(proxy.url);
+  subscriber.on('message', (_, message) => heard.push(message));
+  await subscriber.subscribe(key);
+  proxy.blackhole('both', 'subscribers');
+  expect(await redis.publish(key, 'late')).toBe(1);
+  await sleep(100);
+  expect(heard).toEqual([]);
+  proxy.heal('forward');
+  await expect.poll(() => heard).toEqual(['late']);
+  subscriber.disconnect();
+});
+
+describe('a rule', () => {
+  it('for commands treats each of them', async () => {
+    const seen: string[] = [];
+    proxy.treatCommands(([name]) => {
+      seen.push(String(name));
+      return undefined;
+    });
+    await redis.get(key);
+    await redis.get(key);
+    proxy.treatCommands();
+    await redis.get(key);
+    expect(seen).toEqual(['get', 'get']);
+  });
+
+  it('for messages loses, doubles and delays them', async () => {
+    const heard: string[] = [];
+    const copies = [[], [0, 30], [0]];
+    const subscriber = new Redis(proxy.url);
+    subscriber.on('message', (_, message) => heard.push(message));
+    await subscriber.subscribe(key);
+    proxy.treatMessages(() => copies.shift()!);
+    for (const message of ['lost', 'doubled', 'once']) await direct.publish(key, message);
+    await expect.poll(() => heard).toEqual(['doubled', 'once', 'doubled']);
+    subscriber.disconnect();
+  });
+});
+
 it('a delay applies in each direction, and keeps the order', async () => {
   proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
   const start = performance.now();

@@ -1,0 +1,169 @@
+// The checker of the fault campaign: what it accuses, and what it must not.
+import { expect, it } from 'vitest';
+import { check } from '../../chaos/checker/check.js';
+import type { Evidence } from '../../chaos/checker/evidence.js';
+import { History } from '../../chaos/checker/history.js';
+import type { Look } from '../../chaos/checker/observer.js';
+import type { Fault } from '../../chaos/faults.js';
+import { planRound } from '../../chaos/plan.js';
+import type { Note } from '../../chaos/worker/journal.js';
+
+const LOCK = 'x';
+const CALL = {
+  what: 'call',
+  how: 'acquire',
+  client: 'w0.0.c0.0',
+  locks: [LOCK],
+  isFair: false,
+  leaseMs: 1_000,
+  isWatched: true,
+} as const;
+const PLAN = {
+  ...planRound('reentrant', 1),
+  locks: [LOCK],
+  watchdogMs: 1_000,
+  topology: 'single',
+} as const;
+
+type Noted = readonly [at: number, note: Note];
+
+/** One that called, entered, believed until then, and left. */
+function held(
+  id: string,
+  from: number,
+  until: number,
+  more: { isFair?: boolean; inside?: string } = {},
+): Noted[] {
+  return [
+    [from - 1, { ...CALL, ...more, id }],
+    [from, { what: 'entered', id, owner: `${id}:1`, leftMs: 988 }],
+    [until, { what: 'believes', id, leftMs: 988 - (until - from) }],
+    [until + 1, { what: 'leaving', id }],
+    [until + 2, { what: 'left', id }],
+  ];
+}
+
+function rulesBroken(
+  notes: readonly Noted[],
+  more: { faults?: Partial<Fault>[]; looks?: Partial<Look>[] } = {},
+): string[] {
+  const history = new History(1);
+  for (const [at, note] of notes) history.take({ at, ...note }, 'w0.0.');
+  const fault = { nemesis: 'restart a server', from: 0, until: 0, detail: '' };
+  const look = { server: 0, lock: LOCK, owner: undefined, count: 1, ttlMs: 500 };
+  const evidence: Evidence = {
+    plan: PLAN,
+    history,
+    faults: (more.faults ?? []).map((each) => ({ ...fault, ...each })),
+    looks: (more.looks ?? []).map((each) => ({ ...look, from: 0, until: 0, ...each })),
+    healedAt: 1e6,
+    stoppedAt: 1e6,
+    ownLags: [],
+  };
+  return check(evidence).map(({ rule }) => rule);
+}
+
+const A = 'w0.0.c0k0.0';
+const B = 'w1.0.c0k0.0';
+
+it('one after the other is as it should be', () => {
+  expect(rulesBroken([...held(A, 100, 200), ...held(B, 205, 300)])).toEqual([]);
+});
+
+it('two who believe at the same time are accused', () => {
+  expect(rulesBroken([...held(A, 100, 200), ...held(B, 199, 300)])).toEqual(['two holders']);
+});
+
+it('who is within the other may believe, too; siblings may not at the same time', () => {
+  const inner = held('w0.0.c0k0.1', 120, 150, { inside: A });
+  expect(rulesBroken([...held(A, 100, 200), ...inner])).toEqual([]);
+  const sibling = held('w0.0.c0k0.2', 140, 160, { inside: A });
+  expect(rulesBroken([...held(A, 100, 200), ...inner, ...sibling])).toEqual(['two holders']);
+});
+
+it('a server that forgot excuses whom it had let in before, and nobody else', () => {
+  const faults = [{ from: 150, until: 160, loses: 'all', endsHolds: true } as const];
+  expect(rulesBroken([...held(A, 100, 300), ...held(B, 200, 300)], { faults })).toEqual([]);
+  const later = [{ from: 250, until: 260, loses: 'all', endsHolds: true } as const];
+  expect(rulesBroken([...held(A, 100, 300), ...held(B, 200, 300)], { faults: later })).toEqual([
+    'two holders',
+  ]);
+  const before = [{ from: -2_000, until: -1_900, loses: 'all', endsHolds: true } as const];
+  expect(rulesBroken([...held(A, 100, 300), ...held(B, 200, 300)], { faults: before })).toEqual([
+    'two holders',
+  ]);
+});
+
+it('a holder that believes while the server names another one is accused; one look may be older than the other', () => {
+  const looks = [{ from: 110, until: 112, owner: `${B}:1` }];
+  expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['not on the server']);
+  expect(rulesBroken(held(A, 100, 200), { looks: [{ ...looks[0], from: 99 }] })).toEqual([]);
+  expect(
+    rulesBroken(held(A, 100, 200), { looks: [{ from: 110, until: 112, owner: `${A}:1` }] }),
+  ).toEqual([]);
+});
+
+it('a count that is not that of the holds is accused', () => {
+  const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
+  expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
+});
+
+it('a lock without expiry is accused', () => {
+  const looks = [{ from: 110, until: 112, owner: `${A}:1`, ttlMs: -1 }];
+  expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['no expiry']);
+});
+
+it('a loss that its release did not tell is accused, and one that no event told', () => {
+  const lost: Noted[] = [
+    ...held(A, 100, 200),
+    [150, { what: 'doubts', id: A, contradicts: false }],
+  ];
+  expect(rulesBroken(lost)).toContain('a loss that was not told');
+});
+
+it('a loss that nothing explains is accused; an explained one is not', () => {
+  const alarmed: Noted[] = [
+    ...held(A, 100, 200).slice(0, 3),
+    [210, { what: 'lost', lock: LOCK, owner: `${A}:1`, reason: 'deleted' }],
+    [211, { what: 'doubts', id: A, contradicts: false }],
+    [212, { what: 'leaving', id: A }],
+    [213, { what: 'left', id: A, code: 'LOCK_LOST', message: '', reason: 'deleted' }],
+  ];
+  expect(rulesBroken(alarmed)).toEqual(['a false alarm']);
+  const faults = [{ from: 150, until: 160, loses: 'all', endsHolds: true } as const];
+  expect(rulesBroken(alarmed, { faults })).toEqual([]);
+});
+
+it('a call that takes longer than it may is accused, unless its process stood still', () => {
+  const refused: Noted[] = [
+    [0, { ...CALL, id: A, waitMs: 100 }],
+    [4_000, { what: 'refused', id: A, code: 'LOCK_TIMEOUT', message: '' }],
+  ];
+  expect(rulesBroken(refused)).toEqual(['a late call']);
+  const faults = [{ nemesis: 'stop a process', from: 50, until: 3_900, workers: [0] }];
+  expect(rulesBroken(refused, { faults })).toEqual([]);
+});
+
+it('in a fair line, who overtakes one that is known to wait is accused', () => {
+  const late = held(A, 500, 600, { isFair: true });
+  const early = held(B, 300, 400, { isFair: true });
+  const waits: Noted = [290, { what: 'waiting', lock: LOCK, owner: `${A}:1` }];
+  const called: Noted = [200, { ...CALL, id: A, isFair: true }];
+  const order = [called, waits, ...early, ...late.slice(1)];
+  expect(rulesBroken(order)).toEqual(['an overtaking']);
+  const faults = [{ nemesis: 'cut connections', from: 295, until: 296, clients: [0] }];
+  expect(rulesBroken(order, { faults })).toEqual([]);
+});
+
+it('what should never come up is accused', () => {
+  const odd: Noted = [10, { what: 'refused', id: A, code: 'TypeError', message: 'x is undefined' }];
+  expect(rulesBroken([[0, { ...CALL, id: A }], odd])).toEqual(['an odd error']);
+  expect(rulesBroken([[0, { what: 'trouble', message: 'unhandled' }]])).toEqual([
+    'trouble in a process',
+  ]);
+});
+
+it('the same seed makes the same plan, another one another', () => {
+  expect(planRound('fair', 7)).toEqual(planRound('fair', 7));
+  expect(planRound('fair', 7)).not.toEqual(planRound('fair', 8));
+});
