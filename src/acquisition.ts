@@ -187,7 +187,8 @@ export class Acquisition {
     this.#endWaiting ??= noticeWaiting(this.#client, this.#lock, this.#position, this.#patience, {
       lockName: this.#lock.name,
       ownerId: this.#candidacy.ownerId ?? seen.holder,
-      ...seen,
+      holder: seen.holder,
+      holderTtlMs: seen.holderTtlMs,
     });
   }
 

@@ -99,6 +99,8 @@ export interface Renewable<Reply = KeepReply> {
  * may be sent again: the owner's field is fresh for every outermost acquisition, and counts are targets.
  */
 export interface LockBackend {
+  /** What kind of lock it is, for people. */
+  readonly kind: string;
   /** The name that the user gave. */
   readonly name: string;
   /** The same for the same lock of the same client, whatever object stands for it. */

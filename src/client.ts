@@ -85,6 +85,13 @@ export class Client {
     );
   }
 
+  /** What this client holds of a lock, as far as it may rely on it. */
+  grantOf(lockId: string): Tenure | undefined {
+    for (const grant of this.ownerships)
+      if (grant.lock.id === lockId && grant.remaining() > 0) return grant;
+    return undefined;
+  }
+
   /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
   unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
     if (cause instanceof NoQuorum) return cause.quorumError;

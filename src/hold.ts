@@ -1,5 +1,7 @@
 // One successful acquisition, as the caller has it in hand: the same for every kind of lock.
 
+import type { HoldDescription } from './description.js';
+
 /**
  * A lock that was acquired. It is a capability: whoever has it may release it, from anywhere.
  *
@@ -49,6 +51,9 @@ export interface Hold extends AsyncDisposable {
    * @throws {@link LockNotHeldError} the hold was released before
    */
   run<T>(fn: () => T | Promise<T>): Promise<T>;
+
+  /** The lock's name, whether it is held, released or lost, its owner, and the milliseconds left. */
+  toJSON(): HoldDescription;
 
   /** Releases it at the end of an `await using` block. @throws {@link LockLostError} the lock was lost */
   [Symbol.asyncDispose](): Promise<void>;

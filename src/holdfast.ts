@@ -1,7 +1,10 @@
 // The client: where locks come from.
 
-import { randomInt, randomUUID } from 'node:crypto';
+import { randomInt } from 'node:crypto';
+import { inspect, type InspectOptionsStylized } from 'node:util';
 import { Client } from './client.js';
+import { newClientId } from './client-id.js';
+import { inspected, type HoldfastDescription } from './description.js';
 import { LockLostError } from './errors.js';
 import { Events, type HoldfastEvents } from './events.js';
 import type { Lock } from './lock.js';
@@ -35,7 +38,7 @@ export interface HoldfastOptions {
   lockWatchdogTimeout?: number | undefined;
   /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`; up to 2^31-1. */
   commandTimeout?: number | undefined;
-  /** Identifies this client on the server. Default: a UUID. */
+  /** Identifies this client on the server. Default: `<host>-<pid>-<12 hex digits>`, for people who look for a holder. */
   clientId?: string | undefined;
   /** In front of every lock name, behind the instance's own `keyPrefix` if it has one. Default: none. */
   keyPrefix?: string | undefined;
@@ -95,7 +98,7 @@ export class Holdfast implements AsyncDisposable {
       'commandTimeout',
       1,
     );
-    const clientId = parseText(given.clientId ?? randomUUID(), 'clientId');
+    const clientId = parseText(given.clientId ?? newClientId(), 'clientId');
     const keyPrefix =
       given.keyPrefix === undefined || given.keyPrefix === ''
         ? ''
@@ -242,6 +245,25 @@ export class Holdfast implements AsyncDisposable {
   /** Closes it at the end of an `await using` block. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  /** Who it is on the server, the state of its connection, and how many locks it holds. Nothing of how it connects. */
+  toJSON(): HoldfastDescription {
+    const { clientId, ownerships } = this.#client;
+    const heldCount = ownerships.size + (this.#quorum?.client.ownerships.size ?? 0);
+    return { clientId, state: this.#state, heldCount };
+  }
+
+  /** The same for `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    return inspected('Holdfast', this.toJSON(), depth, options);
+  }
+
+  get #state(): HoldfastDescription['state'] {
+    if (this.#closing) return 'closed';
+    const { isReady, refusal } = this.#node.connection;
+    if (isReady) return 'ready';
+    return refusal ? 'refused' : 'connecting';
   }
 
   async #close(): Promise<void> {

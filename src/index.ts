@@ -3,6 +3,7 @@
 export { Holdfast, type HoldfastOptions } from './holdfast.js';
 export type { Lock } from './lock.js';
 export type { FairLock } from './fair-lock.js';
+export type { HoldDescription, HoldfastDescription, LockDescription } from './description.js';
 export type { Hold } from './hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './options.js';
 export type { RedisSource } from './redis/clients.js';

@@ -1,5 +1,7 @@
 // A lock as the caller sees it: the same surface for every kind of lock.
 
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspected, type LockDescription } from './description.js';
 import { LockTimeoutError } from './errors.js';
 import type { Hold, HoldOrigin, OwnHold } from './hold.js';
 import {
@@ -11,6 +13,12 @@ import {
   type LockOptions,
 } from './options.js';
 import { currentScope, Scope } from './scope.js';
+
+/** As which owner a client holds a lock, and for how long it may rely on that. */
+export interface HeldHere {
+  readonly ownerId: string;
+  readonly remainingMs: number;
+}
 
 const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
 
@@ -148,6 +156,32 @@ export abstract class Lock {
    * @throws {@link UnavailableError} Redis did not answer: it may or may not have been freed
    */
   abstract forceUnlock(): Promise<boolean>;
+
+  /** Its kind and name, and whether this client holds it; the server is not asked. */
+  toJSON(): LockDescription {
+    const { kind, name, held } = this;
+    if (!held) return { kind, name, state: 'not held by this client' };
+    const { ownerId, remainingMs } = held;
+    return {
+      kind,
+      name,
+      state: 'held by this client',
+      ownerId,
+      remainingMs: Math.round(remainingMs),
+    };
+  }
+
+  /** The same for `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    const { kind, ...description } = this.toJSON();
+    return inspected(kind, description, depth, options);
+  }
+
+  /** For people. @internal */
+  protected abstract readonly kind: string;
+
+  /** What this client holds of it, as far as it may rely on that. @internal */
+  abstract readonly held: HeldHere | undefined;
 
   /** Acquires it; `scope` is that of a `withLock`. @internal */
   protected abstract acquireHold(

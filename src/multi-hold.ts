@@ -1,5 +1,7 @@
 // A hold of several locks at once: as good as its weakest member, and gone with the first that is lost.
 
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspected, type HoldDescription } from './description.js';
 import { LockLostError } from './errors.js';
 import type { OwnHold } from './hold.js';
 import { currentScope, Scope } from './scope.js';
@@ -51,6 +53,19 @@ export class MultiHold implements OwnHold {
     const scope = new Scope(currentScope(), false);
     for (const member of this.#members) member.enterInto(scope);
     return await scope.run(fn);
+  }
+
+  toJSON(): HoldDescription {
+    const remainingMs = Math.round(this.remaining()); // each member finds out whether its lease is over
+    const isHeld = this.#members.every((member) => member.toJSON().state === 'held');
+    const state = this.#loss ? 'lost' : isHeld ? 'held' : 'released';
+    const { lockName, ownerId } = this;
+    return { lockName, state, ownerId, remainingMs };
+  }
+
+  /** For `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    return inspected('Hold', this.toJSON(), depth, options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -3,7 +3,7 @@
 import type { Client } from './client.js';
 import { LockNotHeldError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
-import { Lock } from './lock.js';
+import { Lock, type HeldHere } from './lock.js';
 import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
@@ -22,6 +22,22 @@ export class MultiLock extends Lock {
     this.#members = members;
     this.#newOwnerId = newOwnerId;
     this.name = `multi(${members.map(({ name }) => name).join(', ')})`;
+  }
+
+  /** @internal */
+  protected override get kind(): string {
+    return 'MultiLock';
+  }
+
+  /** @internal */
+  override get held(): HeldHere | undefined {
+    const held = this.#members.map((member) => member.held);
+    const [first] = held;
+    if (!first || held.includes(undefined)) return undefined;
+    return {
+      ownerId: first.ownerId,
+      remainingMs: Math.min(...held.map((each) => each?.remainingMs ?? 0)),
+    };
   }
 
   override async unlock(): Promise<void> {

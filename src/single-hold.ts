@@ -1,5 +1,7 @@
 // A hold of one lock on one server, or of one lock over a quorum of them.
 
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspected, type HoldDescription } from './description.js';
 import { isUnanswered, LockNotHeldError, LockLostError } from './errors.js';
 import type { Client } from './client.js';
 import type { HoldOrigin, OwnHold } from './hold.js';
@@ -75,6 +77,18 @@ export class SingleHold implements OwnHold {
   enterInto(scope: Scope): void {
     this.#assertHeld('run within');
     scope.enter(this.#ownership.lock.id, this.#holder);
+  }
+
+  toJSON(): HoldDescription {
+    const loss = this.#loss ?? (this.#isGivenUp ? undefined : this.#ownership.loss);
+    const state = loss ? 'lost' : this.#isGivenUp ? 'released' : 'held';
+    const { lockName, ownerId } = this;
+    return { lockName, state, ownerId, remainingMs: Math.round(this.remaining()) };
+  }
+
+  /** For `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    return inspected('Hold', this.toJSON(), depth, options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

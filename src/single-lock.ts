@@ -5,7 +5,7 @@ import type { LockBackend } from './backend.js';
 import type { Client } from './client.js';
 import { LockNotHeldError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
-import { Lock } from './lock.js';
+import { Lock, type HeldHere } from './lock.js';
 import type { AcquireRequest } from './options.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
 import type { SingleHold } from './single-hold.js';
@@ -27,6 +27,17 @@ export class SingleLock extends Lock {
   /** What a lock that is made of it needs. @internal */
   get parts(): { client: Client; backend: LockBackend } {
     return { client: this.#client, backend: this.#backend };
+  }
+
+  /** @internal */
+  protected override get kind(): string {
+    return this.#backend.kind;
+  }
+
+  /** @internal */
+  override get held(): HeldHere | undefined {
+    const grant = this.#client.grantOf(this.#backend.id);
+    return grant && { ownerId: grant.ownerId, remainingMs: grant.remaining() };
   }
 
   /** The same for the same lock of the same client, whatever object stands for it. @internal */

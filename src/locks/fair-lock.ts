@@ -36,6 +36,8 @@ interface HandOver {
 }
 
 export class FairLockBackend extends ReentrantLock {
+  override readonly kind = 'FairLock';
+
   override candidate(ownerId: string, wanted: Wanted): Candidate {
     return new FairPlace(this, this.keys, ownerId, wanted);
   }

@@ -19,6 +19,7 @@ import { ReentrantCandidate } from './reentrant-candidate.js';
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
 export class ReentrantLock implements LockBackend {
+  readonly kind: string = 'Lock';
   readonly name: string;
   readonly id: string;
   readonly newOwnerId: () => string;

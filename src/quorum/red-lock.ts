@@ -16,6 +16,7 @@ import { UnlockWatch } from './unlock-watch.js';
 import { vote, type Vote } from './vote.js';
 
 export class RedLockBackend implements LockBackend {
+  readonly kind = 'RedLock';
   readonly name: string;
   readonly id: string;
   /** What a lost lock leaves on a minority of the masters has to be removed. */

@@ -18,6 +18,7 @@ afterAll(async () => {
 });
 
 lockContract('Redlock', {
+  className: 'RedLock',
   newClient: (options) => {
     const [client, ...rest] = masters.map(({ url }) => newClient({ ...options, redis: url }));
     others.set(client!, rest);

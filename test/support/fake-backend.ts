@@ -177,6 +177,7 @@ export class FakeNode {
       line: () => this.#line(name),
     };
     return {
+      kind: 'Lock',
       name,
       id: `${clientId} ${name}`,
       newOwnerId: () => `${clientId}:${String(++this.#lastOwnerNumber)}`,

@@ -19,6 +19,7 @@ export function eventTests(context: () => ContractContext): void {
       expect(event.ownerId).toMatch(new RegExp(`^${stranger.clientId}:\\d+$`));
       expect(event.holderTtlMs).toBeGreaterThan(0);
       expect(event.holderTtlMs).toBeLessThanOrEqual(leaseMs);
+      expect(Object.keys(event).sort()).toEqual(['holder', 'holderTtlMs', 'lockName', 'ownerId']);
       await lock.withLock({ lease: 5_000 }, () => undefined);
       const about = { lockName: lock.name, ownerId };
       expect(acquired).toMatchObject([

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe } from 'vitest';
 import type { Holdfast, HoldfastOptions, Lock } from '../../src/index.js';
 import { callTests } from './lock-contract-calls.js';
+import { descriptionTests } from './lock-contract-descriptions.js';
 import { eventTests } from './lock-contract-events.js';
 import { holdTests } from './lock-contract-holds.js';
 import { lookingTests } from './lock-contract-looking.js';
@@ -13,6 +14,8 @@ const LEASE_MS = 1_500;
 export interface LockKind {
   /** A client with these options; the suite closes it. */
   newClient(options: Partial<HoldfastOptions>): Holdfast;
+  /** What `util.inspect` calls it. */
+  readonly className: string;
   /** Its events are told of its members, each by its own client. */
   readonly membersTell?: boolean;
   /** The lock of this kind and name, as this client sees it. */
@@ -26,6 +29,8 @@ export interface ContractContext {
   /** Another client of the same servers. */
   readonly stranger: Holdfast;
   readonly lock: Lock;
+  /** What `util.inspect` calls it. */
+  readonly className: string;
   /** What its name, and those of its members, contain. */
   readonly name: string;
   /** The same lock, as the other client sees it. */
@@ -49,6 +54,7 @@ export function lockContract(kindName: string, kind: LockKind): void {
         client,
         stranger,
         lock: kind.getLock(client, name),
+        className: kind.className,
         name,
         strangers: kind.getLock(stranger, name),
         leaseMs: LEASE_MS,
@@ -67,6 +73,9 @@ export function lockContract(kindName: string, kind: LockKind): void {
     });
     describe('looking and forcing', () => {
       lookingTests(current);
+    });
+    describe('descriptions', () => {
+      descriptionTests(current);
     });
     if (!kind.membersTell) {
       describe('events', () => {

@@ -1,0 +1,50 @@
+// What locks, holds and clients tell of themselves, in a log line or a console: what this process knows, and no secret.
+
+import { inspect, type InspectOptionsStylized } from 'node:util';
+
+/** What a lock tells of itself by `JSON.stringify` and `util.inspect`: what its client knows, without asking the server. */
+export interface LockDescription {
+  /** `Lock`, `FairLock`, `MultiLock` or `RedLock`. */
+  kind: string;
+  /** Its name, as it was given to `getLock`. */
+  name: string;
+  /** Whether any caller of this client holds it. */
+  state: 'held by this client' | 'not held by this client';
+  /** As which owner, if it does. */
+  ownerId?: string;
+  /** For how long this process may rely on that, in milliseconds, if it does. */
+  remainingMs?: number;
+}
+
+/** What a hold tells of itself by `JSON.stringify` and `util.inspect`. */
+export interface HoldDescription {
+  /** The lock's name, as it was given to `getLock`. */
+  lockName: string;
+  /** Whether it holds the lock, was released, or was lost. */
+  state: 'held' | 'released' | 'lost';
+  /** The owner on the server: `<clientId>:<n>`. */
+  ownerId: string;
+  /** For how long this process may rely on the lock, in milliseconds. */
+  remainingMs: number;
+}
+
+/** What a client tells of itself by `JSON.stringify` and `util.inspect`. */
+export interface HoldfastDescription {
+  /** Identifies it on the server. */
+  clientId: string;
+  /** Whether its connection for commands is ready. */
+  state: 'connecting' | 'ready' | 'refused' | 'closed';
+  /** How many locks it holds. */
+  heldCount: number;
+}
+
+/** As `util.inspect` shows an object of a class: `Lock { name: 'orders', … }`. */
+export function inspected(
+  className: string,
+  description: object,
+  depth: number,
+  options: InspectOptionsStylized,
+): string {
+  if (depth < 0) return options.stylize(`[${className}]`, 'special');
+  return `${className} ${inspect(description, options)}`;
+}
