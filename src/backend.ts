@@ -122,6 +122,8 @@ export interface LockBackend {
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply>;
   /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
   release(ownerId: string): Promise<boolean>;
+  /** Nobody of this client holds it as this owner any more, nor waits for it as this owner. */
+  forget?(ownerId: string): void;
   /** Looks after it until `unwatch`: renews it if it is watched, and finds out if it is lost. */
   watch(lease: HeldLease): void;
   unwatch(lease: HeldLease): void;

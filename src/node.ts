@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { UnavailableError } from './errors.js';
 import type { Events } from './events.js';
 import type { FairLine } from './locks/fair-line.js';
+import { Grantees } from './locks/grantees.js';
 import { HoldRenewer } from './locks/hold-renewer.js';
 import { PlaceRenewer } from './locks/place-renewer.js';
 import { Connection, type ConnectionOptions } from './redis/connection.js';
@@ -30,6 +31,7 @@ export class Node {
   readonly watchdog: Watchdog;
   readonly holdRenewer: HoldRenewer;
   readonly placeRenewer: PlaceRenewer;
+  readonly grantees = new Grantees();
   readonly #lines = new Lines<Line>();
   readonly #fairLines = new Lines<FairLine>();
   readonly #events: Events;

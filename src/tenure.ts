@@ -186,13 +186,18 @@ export abstract class Tenure implements HeldLease {
     this.ended();
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.
-    if (next.kind === 'lost' || next.isConfirmed) this.client.ownerships.delete(this);
+    if (next.kind === 'lost' || next.isConfirmed) this.#forget();
+  }
+
+  #forget(): void {
+    this.client.ownerships.delete(this);
+    this.lock.forget?.(this.ownerId);
   }
 
   /** Nobody relies on it any more, but it may stand on the server. */
   protected abandon(): void {
     this.end(false);
-    this.client.ownerships.delete(this);
+    this.#forget();
     this.client.leftovers.remove(this.lock, this.ownerId);
   }
 }

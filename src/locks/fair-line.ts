@@ -46,6 +46,9 @@ export class FairLine {
       message: (payload) => {
         this.hear(payload);
       },
+      late: (payload) => {
+        this.hear(payload);
+      },
     });
     // Freed with nobody in line: by a reentrant lock of this name, or after the line was deleted.
     const look = (): void => {
@@ -86,8 +89,13 @@ export class FairLine {
   hear(message: string): void {
     const space = message.indexOf(' ');
     const [what, rest] = [message.slice(0, space), message.slice(space + 1)];
-    if (what === 'ends') this.lookIn(Number.parseInt(rest, 10) || 0);
-    else this.#places.get(rest)?.granted(Number(what));
+    if (what === 'ends') {
+      this.lookIn(Number.parseInt(rest, 10) || 0);
+      return;
+    }
+    const place = this.#places.get(rest);
+    if (place) place.granted(Number(what));
+    else this.#lock.returnGrant(rest);
   }
 
   /** Hands the lock on if nobody holds it. */

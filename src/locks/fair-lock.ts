@@ -56,6 +56,24 @@ export class FairLockBackend extends ReentrantLock {
     return await forced;
   }
 
+  /** It is about to stand in line as this owner, and takes a grant until it is forgotten. */
+  expectGrant(ownerId: string): void {
+    this.node.grantees.expect(this.keys.lock, ownerId);
+  }
+
+  forget(ownerId: string): void {
+    this.node.grantees.forget(this.keys.lock, ownerId);
+  }
+
+  /**
+   * An owner was granted the lock that does not stand in line here. If nobody has the lock as this owner either, a join of
+   * somebody who has gone came late: the lock would stand idle until the lease of that place is over.
+   */
+  returnGrant(ownerId: string): void {
+    if (!this.node.grantees.isStray(this.keys.lock, ownerId)) return;
+    this.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
+  }
+
   /** The owners that wait in line, in order. */
   waiters(): Promise<string[]> {
     const { line, places } = this.keys;

@@ -99,8 +99,10 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     line.lookIn(holderTtlMs);
   }
 
-  leave(): boolean {
+  leave(leaseMs?: number): boolean {
     this.#hasLeft = true;
+    // Acquired, it is forgotten when it is released or lost. (Or a hold around the caller was entered instead.)
+    if (leaseMs === undefined || this.#mayStand) this.#lock.forget(this.ownerId);
     this.#line?.leave(this);
     this.#lock.unwatchPlace(this);
     return this.#mayStand;
@@ -169,6 +171,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     const nonce = this.#lock.nextNonce();
     const sentAt = now();
     this.sending(nonce, sentAt);
+    if (mayWait) this.#lock.expectGrant(this.ownerId);
     this.#mayStand ||= mayWait;
     const request = { ownerId: this.ownerId, leaseMs, mayWait, nonce, ticket: this.#ticket };
     this.#wasListening = this.isListening;

@@ -499,10 +499,11 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '56ae6d5c725e734ba5bdafee7446ec48032419d5',
+    sha1: '1afb3f40c3c80f3800100cd2690776bb6c7015b0',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
--- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
+-- lock that was handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
@@ -515,10 +516,14 @@ local leaseMs = ARGV[1]
 
 local function renew(lock, forced, owner)
   -- pcall: one key of another type must not fail the whole batch.
-  if redis.pcall('HEXISTS', lock, owner) == 1 then
+  local count = redis.pcall('HGET', lock, owner)
+  if type(count) == 'string' then
     local ttlMs = redis.call('PTTL', lock)
     if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
       redis.call('PEXPIRE', lock, leaseMs)
+    end
+    if count == '0' and leaseMs ~= '0' then
+      redis.call('HSET', lock, owner, 1)
     end
     return 'kept'
   end

@@ -18,6 +18,8 @@ export interface ChannelListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
   subscribed(): void;
   message(payload: string): void;
+  /** One that came after the last listener had gone, while the subscription still stood. */
+  late?(payload: string): void;
 }
 
 class Channel {
@@ -28,6 +30,8 @@ class Channel {
   subscribedAtMs: number | undefined;
   /** When the last message came, on the monotonic clock, whether or not somebody listened. */
   heardAtMs: number | undefined;
+  /** Who listened last, when nobody does any more. */
+  last: ChannelListener | undefined;
   /** Since when nobody listens, on the monotonic clock. */
   idleSinceMs = 0;
 
@@ -94,6 +98,7 @@ export class Channels {
       close: () => {
         joined.listeners.delete(listener);
         if (joined.listeners.size > 0 || this.#channels.get(name) !== joined) return;
+        joined.last = listener;
         joined.idleSinceMs = performance.now();
         this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS);
       },
@@ -128,6 +133,7 @@ export class Channels {
       const channel = this.#channels.get(name);
       if (!channel) return;
       channel.heardAtMs = performance.now();
+      if (channel.listeners.size === 0) channel.last?.late?.(payload);
       for (const listener of channel.listeners) listener.message(payload);
     };
     link.client.on('message', hear);

@@ -1,7 +1,7 @@
 // Which grants a place in line takes: only those that its newest commands account for, and each for as long as that.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { FairPlace } from '../../../src/locks/fair-place.js';
-import { FakeFairRedis, HELD } from '../../support/fake-fair-redis.js';
+import { FakeFairRedis, HELD, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 import { expectPending } from '../../support/occupancy.js';
 
 const IN_LINE = [600_000];
@@ -115,11 +115,26 @@ describe('a grant', () => {
   it('that comes again after the place was left with the lock changes nothing', async () => {
     await redis.grant(1, place);
     await place.try();
-    expect(place.leave()).toBe(false);
+    expect(place.leave(PLACE_LEASE_MS)).toBe(false);
     const { length } = redis.sent;
     await redis.grant(1, place);
     expect(redis.sent).toHaveLength(length);
     expect(vi.getTimerCount()).toBe(1); // the channels linger
+  });
+
+  it('that comes when the lock is not held any more is given back', async () => {
+    await redis.grant(1, place);
+    await place.try();
+    place.leave(PLACE_LEASE_MS);
+    redis.lock.forget(place.ownerId);
+    await redis.grant(1, place);
+    expect(redis.last('handOver').args[0]).toBe(place.ownerId);
+  });
+
+  it('that comes after the place was given up is given back', async () => {
+    place.leave();
+    await redis.grant(1, place);
+    expect(redis.last('handOver').args[0]).toBe(place.ownerId);
   });
 });
 
