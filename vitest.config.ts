@@ -1,4 +1,5 @@
-// Two test projects: unit (no Redis, fake timers) and integration (real servers, nothing mocked).
+// Three test projects: unit (no Redis, fake timers), integration (real servers, nothing mocked), and redisson (the same
+// servers shared with Redisson itself, where there are Java and Maven).
 import { defineConfig } from 'vitest/config';
 import { filesThatStartServers } from './test/support/server-needs.js';
 
@@ -33,6 +34,21 @@ export default defineConfig({
           sequence: { groupOrder: 1 },
           testTimeout: 30_000,
           hookTimeout: 30_000,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'redisson',
+          include: ['test/redisson/**/*.test.ts'],
+          exclude: process.env['HOLDFAST_TEST_BACKEND'] === 'none' ? ['**'] : [],
+          globalSetup: ['test/support/shared-redis.ts', 'test/support/redisson-build.ts'],
+          setupFiles: ['test/support/clean-check.ts'],
+          pool: 'forks',
+          maxWorkers: 2, // each file has a Java process beside it
+          sequence: { groupOrder: 2 },
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
         },
       },
     ],

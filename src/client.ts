@@ -128,7 +128,7 @@ export class Client {
   async askOnce<T>(lock: LockBackend, what: string, request: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const insistently = (patience: Patience): Promise<T> =>
-      insist(this.connection, patience, lock, (isRepeat) => {
+      insist(this.connection, patience, lock.name, (isRepeat) => {
         if (!isRepeat) return request();
         const lost = `${what}: the connection was lost before the answer came`;
         throw this.unavailable(lock.name, lost, patience.trouble);
@@ -140,7 +140,7 @@ export class Client {
   async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const insistently = (patience: Patience): Promise<T> =>
-      insist(this.connection, patience, lock, question);
+      insist(this.connection, patience, lock.name, question);
     return await this.bounded(lock.name, 'not looked at', insistently, this.acquisitions);
   }
 
@@ -182,7 +182,7 @@ export class Client {
   /** Releases what a closing client held. */
   async #releaseFor({ lock, ownerId }: Tenure): Promise<void> {
     await this.bounded(lock.name, 'not known to be released', (patience) =>
-      insist(this.connection, patience, { name: lock.name }, () => lock.release(ownerId)),
+      insist(this.connection, patience, lock.name, () => lock.release(ownerId)),
     );
   }
 }

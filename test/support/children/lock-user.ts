@@ -1,16 +1,21 @@
 // A process that takes and releases locks as the test tells it. One hold per lock name.
 //
-// Environment: HOLDFAST_TEST_REDIS_URL, and HOLDFAST_TEST_OPTIONS (JSON, further options of the client).
+// Environment: HOLDFAST_TEST_REDIS_URL, or HOLDFAST_TEST_CLUSTER (JSON, a cluster's nodes); and HOLDFAST_TEST_OPTIONS (JSON,
+// further options of the client).
 // acquire {name, wait?, lease?}  ->  acquired {name, ownerId}, and later perhaps lost {name, lossReason}
 // release {name}                 ->  released {name}
 // block {ms}                     ->  blocked, after the event loop stood still that long
 // close                          ->  closed; then the process ends by itself
 // Whatever fails                 ->  failed {name, message, code}
+import { Cluster, type ClusterNode } from 'ioredis';
 import { Holdfast, LockLostError, type Hold, type HoldfastOptions } from '../../../src/index.js';
 import { onMessage, stopListening, tell } from '../child-messages.js';
 
+const nodes = process.env['HOLDFAST_TEST_CLUSTER'];
 const holdfast = new Holdfast({
-  redis: process.env['HOLDFAST_TEST_REDIS_URL'] ?? '',
+  redis: nodes
+    ? new Cluster(JSON.parse(nodes) as ClusterNode[], { lazyConnect: true })
+    : (process.env['HOLDFAST_TEST_REDIS_URL'] ?? ''),
   ...(JSON.parse(process.env['HOLDFAST_TEST_OPTIONS'] ?? '{}') as Partial<HoldfastOptions>),
 });
 const holds = new Map<string, Hold>();
