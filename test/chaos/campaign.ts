@@ -22,8 +22,10 @@ export async function runCampaign(args: Arguments): Promise<boolean> {
     while (begun < rounds && machineMs() < endsAt) {
       const number = begun++;
       const plan = planRound(kinds[number % kinds.length]!, seed + number, wishes);
-      const result = await playRound(plan, (progress) => {
-        line.show(plan, progress);
+      const result = await playRound(plan, {
+        watch: (progress) => {
+          line.show(plan, progress);
+        },
       });
       line.over(plan);
       tally.add(result);

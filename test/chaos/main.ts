@@ -1,9 +1,11 @@
 // npm run chaos: a campaign of random faults; or mutants of the library, to see that a campaign notices them; or overload.
 import { readArguments, USAGE, type Arguments } from './arguments.js';
 import { runCampaign } from './campaign.js';
+import { tryMutants } from './mutants/try-mutants.js';
 
 const args = parsed();
-process.exitCode = (await runCampaign(args)) ? 0 : 1;
+const isSound = args.mutants ? await tryMutants(args) : await runCampaign(args);
+process.exitCode = isSound ? 0 : 1;
 
 function parsed(): Arguments {
   try {

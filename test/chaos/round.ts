@@ -30,14 +30,18 @@ export interface Progress {
   readonly faults: readonly string[];
 }
 
-export async function playRound(
-  plan: Plan,
-  watch: Watcher = () => undefined,
-): Promise<RoundResult> {
+export interface RoundOptions {
+  readonly watch?: Watcher;
+  /** What the workers import instead of src/. */
+  readonly library?: string;
+}
+
+export async function playRound(plan: Plan, options: RoundOptions = {}): Promise<RoundResult> {
+  const { watch = () => undefined, library } = options;
   const startedAt = machineMs();
   watch({ phase: 'starting', sections: 0, faults: [] });
   using ownLag = new OwnLag();
-  await using stage = await Stage.set(plan);
+  await using stage = await Stage.set(plan, library);
   const history = new History(plan.clientsPerWorker);
   using journals = new Journals(stage.journals, history);
   await Promise.all(stage.crew.map((member) => member.ready()));

@@ -9,12 +9,18 @@ export class CrewMember implements AsyncDisposable {
   /** Clients whose process was killed: nobody can clean up after them. */
   readonly killed: string[] = [];
   readonly #orderFor: (incarnation: number) => WorkOrder;
+  readonly #library: string | undefined;
   #child: Child;
   #incarnation = 0;
   #isAlive = true;
 
-  constructor(index: number, orderFor: (incarnation: number) => WorkOrder) {
+  constructor(
+    index: number,
+    library: string | undefined,
+    orderFor: (incarnation: number) => WorkOrder,
+  ) {
     this.index = index;
+    this.#library = library;
     this.#orderFor = orderFor;
     this.#child = this.#spawn();
   }
@@ -80,6 +86,7 @@ export class CrewMember implements AsyncDisposable {
     const order = this.#orderFor(this.#incarnation);
     return startChild(new URL('../worker/worker.ts', import.meta.url), {
       HOLDFAST_CHAOS_ORDER: JSON.stringify(order),
+      ...(this.#library === undefined ? {} : { HOLDFAST_CHAOS_LIBRARY: this.#library }),
       NODE_NO_WARNINGS: '1', // they are written to the journal
     });
   }

@@ -20,14 +20,16 @@ export class Stage implements AsyncDisposable {
   /** Where each process writes to a journal of its own. */
   readonly journals: string;
 
-  static async set(plan: Plan): Promise<Stage> {
+  /** `library`: what the workers import; undefined: src/. */
+  static async set(plan: Plan, library?: string): Promise<Stage> {
     const topology = await startTopology(plan);
     const links = await Promise.all(
       Array.from({ length: plan.workers * plan.clientsPerWorker }, () =>
         Promise.all(topology.servers.map(({ redis }) => startProxy(redis.port, redis.host))),
       ),
     );
-    return new Stage(plan, topology, links, await mkdtemp(join(tmpdir(), 'holdfast-journals-')));
+    const journals = await mkdtemp(join(tmpdir(), 'holdfast-journals-'));
+    return new Stage(plan, topology, links, journals, library);
   }
 
   private constructor(
@@ -35,12 +37,13 @@ export class Stage implements AsyncDisposable {
     topology: StageTopology,
     links: readonly (readonly TcpProxy[])[],
     folder: string,
+    library: string | undefined,
   ) {
     this.plan = plan;
     this.topology = topology;
     this.#links = links;
     this.journals = folder;
-    this.crew = Array.from({ length: plan.workers }, (_, index) => this.#member(index));
+    this.crew = Array.from({ length: plan.workers }, (_, index) => this.#member(index, library));
   }
 
   get servers(): readonly StageServer[] {
@@ -71,13 +74,13 @@ export class Stage implements AsyncDisposable {
     await rm(this.journals, { recursive: true, force: true });
   }
 
-  #member(index: number): CrewMember {
+  #member(index: number, library: string | undefined): CrewMember {
     const { plan } = this;
     const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs, commandTimeoutMs } = plan;
     const clients = Array.from({ length: clientsPerWorker }, (_, client) =>
       this.topology.address(this.links(index * clientsPerWorker + client)),
     );
-    return new CrewMember(index, (incarnation) => ({
+    return new CrewMember(index, library, (incarnation) => ({
       name: `w${index}.${incarnation}.`,
       seed: plan.seed,
       journal: join(this.journals, `w${index}.${incarnation}.jsonl`),

@@ -1,0 +1,69 @@
+// Whether a campaign notices that the library was spoiled: each mutant, until it is noticed or its time is over.
+import { printTable } from '../../../benchmarks/support/table.js';
+import { machineMs } from '../../support/machine-clock.js';
+import type { Arguments } from '../arguments.js';
+import { planRound } from '../plan.js';
+import { playRound } from '../round.js';
+import { MUTANTS } from './all.js';
+import type { Mutant } from './mutant.js';
+import { SpoiledCopy } from './spoiled-copy.js';
+
+interface Outcome {
+  readonly mutant: Mutant;
+  /** The rule that noticed it first; undefined: none did. */
+  readonly rule: string | undefined;
+  readonly seconds: number;
+  readonly rounds: number;
+}
+
+/** Returns whether all were noticed. */
+export async function tryMutants(args: Arguments): Promise<boolean> {
+  const wanted = args.mutants ?? [];
+  const unknown = wanted.find((name) => !MUTANTS.some((mutant) => mutant.name.includes(name)));
+  if (unknown !== undefined) throw new Error(`there is no mutant "${unknown}"`);
+  const chosen = MUTANTS.filter(
+    ({ name }) => wanted.length === 0 || wanted.some((each) => name.includes(each)),
+  );
+  // All of them first: one that does not fit any more is to be known before the hours of the others.
+  const copies = new Map(chosen.map((mutant) => [mutant, new SpoiledCopy(mutant)]));
+  const outcomes: Outcome[] = [];
+  const rest = [...chosen];
+  const tryOneByOne = async (): Promise<void> => {
+    for (let mutant = rest.shift(); mutant; mutant = rest.shift()) {
+      const copy = copies.get(mutant)!;
+      const outcome = await tryMutant(mutant, copy.library, args);
+      copy[Symbol.dispose]();
+      outcomes.push(outcome);
+      const { rule = 'NOT NOTICED', seconds, rounds } = outcome;
+      console.log(`${mutant.name}: ${rule} (${Math.round(seconds)} s, ${rounds} rounds)`);
+    }
+  };
+  await Promise.all(Array.from({ length: args.beside }, tryOneByOne));
+  print(outcomes);
+  return outcomes.every(({ rule }) => rule !== undefined);
+}
+
+async function tryMutant(mutant: Mutant, library: string, args: Arguments): Promise<Outcome> {
+  const startedAt = machineMs();
+  const seconds = (): number => (machineMs() - startedAt) / 1_000;
+  let rounds = 0;
+  while (seconds() < 60 * args.minutes) {
+    const kind = mutant.kinds[rounds % mutant.kinds.length]!;
+    const plan = planRound(kind, args.seed + rounds, args.wishes);
+    const { violations } = await playRound(plan, { library });
+    rounds++;
+    const [first] = violations;
+    if (first) return { mutant, rule: first.rule, seconds: seconds(), rounds };
+  }
+  return { mutant, rule: undefined, seconds: seconds(), rounds };
+}
+
+function print(outcomes: readonly Outcome[]): void {
+  const rows = outcomes.map(({ mutant, rule = 'NOT NOTICED', seconds, rounds }) => [
+    mutant.name,
+    rule,
+    `${Math.round(seconds)} s`,
+    String(rounds),
+  ]);
+  printTable([['mutant', 'noticed by', 'after', 'rounds'], ...rows]);
+}
