@@ -27,7 +27,8 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
     servers.map(async (server) => {
       const list = async (...command: [string, ...string[]]): Promise<string[]> =>
         ((await server.call(...command)) as string[] | undefined) ?? [];
-      const keys = await list('KEYS', '*');
+      // A replica has what its master has, and does not tell how much longer.
+      const keys = (await server.isMaster()) ? await list('KEYS', '*') : [];
       const channels = await list('PUBSUB', 'CHANNELS');
       const sharded = await list('PUBSUB', 'SHARDCHANNELS').catch(() => []); // before Redis 7
       const standing = await Promise.all(

@@ -18,7 +18,8 @@ export const SERVER_NEMESES: readonly Nemesis[] = [
     await server.call('CLIENT', 'PAUSE', String(Math.ceil(forMs)), amount < 0.5 ? 'ALL' : 'WRITE');
     return undefined;
   }),
-  onServers('DEBUG SLEEP', 2, [0.1, 1], async (server, { forMs }) => {
+  onServers('DEBUG SLEEP', 2, [0.1, 1], (server, { forMs }) => {
+    // Where DEBUG is not allowed, nothing happens.
     void server.call('DEBUG', 'SLEEP', String(forMs / 1_000)).catch(() => undefined);
     return Promise.resolve(undefined);
   }),

@@ -20,7 +20,7 @@ export class StageServer implements AsyncDisposable {
   readonly index: number;
   readonly redis: RedisServer;
   readonly clock: ServerClock | undefined;
-  readonly #folder: string;
+  readonly #folder: string | undefined;
   readonly #direct: Redis;
 
   static async start(options: StageServerOptions): Promise<StageServer> {
@@ -33,12 +33,8 @@ export class StageServer implements AsyncDisposable {
     return new StageServer(options.index, redis, clock, folder);
   }
 
-  private constructor(
-    index: number,
-    redis: RedisServer,
-    clock: ServerClock | undefined,
-    folder: string,
-  ) {
+  /** A server that has been started already. */
+  constructor(index: number, redis: RedisServer, clock?: ServerClock, folder?: string) {
     this.index = index;
     this.redis = redis;
     this.clock = clock;
@@ -49,6 +45,12 @@ export class StageServer implements AsyncDisposable {
   /** Sends a command past all proxies; fails at once while the server is down. */
   async call(command: string, ...args: (string | Buffer)[]): Promise<unknown> {
     return await this.#direct.call(command, ...args);
+  }
+
+  /** Whether it is a master, by its own word; undefined: it says nothing. */
+  async isMaster(): Promise<boolean | undefined> {
+    const role = (await this.call('ROLE').catch(() => undefined)) as [string] | undefined;
+    return role === undefined ? undefined : role[0] === 'master';
   }
 
   /** A connection past all proxies. */
@@ -67,7 +69,7 @@ export class StageServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#direct.disconnect();
     await this.redis[Symbol.asyncDispose]();
-    await rm(this.#folder, { recursive: true, force: true });
+    if (this.#folder) await rm(this.#folder, { recursive: true, force: true });
   }
 }
 

@@ -2,12 +2,16 @@
 import type { TcpProxy } from '../../support/tcp-proxy.js';
 import type { Plan } from '../plan.js';
 import type { Address } from '../worker/work-order.js';
+import { startAsCluster } from './cluster.js';
+import { startWithSentinel } from './sentinel.js';
 import { StageServer } from './server.js';
 
 export interface StageTopology extends AsyncDisposable {
   readonly servers: readonly StageServer[];
   /** What a client is told whose proxies these are, one for each server. */
   address(links: readonly TcpProxy[]): Address;
+  /** A replica takes over from its master, in order; where there are replicas. */
+  failOver?(target: number): Promise<void>;
 }
 
 export async function startTopology(plan: Plan): Promise<StageTopology> {
@@ -20,8 +24,9 @@ export async function startTopology(plan: Plan): Promise<StageTopology> {
         urls: links.map(({ url }) => url),
       }));
     case 'sentinel':
+      return startWithSentinel();
     case 'cluster':
-      throw new Error('not yet');
+      return startAsCluster();
   }
 }
 

@@ -1,4 +1,5 @@
 // What a worker process is told to do.
+import type { NatMap } from '../stage/nat-map.js';
 import type { Kind } from '../plan.js';
 
 /** Where a client finds its servers: behind its own proxies. */
@@ -8,13 +9,13 @@ export type Address =
   | {
       readonly topology: 'cluster';
       readonly nodes: readonly Endpoint[];
-      readonly natMap: Readonly<Record<string, Endpoint>>;
+      readonly natMap: NatMap;
     }
   | {
       readonly topology: 'sentinel';
       readonly name: string;
       readonly sentinels: readonly Endpoint[];
-      readonly natMap: Readonly<Record<string, Endpoint>>;
+      readonly natMap: NatMap;
     };
 
 interface Endpoint {

@@ -1,2 +1,0 @@
-import type { Nemesis } from './nemesis.js';
-export const CLUSTER_NEMESES: readonly Nemesis[] = [];

@@ -1,0 +1,89 @@
+// What happens where masters have replicas: they take over, in order or since the master is silent.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Stage } from '../stage/stage.js';
+import type { StageServer } from '../stage/server.js';
+import type { Nemesis } from './nemesis.js';
+
+const TOPOLOGIES = ['sentinel', 'cluster'] as const;
+
+/** Replication is asynchronous: what a master granted last its successor may not know. */
+const MAY_FORGET = { loses: 'all', endsHolds: true } as const;
+
+/** How long a successor may take, and how long until everybody agrees who is master. */
+const SETTLE_LIMIT_MS = 15_000;
+
+export const REPLICA_NEMESES: readonly Nemesis[] = [
+  {
+    name: 'a replica takes over in order',
+    weight: 3,
+    topologies: TOPOLOGIES,
+    leases: [0, 0],
+    async act(stage, { target }) {
+      const free = stage.faults.take('masters');
+      if (!free) return;
+      const fault = stage.faults.begin(this.name, {}, MAY_FORGET);
+      const before = await masterCount(stage);
+      await stage.topology.failOver?.(target).catch(() => undefined); // there was one a moment ago
+      await sleep(100);
+      await settled(stage, before);
+      fault.end();
+      free();
+    },
+  },
+  {
+    name: 'a replica takes over from a silent master',
+    weight: 3,
+    topologies: TOPOLOGIES,
+    leases: [0, 0],
+    async act(stage, { target }) {
+      const free = stage.faults.take('masters');
+      if (!free) return;
+      const masters = await mastersOf(stage);
+      const master = masters[target % masters.length];
+      if (!master) {
+        free();
+        return;
+      }
+      const fault = stage.faults.begin(this.name, { servers: [master.index] }, MAY_FORGET);
+      await master.redis.pause();
+      await until(async () => (await mastersOf(stage)).length === masters.length);
+      await master.redis.resume();
+      await settled(stage, masters.length);
+      fault.end();
+      free();
+    },
+  },
+];
+
+/** As many masters as before, and nobody who takes itself for one and is none. */
+async function settled(stage: Stage, count: number): Promise<void> {
+  await until(async () => {
+    const roles = await Promise.all(stage.servers.map((server) => server.isMaster()));
+    return (
+      roles.filter((isMaster) => isMaster).length === count &&
+      roles.every((isMaster) => isMaster !== undefined)
+    );
+  });
+}
+
+async function masterCount(stage: Stage): Promise<number> {
+  return (await mastersOf(stage)).length;
+}
+
+/** Those that answer; one that stands still does not. */
+async function mastersOf({ servers }: Stage): Promise<StageServer[]> {
+  const masters = await Promise.all(
+    servers.map(async (server) => {
+      const isMaster = await Promise.race([server.isMaster(), sleep(200, undefined)]);
+      return isMaster ? [server] : [];
+    }),
+  );
+  return masters.flat();
+}
+
+async function until(isTrue: () => Promise<boolean>): Promise<void> {
+  for (let waitedMs = 0; waitedMs < SETTLE_LIMIT_MS; waitedMs += 50) {
+    if (await isTrue()) return;
+    await sleep(50);
+  }
+}
