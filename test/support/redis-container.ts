@@ -23,7 +23,8 @@ export async function startRedisContainer(options: RedisServerOptions): Promise<
 function redisContainer(port: number, args: readonly string[]): GenericContainer {
   const inMemory = ['--save', '', '--appendonly', 'no', '--protected-mode', 'no'];
   return new GenericContainer(process.env['HOLDFAST_REDIS_IMAGE'] ?? 'redis:7.4-alpine')
-    .withCommand(['redis-server', ...inMemory, ...args])
+    // Options alone: the images of Redis and Valkey put their server's name in front.
+    .withCommand([...inMemory, ...args])
     .withExposedPorts({ container: 6379, host: port })
     .withWaitStrategy(Wait.forLogMessage('Ready to accept connections'));
 }
