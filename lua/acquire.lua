@@ -15,7 +15,12 @@ local leaseMs = ARGV[2]
 
 if redis.call('EXISTS', lock) == 0 then
   redis.call('HSET', lock, owner, 1)
-  redis.call('PEXPIRE', lock, leaseMs)
+  local kept = redis.pcall('PEXPIRE', lock, leaseMs)
+  if kept ~= 1 then
+    -- Not permitted: a lock without an end would stay for ever.
+    redis.call('HDEL', lock, owner)
+    return kept
+  end
   return 1
 end
 

@@ -18,33 +18,41 @@ local forced = KEYS[2]
 local line = KEYS[3]
 local places = KEYS[4]
 local owner = ARGV[1]
-local leaseMs = ARGV[2]
+local leaseMs = tonumber(ARGV[2])
 local grants = ARGV[3]
 local publishGrant = ARGV[4]
 
 local count = redis.call('HGET', lock, owner)
+local ttlMs = redis.call('PTTL', lock)
 if count == '0' then
-  redis.call('HSET', lock, owner, 1)
+  -- In this order: a full memory refuses what takes memory only before anything is written.
   redis.call('PEXPIRE', lock, leaseMs)
-  -- The next in line expects the lease to end when the place's would have.
-  local first = redis.call('ZRANGE', line, 0, 0)[1]
-  local place = first and redis.call('HGET', places, first)
-  if place then
+  local counted = redis.pcall('HSET', lock, owner, 1)
+  if type(counted) == 'table' then
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    return counted
+  end
+  -- The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
+  local first = redis.pcall('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.pcall('HGET', places, first)
+  if type(place) == 'string' then
     local token = string.match(place, '^%d+ %d+ %d %d (.*)$')
     redis.pcall(publishGrant, grants .. token, 'ends ' .. leaseMs)
   end
   return 'kept'
 end
 if count then
-  local ttlMs = redis.call('PTTL', lock)
-  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
+  if ttlMs >= 0 and ttlMs < leaseMs then
     redis.call('PEXPIRE', lock, leaseMs)
   end
   return 'kept'
 end
 
 if redis.call('GET', forced) == owner then
-  redis.call('DEL', forced)
+  -- pcall: where that is not permitted the word ends by itself.
+  redis.pcall('DEL', forced)
   return 'forced'
 end
 return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'

@@ -21,14 +21,23 @@ local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
-local holder = holderCount == 1 and redis.call('HKEYS', lock)[1] or ''
+local fields = holderCount == 1 and redis.call('HGETALL', lock) or {}
+local holder = fields[1] or ''
 if not string.match(holder, '^.+:%-?%d+$') then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
 end
 
 local ttlMs = redis.call('PTTL', lock)
-redis.call('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
+-- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('DEL', lock)
+local left = redis.pcall('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
+if left.err then
+  redis.call('HSET', lock, holder, fields[2])
+  if ttlMs > 0 then
+    redis.call('PEXPIRE', lock, ttlMs)
+  end
+  return left
+end
 -- pcall: a user without permission for the channel must still be able to free it.
 local told = redis.pcall(publish, channel, '0')
 return { holder, type(told) == 'table' and told.err or nil }

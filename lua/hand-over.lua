@@ -43,11 +43,21 @@ local function tell(command, to, message)
   end
 end
 
+-- A key that became something else must not keep anybody in line, or a lock from being released: there is nothing of ours.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
 -- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
+-- (pcall: what was done is done, and the line may be gone.)
 local function tellFirst(ttlMs)
-  local first = redis.call('ZRANGE', line, 0, 0)[1]
-  local place = first and redis.call('HGET', places, first)
-  if place then
+  local first = redis.pcall('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.pcall('HGET', places, first)
+  if type(place) == 'string' then
     tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
   end
 end
@@ -60,57 +70,97 @@ local function isDeaf(channel)
   return counts[2] == 0
 end
 
--- pcall: a key that became something else must not keep anybody in line, or a lock from being released.
-local ttlMs = redis.call('PTTL', lock)
-local released = redis.pcall('HDEL', lock, owner)
-if released ~= 1 then
-  released = 0
-  if owner ~= '' then
-    local wasFirst = redis.call('ZRANGE', line, 0, 0)[1] == owner
-    redis.call('ZREM', line, owner)
-    redis.call('HDEL', places, owner)
-    if wasFirst and ttlMs >= 0 then
-      tellFirst(ttlMs)
-    end
-  end
-end
-if released == 0 and ttlMs ~= -2 then
-  return { 0, '', ttlMs, refused, reason }
+-- Who goes out of the line, and which of its places was looked at.
+local leaving = {}
+local index = 0
+
+-- A write that changes nothing, before those that do. If HDEL is not permitted nothing was done yet, and after any write a
+-- full memory refuses nothing more.
+local function beginWriting()
+  ours('HDEL', places, '')
 end
 
-local isGone = {}
-for _ = 1, MAX_DROPPED do
-  local first = redis.pcall('ZPOPMIN', line)[1]
-  if not first then
-    if released == 1 then
-      tell(publish, channel, '0')
-    end
-    return { released, '', -2, refused, reason }
+local function handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
+  beginWriting()
+  -- A count of 0 waits for a confirmation that sets another lease.
+  redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+  local done = redis.pcall('PEXPIREAT', lock, expiresAtMs)
+  if type(done) == 'number' then
+    done = redis.pcall('ZREM', line, unpack(leaving))
   end
-  local place = redis.call('HGET', places, first) or ''
-  redis.call('HDEL', places, first)
-  local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
-  if nonce and not isGone[token] then
-    if isListening == '1' and isCounted and isDeaf(grants .. token) then
-      -- If it comes back, it has its ticket.
-      isGone[token] = true
-    else
-      -- A count of 0 waits for a confirmation that sets another lease.
-      redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
-      redis.call('PEXPIREAT', lock, expiresAtMs)
-      local newTtlMs = redis.call('PTTL', lock)
-      -- A place that was not renewed is dropped: its time is over, and so the lock is free again.
-      if newTtlMs >= 0 then
-        local grant = nonce .. ' ' .. first
-        tell(publishGrant, grants .. token, grant)
-        if 2 * newTtlMs < ttlMs then
-          tellFirst(newTtlMs)
-          -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
-          tell(publish, channel, '0')
-        end
-        return { released, grant, newTtlMs, refused, reason }
+  if type(done) == 'table' then
+    redis.call('HDEL', lock, first)
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    return done
+  end
+  if isHeld then
+    redis.call('HDEL', lock, owner)
+  end
+  redis.call('HDEL', places, unpack(leaving))
+  local grant = nonce .. ' ' .. first
+  tell(publishGrant, grants .. token, grant)
+  if 2 * leaseMs < ttlMs then
+    tellFirst(leaseMs)
+    -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
+    tell(publish, channel, '0')
+  end
+  return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
+end
+
+local isHeld = owner ~= '' and ours('HGET', lock, owner) ~= false
+local ttlMs = redis.call('PTTL', lock)
+if not isHeld then
+  leaving[1] = owner ~= '' and owner or nil
+  if ttlMs ~= -2 then
+    if owner ~= '' then
+      local wasFirst = (ours('ZRANGE', line, 0, 0) or {})[1] == owner
+      beginWriting()
+      ours('ZREM', line, owner)
+      ours('HDEL', places, owner)
+      if wasFirst and ttlMs >= 0 then
+        tellFirst(ttlMs)
+      end
+    end
+    return { 0, '', ttlMs, refused, reason }
+  end
+end
+
+-- From here on it is held by the owner, or free. What is new is written before the old goes: while a slot migrates, a key
+-- that is gone for a moment is out of reach.
+local isGone = {}
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+while index < MAX_DROPPED do
+  local first = (ours('ZRANGE', line, index, index) or {})[1]
+  if not first then
+    break
+  end
+  index = index + 1
+  if first ~= owner or isHeld then
+    leaving[#leaving + 1] = first
+    local place = ours('HGET', places, first) or ''
+    local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+    local leaseMs = nonce and expiresAtMs - nowMs or 0
+    -- A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
+    if leaseMs > 0 and first ~= owner and not isGone[token] then
+      if isListening == '1' and isCounted and isDeaf(grants .. token) then
+        isGone[token] = true
+      else
+        return handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
       end
     end
   end
 end
-return { released, '', -3 }
+
+if #leaving > 0 then
+  beginWriting()
+  ours('ZREM', line, unpack(leaving))
+  ours('HDEL', places, unpack(leaving))
+end
+if isHeld then
+  redis.call('HDEL', lock, owner)
+  tell(publish, channel, '0')
+end
+return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reason }

@@ -45,12 +45,24 @@ local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  if first[1] or ticket > 0 then
-    redis.call('ZREM', line, owner)
-    redis.call('HDEL', places, owner)
-  end
+  local place = (first[1] or ticket > 0) and redis.call('HGET', places, owner)
+  -- The lock is taken before the place goes, and not at all if something of that is not permitted.
   redis.call('HSET', lock, owner, 1)
-  redis.call('PEXPIRE', lock, leaseMs)
+  local done = redis.pcall('PEXPIRE', lock, leaseMs)
+  if done == 1 and (first[1] or ticket > 0) then
+    done = redis.pcall('HDEL', places, owner)
+    if type(done) == 'number' then
+      done = redis.pcall('ZREM', line, owner)
+      if type(done) == 'table' and place then
+        redis.call('HSET', places, owner, place)
+        redis.call('PEXPIRE', places, redis.call('PTTL', line))
+      end
+    end
+  end
+  if type(done) == 'table' then
+    redis.call('DEL', lock)
+    return done
+  end
   return 1
 end
 
@@ -64,14 +76,24 @@ if not isFree then
   end
   holder = holders[1]
 end
+local ttlMs = redis.call('PTTL', lock)
 if placeLeaseMs == 0 then
-  return { holder, redis.call('PTTL', lock), '0' }
+  return { holder, ttlMs, '0' }
+end
+
+-- Returns the error of one that is not permitted.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply
 end
 
 local time = redis.call('TIME')
 local present = redis.call('ZSCORE', line, owner)
+local known = redis.call('HGET', places, owner)
 if present then
   ticket = tonumber(present)
+  -- First: a full memory refuses what takes memory only before anything is written.
+  redis.call('PEXPIRE', line, math.max(redis.call('PTTL', line), placeLeaseMs))
 else
   if ticket == 0 then
     -- The time in microseconds, so that it is also behind those who left and will be back.
@@ -80,15 +102,28 @@ else
   end
   redis.call('ZADD', line, string.format('%.0f', ticket), owner)
 end
-local known = redis.call('HGET', places, owner)
+local refused
 if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
   local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
   local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
-  redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' '))
+  local place = table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' ')
+  refused = refusal('HSET', places, owner, place)
 end
 for _, key in ipairs({ line, places }) do
-  if redis.call('PTTL', key) < placeLeaseMs then
-    redis.call('PEXPIRE', key, placeLeaseMs)
+  if not refused and redis.call('PTTL', key) < placeLeaseMs then
+    refused = refusal('PEXPIRE', key, placeLeaseMs)
   end
 end
-return { holder, redis.call('PTTL', lock), string.format('%.0f', ticket) }
+if refused then
+  -- As it was before: without one of them it would be no place, or one without an end.
+  if not present then
+    redis.call('ZREM', line, owner)
+  end
+  if known then
+    redis.pcall('HSET', places, owner, known)
+  else
+    redis.pcall('HDEL', places, owner)
+  end
+  return refused
+end
+return { holder, ttlMs, string.format('%.0f', ticket) }

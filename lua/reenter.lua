@@ -16,19 +16,31 @@ local lock = KEYS[1]
 local forced = KEYS[2]
 local owner = ARGV[1]
 local holdCount = ARGV[2]
-local leaseMs = ARGV[3]
+local leaseMs = tonumber(ARGV[3])
 
-if redis.call('HEXISTS', lock, owner) == 1 then
-  redis.call('HSET', lock, owner, holdCount)
+local count = redis.call('HGET', lock, owner)
+if count then
   local ttlMs = redis.call('PTTL', lock)
-  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
+  local newTtlMs = math.max(ttlMs, leaseMs)
+  -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
+  if ttlMs >= 0 and newTtlMs > 0 then
+    redis.call('PEXPIRE', lock, newTtlMs)
+  end
+  if count ~= holdCount then
+    local counted = redis.pcall('HSET', lock, owner, holdCount)
+    if type(counted) == 'table' then
+      if newTtlMs ~= ttlMs and ttlMs > 0 then
+        redis.call('PEXPIRE', lock, ttlMs)
+      end
+      return counted
+    end
   end
   return 'kept'
 end
 
 if redis.call('GET', forced) == owner then
-  redis.call('DEL', forced)
+  -- pcall: where that is not permitted the word ends by itself.
+  redis.pcall('DEL', forced)
   return 'forced'
 end
 return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'

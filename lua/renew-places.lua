@@ -18,30 +18,42 @@ local owners = ARGV
 local time = redis.call('TIME')
 local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + placeLeaseMs)
 
+-- Whether anything was written: before, a full memory refuses what takes memory, and a place may just have its lease.
+local hasWritten = false
+
 local function atLeast(key)
   local ttlMs = redis.call('PTTL', key)
-  if ttlMs >= 0 and ttlMs < placeLeaseMs then
-    redis.call('PEXPIRE', key, placeLeaseMs)
+  if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
+    redis.call('PEXPIRE', key, math.max(ttlMs, placeLeaseMs))
+    hasWritten = true
   end
 end
 
+-- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
 local function renew(lock, line, places, owner, isListening)
-  -- pcall: one key of another type must not fail the whole batch.
-  local isHolder = redis.pcall('HEXISTS', lock, owner)
+  local isHolder = ours('HEXISTS', lock, owner)
   if isHolder == 1 then
     atLeast(lock)
     return 'yours'
   end
-  local place = isHolder == 0 and redis.pcall('HGET', places, owner)
-  if type(place) ~= 'string' or type(redis.pcall('ZSCORE', line, owner)) ~= 'string' then
+  local place = isHolder == 0 and ours('HGET', places, owner)
+  if not place or not ours('ZSCORE', line, owner) then
     return 'gone'
   end
   local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
+  atLeast(line)
+  atLeast(places)
   if tonumber(known) <= tonumber(nonce) then
     redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, rest, isListening, token }, ' '))
   end
-  atLeast(line)
-  atLeast(places)
   return redis.call('PTTL', lock)
 end
 

@@ -10,23 +10,37 @@
 -- Returns for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local locks = KEYS
 local owners = ARGV
-local leaseMs = ARGV[1]
+local leaseMs = tonumber(ARGV[1])
+
+-- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
 
 local function renew(lock, forced, owner)
-  -- pcall: one key of another type must not fail the whole batch.
-  local count = redis.pcall('HGET', lock, owner)
-  if type(count) == 'string' then
+  local count = ours('HGET', lock, owner)
+  if count then
     local ttlMs = redis.call('PTTL', lock)
-    if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
-      redis.call('PEXPIRE', lock, leaseMs)
+    local becomesOne = count == '0' and leaseMs > 0
+    -- Before the count: a full memory refuses what takes memory only before anything is written.
+    if ttlMs >= 0 and leaseMs > 0 and (ttlMs < leaseMs or becomesOne) then
+      redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
     end
-    if count == '0' and leaseMs ~= '0' then
-      redis.call('HSET', lock, owner, 1)
+    if becomesOne and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
+      if ttlMs > 0 then
+        redis.call('PEXPIRE', lock, ttlMs)
+      end
+      return redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
     end
     return 'kept'
   end
-  if redis.call('GET', forced) == owner then
-    redis.call('DEL', forced)
+  if ours('GET', forced) == owner then
+    -- pcall: where that is not permitted the word ends by itself.
+    redis.pcall('DEL', forced)
     return 'forced'
   end
   return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'

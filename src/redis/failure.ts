@@ -11,11 +11,12 @@
 export type FailureKind = 'unsent' | 'unanswered' | 'transient' | 'denied' | 'conflict' | 'defect';
 
 /** Before Redis 7 an error inside a script comes wrapped in these words. */
-const IN_SCRIPT = /^ERR Error running script .*@user_script: ?\d+: -?/s;
+const IN_SCRIPT = /^(ERR Error running script .*)?@user_script: ?\d+: -?/s;
 
 const TRANSIENT =
   /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|MISCONF|NOREPLICAS|MOVED|ASK|UNBLOCKED|ERR max number of clients)/;
-const DENIED = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH)/;
+const DENIED =
+  /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 
 /** A command was not sent. */

@@ -21,7 +21,7 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: '1e4e9798463d4c9223d606d48354b90afa4ea25b',
+    sha1: '1b4ccf60cb3dffbb3f9e134d608e8adf6a26f69e',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner.
 --
 -- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
@@ -39,7 +39,12 @@ local leaseMs = ARGV[2]
 
 if redis.call('EXISTS', lock) == 0 then
   redis.call('HSET', lock, owner, 1)
-  redis.call('PEXPIRE', lock, leaseMs)
+  local kept = redis.pcall('PEXPIRE', lock, leaseMs)
+  if kept ~= 1 then
+    -- Not permitted: a lock without an end would stay for ever.
+    redis.call('HDEL', lock, owner)
+    return kept
+  end
   return 1
 end
 
@@ -61,7 +66,7 @@ return { holders[1], redis.call('PTTL', lock) }
   },
   confirm: {
     name: 'confirm',
-    sha1: '23a6c06c6b9d9b9c746dab4cce07d916dfb2ab62',
+    sha1: 'e730c2dd3fe7968bd6e62f0c54a8b810516e15fb',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
 --
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
@@ -82,33 +87,41 @@ local forced = KEYS[2]
 local line = KEYS[3]
 local places = KEYS[4]
 local owner = ARGV[1]
-local leaseMs = ARGV[2]
+local leaseMs = tonumber(ARGV[2])
 local grants = ARGV[3]
 local publishGrant = ARGV[4]
 
 local count = redis.call('HGET', lock, owner)
+local ttlMs = redis.call('PTTL', lock)
 if count == '0' then
-  redis.call('HSET', lock, owner, 1)
+  -- In this order: a full memory refuses what takes memory only before anything is written.
   redis.call('PEXPIRE', lock, leaseMs)
-  -- The next in line expects the lease to end when the place's would have.
-  local first = redis.call('ZRANGE', line, 0, 0)[1]
-  local place = first and redis.call('HGET', places, first)
-  if place then
+  local counted = redis.pcall('HSET', lock, owner, 1)
+  if type(counted) == 'table' then
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    return counted
+  end
+  -- The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
+  local first = redis.pcall('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.pcall('HGET', places, first)
+  if type(place) == 'string' then
     local token = string.match(place, '^%d+ %d+ %d %d (.*)$')
     redis.pcall(publishGrant, grants .. token, 'ends ' .. leaseMs)
   end
   return 'kept'
 end
 if count then
-  local ttlMs = redis.call('PTTL', lock)
-  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
+  if ttlMs >= 0 and ttlMs < leaseMs then
     redis.call('PEXPIRE', lock, leaseMs)
   end
   return 'kept'
 end
 
 if redis.call('GET', forced) == owner then
-  redis.call('DEL', forced)
+  -- pcall: where that is not permitted the word ends by itself.
+  redis.pcall('DEL', forced)
   return 'forced'
 end
 return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
@@ -116,7 +129,7 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   forceUnlock: {
     name: 'force-unlock',
-    sha1: '02fb0b9a7a410ee2943f61195d36dbe4e29ba589',
+    sha1: '12b2c182f96450b67517ebd3584b4cce52bd4cc4',
     source: `-- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 --
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
@@ -140,14 +153,23 @@ local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
-local holder = holderCount == 1 and redis.call('HKEYS', lock)[1] or ''
+local fields = holderCount == 1 and redis.call('HGETALL', lock) or {}
+local holder = fields[1] or ''
 if not string.match(holder, '^.+:%-?%d+$') then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
 end
 
 local ttlMs = redis.call('PTTL', lock)
-redis.call('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
+-- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('DEL', lock)
+local left = redis.pcall('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
+if left.err then
+  redis.call('HSET', lock, holder, fields[2])
+  if ttlMs > 0 then
+    redis.call('PEXPIRE', lock, ttlMs)
+  end
+  return left
+end
 -- pcall: a user without permission for the channel must still be able to free it.
 local told = redis.pcall(publish, channel, '0')
 return { holder, type(told) == 'table' and told.err or nil }
@@ -155,7 +177,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'd8c20b533869cc61741bc125d4f2492c4c4fef2c',
+    sha1: 'b822bd28638d751f5eedd84e4955db324c89558f',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -201,11 +223,21 @@ local function tell(command, to, message)
   end
 end
 
+-- A key that became something else must not keep anybody in line, or a lock from being released: there is nothing of ours.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
 -- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
+-- (pcall: what was done is done, and the line may be gone.)
 local function tellFirst(ttlMs)
-  local first = redis.call('ZRANGE', line, 0, 0)[1]
-  local place = first and redis.call('HGET', places, first)
-  if place then
+  local first = redis.pcall('ZRANGE', line, 0, 0)[1]
+  local place = first and redis.pcall('HGET', places, first)
+  if type(place) == 'string' then
     tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
   end
 end
@@ -218,65 +250,105 @@ local function isDeaf(channel)
   return counts[2] == 0
 end
 
--- pcall: a key that became something else must not keep anybody in line, or a lock from being released.
-local ttlMs = redis.call('PTTL', lock)
-local released = redis.pcall('HDEL', lock, owner)
-if released ~= 1 then
-  released = 0
-  if owner ~= '' then
-    local wasFirst = redis.call('ZRANGE', line, 0, 0)[1] == owner
-    redis.call('ZREM', line, owner)
-    redis.call('HDEL', places, owner)
-    if wasFirst and ttlMs >= 0 then
-      tellFirst(ttlMs)
-    end
-  end
-end
-if released == 0 and ttlMs ~= -2 then
-  return { 0, '', ttlMs, refused, reason }
+-- Who goes out of the line, and which of its places was looked at.
+local leaving = {}
+local index = 0
+
+-- A write that changes nothing, before those that do. If HDEL is not permitted nothing was done yet, and after any write a
+-- full memory refuses nothing more.
+local function beginWriting()
+  ours('HDEL', places, '')
 end
 
-local isGone = {}
-for _ = 1, MAX_DROPPED do
-  local first = redis.pcall('ZPOPMIN', line)[1]
-  if not first then
-    if released == 1 then
-      tell(publish, channel, '0')
-    end
-    return { released, '', -2, refused, reason }
+local function handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
+  beginWriting()
+  -- A count of 0 waits for a confirmation that sets another lease.
+  redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+  local done = redis.pcall('PEXPIREAT', lock, expiresAtMs)
+  if type(done) == 'number' then
+    done = redis.pcall('ZREM', line, unpack(leaving))
   end
-  local place = redis.call('HGET', places, first) or ''
-  redis.call('HDEL', places, first)
-  local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
-  if nonce and not isGone[token] then
-    if isListening == '1' and isCounted and isDeaf(grants .. token) then
-      -- If it comes back, it has its ticket.
-      isGone[token] = true
-    else
-      -- A count of 0 waits for a confirmation that sets another lease.
-      redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
-      redis.call('PEXPIREAT', lock, expiresAtMs)
-      local newTtlMs = redis.call('PTTL', lock)
-      -- A place that was not renewed is dropped: its time is over, and so the lock is free again.
-      if newTtlMs >= 0 then
-        local grant = nonce .. ' ' .. first
-        tell(publishGrant, grants .. token, grant)
-        if 2 * newTtlMs < ttlMs then
-          tellFirst(newTtlMs)
-          -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
-          tell(publish, channel, '0')
-        end
-        return { released, grant, newTtlMs, refused, reason }
+  if type(done) == 'table' then
+    redis.call('HDEL', lock, first)
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    return done
+  end
+  if isHeld then
+    redis.call('HDEL', lock, owner)
+  end
+  redis.call('HDEL', places, unpack(leaving))
+  local grant = nonce .. ' ' .. first
+  tell(publishGrant, grants .. token, grant)
+  if 2 * leaseMs < ttlMs then
+    tellFirst(leaseMs)
+    -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
+    tell(publish, channel, '0')
+  end
+  return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
+end
+
+local isHeld = owner ~= '' and ours('HGET', lock, owner) ~= false
+local ttlMs = redis.call('PTTL', lock)
+if not isHeld then
+  leaving[1] = owner ~= '' and owner or nil
+  if ttlMs ~= -2 then
+    if owner ~= '' then
+      local wasFirst = (ours('ZRANGE', line, 0, 0) or {})[1] == owner
+      beginWriting()
+      ours('ZREM', line, owner)
+      ours('HDEL', places, owner)
+      if wasFirst and ttlMs >= 0 then
+        tellFirst(ttlMs)
+      end
+    end
+    return { 0, '', ttlMs, refused, reason }
+  end
+end
+
+-- From here on it is held by the owner, or free. What is new is written before the old goes: while a slot migrates, a key
+-- that is gone for a moment is out of reach.
+local isGone = {}
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+while index < MAX_DROPPED do
+  local first = (ours('ZRANGE', line, index, index) or {})[1]
+  if not first then
+    break
+  end
+  index = index + 1
+  if first ~= owner or isHeld then
+    leaving[#leaving + 1] = first
+    local place = ours('HGET', places, first) or ''
+    local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+    local leaseMs = nonce and expiresAtMs - nowMs or 0
+    -- A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
+    if leaseMs > 0 and first ~= owner and not isGone[token] then
+      if isListening == '1' and isCounted and isDeaf(grants .. token) then
+        isGone[token] = true
+      else
+        return handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
       end
     end
   end
 end
-return { released, '', -3 }
+
+if #leaving > 0 then
+  beginWriting()
+  ours('ZREM', line, unpack(leaving))
+  ours('HDEL', places, unpack(leaving))
+end
+if isHeld then
+  redis.call('HDEL', lock, owner)
+  tell(publish, channel, '0')
+end
+return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reason }
 `,
   },
   join: {
     name: 'join',
-    sha1: '3cebfd35ec0196b99ad789b0563cff59a06e8a47',
+    sha1: '2538c9d9cfeeafbef96fad492c517d2c806b0af1',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -324,12 +396,24 @@ local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  if first[1] or ticket > 0 then
-    redis.call('ZREM', line, owner)
-    redis.call('HDEL', places, owner)
-  end
+  local place = (first[1] or ticket > 0) and redis.call('HGET', places, owner)
+  -- The lock is taken before the place goes, and not at all if something of that is not permitted.
   redis.call('HSET', lock, owner, 1)
-  redis.call('PEXPIRE', lock, leaseMs)
+  local done = redis.pcall('PEXPIRE', lock, leaseMs)
+  if done == 1 and (first[1] or ticket > 0) then
+    done = redis.pcall('HDEL', places, owner)
+    if type(done) == 'number' then
+      done = redis.pcall('ZREM', line, owner)
+      if type(done) == 'table' and place then
+        redis.call('HSET', places, owner, place)
+        redis.call('PEXPIRE', places, redis.call('PTTL', line))
+      end
+    end
+  end
+  if type(done) == 'table' then
+    redis.call('DEL', lock)
+    return done
+  end
   return 1
 end
 
@@ -343,14 +427,24 @@ if not isFree then
   end
   holder = holders[1]
 end
+local ttlMs = redis.call('PTTL', lock)
 if placeLeaseMs == 0 then
-  return { holder, redis.call('PTTL', lock), '0' }
+  return { holder, ttlMs, '0' }
+end
+
+-- Returns the error of one that is not permitted.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply
 end
 
 local time = redis.call('TIME')
 local present = redis.call('ZSCORE', line, owner)
+local known = redis.call('HGET', places, owner)
 if present then
   ticket = tonumber(present)
+  -- First: a full memory refuses what takes memory only before anything is written.
+  redis.call('PEXPIRE', line, math.max(redis.call('PTTL', line), placeLeaseMs))
 else
   if ticket == 0 then
     -- The time in microseconds, so that it is also behind those who left and will be back.
@@ -359,23 +453,36 @@ else
   end
   redis.call('ZADD', line, string.format('%.0f', ticket), owner)
 end
-local known = redis.call('HGET', places, owner)
+local refused
 if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
   local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
   local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
-  redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' '))
+  local place = table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' ')
+  refused = refusal('HSET', places, owner, place)
 end
 for _, key in ipairs({ line, places }) do
-  if redis.call('PTTL', key) < placeLeaseMs then
-    redis.call('PEXPIRE', key, placeLeaseMs)
+  if not refused and redis.call('PTTL', key) < placeLeaseMs then
+    refused = refusal('PEXPIRE', key, placeLeaseMs)
   end
 end
-return { holder, redis.call('PTTL', lock), string.format('%.0f', ticket) }
+if refused then
+  -- As it was before: without one of them it would be no place, or one without an end.
+  if not present then
+    redis.call('ZREM', line, owner)
+  end
+  if known then
+    redis.pcall('HSET', places, owner, known)
+  else
+    redis.pcall('HDEL', places, owner)
+  end
+  return refused
+end
+return { holder, ttlMs, string.format('%.0f', ticket) }
 `,
   },
   reenter: {
     name: 'reenter',
-    sha1: 'f8b6e6585d4955c7e173c0ba32f12291b22a4472',
+    sha1: 'cedd705571177c2ec40d6b92a5cddd75bfff8a40',
     source: `-- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
 -- given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
 -- extensions (the same count), and the question how a lock was lost.
@@ -394,19 +501,31 @@ local lock = KEYS[1]
 local forced = KEYS[2]
 local owner = ARGV[1]
 local holdCount = ARGV[2]
-local leaseMs = ARGV[3]
+local leaseMs = tonumber(ARGV[3])
 
-if redis.call('HEXISTS', lock, owner) == 1 then
-  redis.call('HSET', lock, owner, holdCount)
+local count = redis.call('HGET', lock, owner)
+if count then
   local ttlMs = redis.call('PTTL', lock)
-  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
+  local newTtlMs = math.max(ttlMs, leaseMs)
+  -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
+  if ttlMs >= 0 and newTtlMs > 0 then
+    redis.call('PEXPIRE', lock, newTtlMs)
+  end
+  if count ~= holdCount then
+    local counted = redis.pcall('HSET', lock, owner, holdCount)
+    if type(counted) == 'table' then
+      if newTtlMs ~= ttlMs and ttlMs > 0 then
+        redis.call('PEXPIRE', lock, ttlMs)
+      end
+      return counted
+    end
   end
   return 'kept'
 end
 
 if redis.call('GET', forced) == owner then
-  redis.call('DEL', forced)
+  -- pcall: where that is not permitted the word ends by itself.
+  redis.pcall('DEL', forced)
   return 'forced'
 end
 return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
@@ -442,7 +561,7 @@ return type(told) == 'table' and told.err or 1
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: 'e5ddf74e6e27328af917cbbffd848b37ac82c8aa',
+    sha1: '0537a6a322125b74a4d613080c84a7e697e0c9ec',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
@@ -463,30 +582,42 @@ local owners = ARGV
 local time = redis.call('TIME')
 local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + placeLeaseMs)
 
+-- Whether anything was written: before, a full memory refuses what takes memory, and a place may just have its lease.
+local hasWritten = false
+
 local function atLeast(key)
   local ttlMs = redis.call('PTTL', key)
-  if ttlMs >= 0 and ttlMs < placeLeaseMs then
-    redis.call('PEXPIRE', key, placeLeaseMs)
+  if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
+    redis.call('PEXPIRE', key, math.max(ttlMs, placeLeaseMs))
+    hasWritten = true
   end
 end
 
+-- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
 local function renew(lock, line, places, owner, isListening)
-  -- pcall: one key of another type must not fail the whole batch.
-  local isHolder = redis.pcall('HEXISTS', lock, owner)
+  local isHolder = ours('HEXISTS', lock, owner)
   if isHolder == 1 then
     atLeast(lock)
     return 'yours'
   end
-  local place = isHolder == 0 and redis.pcall('HGET', places, owner)
-  if type(place) ~= 'string' or type(redis.pcall('ZSCORE', line, owner)) ~= 'string' then
+  local place = isHolder == 0 and ours('HGET', places, owner)
+  if not place or not ours('ZSCORE', line, owner) then
     return 'gone'
   end
   local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
+  atLeast(line)
+  atLeast(places)
   if tonumber(known) <= tonumber(nonce) then
     redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, rest, isListening, token }, ' '))
   end
-  atLeast(line)
-  atLeast(places)
   return redis.call('PTTL', lock)
 end
 
@@ -499,7 +630,7 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '1afb3f40c3c80f3800100cd2690776bb6c7015b0',
+    sha1: '2e289988aae72598eed422c8a645ae9b5388b4e6',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
@@ -512,23 +643,37 @@ return answers
 -- Returns for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local locks = KEYS
 local owners = ARGV
-local leaseMs = ARGV[1]
+local leaseMs = tonumber(ARGV[1])
+
+-- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
 
 local function renew(lock, forced, owner)
-  -- pcall: one key of another type must not fail the whole batch.
-  local count = redis.pcall('HGET', lock, owner)
-  if type(count) == 'string' then
+  local count = ours('HGET', lock, owner)
+  if count then
     local ttlMs = redis.call('PTTL', lock)
-    if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then
-      redis.call('PEXPIRE', lock, leaseMs)
+    local becomesOne = count == '0' and leaseMs > 0
+    -- Before the count: a full memory refuses what takes memory only before anything is written.
+    if ttlMs >= 0 and leaseMs > 0 and (ttlMs < leaseMs or becomesOne) then
+      redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
     end
-    if count == '0' and leaseMs ~= '0' then
-      redis.call('HSET', lock, owner, 1)
+    if becomesOne and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
+      if ttlMs > 0 then
+        redis.call('PEXPIRE', lock, ttlMs)
+      end
+      return redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
     end
     return 'kept'
   end
-  if redis.call('GET', forced) == owner then
-    redis.call('DEL', forced)
+  if ours('GET', forced) == owner then
+    -- pcall: where that is not permitted the word ends by itself.
+    redis.pcall('DEL', forced)
     return 'forced'
   end
   return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'

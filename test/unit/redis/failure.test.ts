@@ -27,6 +27,11 @@ const replies: Record<Exclude<FailureKind, 'unsent' | 'unanswered'>, string[]> =
     'NOAUTH Authentication required.',
     "NOPERM this user has no permissions to run the 'evalsha' command",
     'ERR invalid password',
+    // Inside a script: Redis 6.2, 7.0, 7.2 and newer.
+    "ERR Error running script (call to f_1a2b): @user_script:12: @user_script: 12: The user executing the script can't run this command or subcommand",
+    "@user_script: 12: The user executing the script can't run this command or subcommand",
+    "ERR The user executing the script can't run this command or subcommand script: 1a2b, on @user_script:12.",
+    "ERR ACL failure in script: User app has no permissions to run the 'pexpire' command script: 1a2b, on @user_script:12.",
   ],
   conflict: [
     'WRONGTYPE Operation against a key holding the wrong kind of value',
