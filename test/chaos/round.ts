@@ -110,6 +110,9 @@ async function drain(
     await sleep(50);
     if (journals.read() > 0) movedAt = machineMs();
     if (machineMs() - movedAt > patienceMs + ownLag.since(movedAt)) {
+      for (const member of working) member.send({ type: 'describe' });
+      await sleep(500);
+      journals.read();
       return stuckCalls(history, new Set([...working].map(({ index }) => index)), movedAt);
     }
   }

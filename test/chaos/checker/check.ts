@@ -1,6 +1,7 @@
 // All rules over all evidence of a round.
 import { type Evidence, type Violation } from './evidence.js';
 import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
+import { orphans } from './orphans.js';
 import { falseAlarms, untoldLosses } from './telling.js';
 import { lateCalls, overtakings, slowWakeUps } from './waiting.js';
 
@@ -11,6 +12,7 @@ const RULES = [
   withoutExpiry,
   untoldLosses,
   falseAlarms,
+  orphans,
   lateCalls,
   overtakings,
   slowWakeUps,

@@ -33,20 +33,28 @@ export interface Loss {
   readonly until: number;
   readonly locks: 'all' | readonly string[];
   readonly why: string;
+  /** Whoever held it before `from` certainly has lost it by `until`. */
+  readonly isCertain: boolean;
 }
+
+/** Other faults may cost a key, or not; this one does, where it is noted as a loss at all. */
+const RESTART_EMPTY = 'restart a server';
 
 /** A forceUnlock whose outcome is not known may still be on its way for so long. */
 const LATE_FORCE_MS = 4_000;
 
 export function lossesOf({ faults, history }: Evidence): Loss[] {
   const byFaults = faults.flatMap(({ loses, from, until, nemesis }): Loss[] =>
-    loses ? [{ from, until, locks: loses, why: nemesis }] : [],
+    loses
+      ? [{ from, until, locks: loses, why: nemesis, isCertain: nemesis === RESTART_EMPTY }]
+      : [],
   );
   const byForce = [...history.forcings.values()].map(({ locks, from, until, isKnown }) => ({
     from,
     until: isKnown ? until : until + LATE_FORCE_MS,
     locks,
     why: 'forceUnlock',
+    isCertain: isKnown,
   }));
   return [...byFaults, ...byForce];
 }
@@ -85,4 +93,31 @@ export function stoodStillMs(
 
 export function overlapMs(from1: number, until1: number, from2: number, until2: number): number {
   return Math.max(0, Math.min(until1, until2) - Math.max(from1, from2));
+}
+
+/** How long what is healed may take to be well again: connections come back, leases and places are had anew. */
+export function aftermathMs({ watchdogMs }: Plan): number {
+  return 1_500 + 2 * watchdogMs;
+}
+
+/** Something happened within this time, or shortly before, to the process of this section, or to what it stands on. */
+export function isDisturbed(
+  { plan, faults, history, ownLags }: Evidence,
+  { worker, clientIndex, process }: Section,
+  from: number,
+  until: number,
+): boolean {
+  const lags = [...history.lags.filter((lag) => lag.process === process), ...ownLags];
+  return (
+    lags.some(
+      ({ at, ms }) => ms > plan.watchdogMs / 4 && overlapMs(at - ms, at, from, until) > 0,
+    ) ||
+    faults.some((fault) => {
+      if (overlapMs(fault.from, fault.until + aftermathMs(plan), from, until) === 0) return false;
+      const { workers, clients } = fault;
+      if (workers) return workers.includes(worker);
+      if (clients) return clients.includes(clientIndex);
+      return true;
+    })
+  );
 }

@@ -55,6 +55,8 @@ export class History {
   })[] = [];
   readonly waiting: (Noted & { readonly owner: string; readonly lock: string })[] = [];
   readonly troubles: (Noted & { readonly message: string })[] = [];
+  /** What clients told of troubles that they live with. */
+  readonly warnings: (Noted & { readonly message: string })[] = [];
   readonly lags: (Noted & { readonly ms: number })[] = [];
   /** The last that each process wrote. */
   readonly lastNoteAt = new Map<string, number>();
@@ -131,7 +133,9 @@ export class History {
         Object.assign(this.forcings.get(entry.id)!, { until: at, isKnown: entry.isKnown });
         return;
       case 'opened':
+        return;
       case 'warned':
+        this.warnings.push({ ...entry, process });
         return;
       case 'closing':
         this.closings.set(entry.client, {

@@ -22,14 +22,15 @@ export class Journals implements Disposable {
     this.#history = history;
   }
 
-  /** Takes over what has been written since the last time; returns how many entries that was. */
+  /** Takes over what has been written since the last time; returns how much of that callers did. */
   read(): number {
     let count = 0;
     for (const name of readdirSync(this.#folder).sort()) {
       const tail = this.#tails.get(name) ?? this.#open(name);
       for (const line of this.#lines(tail)) {
-        this.#history.take(JSON.parse(line) as Entry, tail.process);
-        count++;
+        const entry = JSON.parse(line) as Entry;
+        this.#history.take(entry, tail.process);
+        if ('id' in entry) count++;
       }
     }
     return count;

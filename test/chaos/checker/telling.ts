@@ -1,5 +1,5 @@
 // A loss is told, in time and by all ways; and nothing else is told as a loss.
-import { isTouched, lossesOf, type Evidence, type Violation } from './evidence.js';
+import { isDisturbed, isTouched, lossesOf, type Evidence, type Violation } from './evidence.js';
 import type { Section } from './history.js';
 
 /** What may lie between two looks at two clocks. */
@@ -32,27 +32,42 @@ export function untoldLosses(evidence: Evidence): Violation[] {
     const hadTime = doubtedAt! + 1_000 < (history.lastNoteAt.get(section.process) ?? 0);
     if (isSingle && doubtedAt !== undefined && hadTime && !lostOwners.has(owner!))
       accuse(section, doubtedAt, 'had lost the lock, and no event said so');
+    // A Redlock is lost with a majority, and what one lost it has repaired.
     if (plan.kind === 'red') continue;
-    for (const loss of losses) {
+    for (const loss of losses.filter(({ isCertain }) => isCertain)) {
       const root = history.root(section);
       if (!isTouched(root, loss, plan.watchdogMs) || root.enteredAt! > loss.from) continue;
-      const knowsBy =
+      // Its lease was not prolonged since then.
+      const endsAt =
         loss.until + Math.max(root.longestLeaseMs, section.longestLeaseMs, plan.watchdogMs);
-      if (last > knowsBy + SLACK_MS && loss.locks === 'all' && isCertain(loss.why))
+      // It is renewed, or looked at, every third of the watchdog's time; then it must have known.
+      const looksBy = loss.until + plan.watchdogMs / 2 + plan.commandTimeoutMs + TURN_MS;
+      const isWell = !isDisturbed(evidence, section, loss.until, looksBy);
+      const knowsBy = isWell ? Math.min(looksBy, endsAt) : endsAt;
+      if (last > knowsBy + SLACK_MS)
         accuse(
           section,
           last,
           `believed ${Math.round(last - loss.until)} ms after its key had gone (${loss.why})`,
+        );
+      if (
+        leavingAt > loss.until &&
+        endedAt !== undefined &&
+        !failure &&
+        !isDisturbed(evidence, section, leavingAt, endedAt)
+      )
+        accuse(
+          section,
+          endedAt,
+          `released what had gone (${loss.why}), and was told that all was well`,
         );
     }
   }
   return violations;
 }
 
-/** A server that restarted empty has no key, whereas one whose clock steps may or may not have ended a lease. */
-function isCertain(why: string): boolean {
-  return why === 'restart a server';
-}
+/** How long a busy process may take to do something. */
+const TURN_MS = 250;
 
 /** A loss is told though the lease went on, the key was there, and nothing that was noted explains it. */
 export function falseAlarms(evidence: Evidence): Violation[] {

@@ -1,11 +1,16 @@
 // Who waits gets a turn: in order where the lock is fair, woken when it is free, and never for longer than it said.
-import { overlapMs, stoodStillMs, type Evidence, type Violation } from './evidence.js';
+import {
+  aftermathMs,
+  isDisturbed,
+  overlapMs,
+  stoodStillMs,
+  type Evidence,
+  type Violation,
+} from './evidence.js';
 import type { Section } from './history.js';
 
 /** What a busy machine may add to a time limit. */
 const LIMIT_SLACK_MS = 750;
-/** How long connections may take to come back when all is healed. */
-const AFTERMATH_MS = 1_500;
 const SLOW_WAKE_UP_MS = 150;
 
 /** A call, or a release, that took longer than it may. */
@@ -52,7 +57,10 @@ export function overtakings(evidence: Evidence): Violation[] {
       const later = here.slice(index + 1).find((late) => {
         const since = late.owner === undefined ? undefined : waitingSince.get(late.owner);
         if (since === undefined || since >= early.calledAt) return false;
-        return !isDisturbed(evidence, late, since, early.enteredAt!);
+        return (
+          !isDisturbed(evidence, late, since, early.enteredAt!) &&
+          !isForced(evidence, since, early.enteredAt!)
+        );
       });
       if (!later) return [];
       return [
@@ -68,25 +76,9 @@ export function overtakings(evidence: Evidence): Violation[] {
   });
 }
 
-/** Something happened to it, or to what it stands on, that may have cost it its place. */
-function isDisturbed(evidence: Evidence, section: Section, from: number, until: number): boolean {
-  const { plan, faults, history, ownLags } = evidence;
-  const aftermathMs = AFTERMATH_MS + 2 * plan.watchdogMs;
-  const lags = [...history.lags.filter(({ process }) => process === section.process), ...ownLags];
-  return (
-    [...history.forcings.values()].some(
-      (force) => overlapMs(force.from, force.until + aftermathMs, from, until) > 0,
-    ) ||
-    lags.some(
-      ({ at, ms }) => ms > plan.watchdogMs / 3 && overlapMs(at - ms, at, from, until) > 0,
-    ) ||
-    faults.some((fault) => {
-      if (overlapMs(fault.from, fault.until + aftermathMs, from, until) === 0) return false;
-      const { workers, clients } = fault;
-      if (workers) return workers.includes(section.worker);
-      if (clients) return clients.includes(section.clientIndex);
-      return true;
-    })
+function isForced({ history, plan }: Evidence, from: number, until: number): boolean {
+  return [...history.forcings.values()].some(
+    (force) => overlapMs(force.from, force.until + aftermathMs(plan), from, until) > 0,
   );
 }
 
@@ -95,8 +87,7 @@ export function slowWakeUps(evidence: Evidence): Violation[] {
   const { plan, healedAt, stoppedAt } = evidence;
   const gaps = plan.locks.flatMap((lock) => gapsOf(evidence, lock));
   const calm = gaps.filter(
-    ({ from, until }) =>
-      from > healedAt + AFTERMATH_MS + plan.watchdogMs && until < stoppedAt + 10_000,
+    ({ from, until }) => from > healedAt + aftermathMs(plan) && until < stoppedAt + 10_000,
   );
   const slow = calm.filter(({ from, until }) => until - from > SLOW_WAKE_UP_MS);
   if (slow.length < 3 || slow.length < 0.3 * calm.length) return [];
@@ -140,6 +131,13 @@ function gapsOf(evidence: Evidence, lock: string): Gap[] {
     );
     if (!waited || next.enteredAt! <= from) return [];
     const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
-    return [{ lock, from, until: next.enteredAt! - lagMs, next }];
+    const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
+    return [{ lock, from, until: next.enteredAt! - lagMs - 3 * answersMs, next }];
   });
+}
+
+/** How long the servers took to answer at most: a hand-over takes some answers. */
+function slowestAnswerMs({ looks }: Evidence, from: number, until: number): number {
+  const meanwhile = looks.filter((look) => look.until > from && look.from < until);
+  return Math.max(0, ...meanwhile.map((look) => look.until - look.from));
 }

@@ -33,8 +33,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "  if redis.pcall('HEXISTS', lock, owner) == 1 then\n    local ttlMs",
-        to: "  if redis.call('EXISTS', lock) == 1 then\n    local ttlMs",
+        from: "local count = redis.pcall('HGET', lock, owner)\n  if type(count) == 'string' then\n    local ttlMs",
+        to: "local count = redis.call('EXISTS', lock) == 1 and '1'\n  if count then\n    local ttlMs",
       },
     ],
   },
@@ -85,5 +85,163 @@ export const MUTANTS: readonly Mutant[] = [
         to: 'void mayHaveBeenSeen;',
       },
     ],
+  },
+  {
+    name: 'wall clock ignored',
+    what: 'a deadline looks at the monotonic clock only, which stands still while the machine is suspended',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'src',
+        from: 'return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs);',
+        to: 'return performance.now() - since.monotonicMs;',
+      },
+    ],
+  },
+  {
+    name: 'counts as differences',
+    what: 'a nested acquisition adds to the count, instead of setting it, so a copy counts twice',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'lua',
+        from: "  redis.call('HSET', lock, owner, holdCount)\n",
+        to: "  redis.call('HINCRBY', lock, owner, tonumber(leaseMs) > 0 and 1 or -1)\n",
+      },
+    ],
+  },
+  {
+    name: 'repeat taken for a first try',
+    what: 'a release whose reply was lost finds nothing when it is repeated, and calls that a loss',
+    kinds: ['reentrant'],
+    edits: [{ in: 'src', from: 'if (!isReleased && !isRepeat)', to: 'if (!isReleased)' }],
+  },
+  {
+    name: 'first try taken for a repeat',
+    what: 'a release that finds nothing calls that a success, though the lock was lost',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'src',
+        from: 'if (!isReleased && !isRepeat)',
+        to: 'if (!isReleased && isRepeat === undefined)',
+      },
+    ],
+  },
+  {
+    name: 'unanswered renewal counts',
+    what: 'a renewal that was not answered prolongs the lease all the same',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'src',
+        from: '    } catch (error) {\n      this.#failed(error, batch);',
+        to: "    } catch (error) {\n      for (const { lease } of batch) lease.renewed('kept', sentAt, leaseMs);\n      this.#failed(error, batch);",
+      },
+    ],
+  },
+  {
+    name: 're-entry takes a lapsed lock',
+    what: 'a nested acquisition takes a lock whose key is gone',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'lua',
+        from: "if redis.call('HEXISTS', lock, owner) == 1 then\n  redis.call('HSET'",
+        to: "if redis.call('HEXISTS', lock, owner) == 1 or redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET'",
+      },
+    ],
+  },
+  {
+    name: 'inner lease cuts the outer',
+    what: 'a nested acquisition with a shorter lease shortens that of the lock',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'lua',
+        from: "holdCount)\n  local ttlMs = redis.call('PTTL', lock)\n  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then",
+        to: 'holdCount)\n  if tonumber(leaseMs) > 0 then',
+      },
+    ],
+  },
+  {
+    name: 'siblings at once',
+    what: 'branches of one holder do not take turns',
+    kinds: ['reentrant'],
+    edits: [
+      { in: 'src', from: 'if (!turns.tryTake()) {', to: 'if (!turns.tryTake() && !turns) {' },
+    ],
+  },
+  {
+    name: 'what was given up stays',
+    what: 'an acquisition that was given up while it was on its way is not undone',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'src',
+        from: '    this.#owners.set(id, { lock, ownerId });\n    this.#try(id, { lock, ownerId });',
+        to: '    void id;',
+      },
+    ],
+  },
+  {
+    name: 'subscribed is not told',
+    what: 'what was published before a subscription stood, or stood again, is missed',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'src',
+        from: '    for (const listener of this.listeners) listener.subscribed();',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'newcomers pass the line',
+    what: 'a fair lock that is free goes to whoever asks, whoever waits',
+    kinds: ['fair'],
+    edits: [{ in: 'lua', from: 'if isFree and isFirst then', to: 'if isFree then' }],
+  },
+  {
+    name: 'line that forgets leases',
+    what: 'a fair lock is handed over for ten minutes instead of what is left of the place',
+    kinds: ['fair'],
+    edits: [
+      {
+        in: 'lua',
+        from: "redis.call('PEXPIREAT', lock, expiresAtMs)",
+        to: "redis.call('PEXPIRE', lock, 600000)",
+      },
+    ],
+  },
+  {
+    name: 'majority of half',
+    what: 'a Redlock is held with one vote less than most',
+    kinds: ['red'],
+    edits: [
+      {
+        in: 'src',
+        from: 'this.quorum = Math.floor(masters.length / 2) + 1;',
+        to: 'this.quorum = Math.floor(masters.length / 2);',
+      },
+    ],
+  },
+  {
+    name: 'votes counted from their reply',
+    what: "a Redlock's lease counts from the end of the election",
+    kinds: ['red'],
+    edits: [
+      {
+        in: 'src',
+        from: "if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt };",
+        to: "void sentAt;\n    if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt: now() };",
+      },
+    ],
+  },
+  {
+    name: 'MultiLock keeps its parts',
+    what: 'members that were acquired stay held when another one was not',
+    kinds: ['multi'],
+    edits: [{ in: 'src', from: '    await undo(inOrder);', to: '    void undo;' }],
   },
 ];

@@ -24,8 +24,14 @@ export async function tryMutants(args: Arguments): Promise<boolean> {
   const chosen = MUTANTS.filter(
     ({ name }) => wanted.length === 0 || wanted.some((each) => name.includes(each)),
   );
+  const copies = new Map(chosen.map((mutant) => [mutant, fitted(mutant)]));
   // All of them first: one that does not fit any more is to be known before the hours of the others.
-  const copies = new Map(chosen.map((mutant) => [mutant, new SpoiledCopy(mutant)]));
+  if ([...copies.values()].includes(undefined)) return false;
+  if (args.minutes === 0) {
+    for (const copy of copies.values()) copy?.[Symbol.dispose]();
+    console.log(`all ${chosen.length} mutants fit the library`);
+    return true;
+  }
   const outcomes: Outcome[] = [];
   const rest = [...chosen];
   const tryOneByOne = async (): Promise<void> => {
@@ -41,6 +47,16 @@ export async function tryMutants(args: Arguments): Promise<boolean> {
   await Promise.all(Array.from({ length: args.beside }, tryOneByOne));
   print(outcomes);
   return outcomes.every(({ rule }) => rule !== undefined);
+}
+
+/** undefined, and told, when the library has changed where it is to be spoiled. */
+function fitted(mutant: Mutant): SpoiledCopy | undefined {
+  try {
+    return new SpoiledCopy(mutant);
+  } catch (error) {
+    console.error(`the mutant "${mutant.name}" does not fit any more: ${(error as Error).message}`);
+    return undefined;
+  }
 }
 
 async function tryMutant(mutant: Mutant, library: string, args: Arguments): Promise<Outcome> {

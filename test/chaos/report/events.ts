@@ -48,6 +48,9 @@ export function eventsAround(
         kind: 'done',
       };
     }),
+    ...history.warnings.map(({ at, process, message }): TimedEvent => {
+      return { at, who: process, what: message, kind: 'seen' };
+    }),
     ...history.lags.map(({ at, process, ms }): TimedEvent => {
       return {
         at,

@@ -15,7 +15,7 @@ export const ACTIONS: readonly Action[] = [
   { weight: 5, act: hold },
   { weight: 4, act: run },
   { weight: 3, act: tryOnce },
-  { weight: 0.15, act: force },
+  { weight: 0.3, act: force },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
 ];
 

@@ -53,9 +53,9 @@ export class Caller {
   /** What is done inside: a few short steps; now and then something longer than a lease. */
   async steps(look: () => void): Promise<void> {
     const { random, watchdogMs } = this;
-    const isLong = random.chance(0.04);
+    const isLong = random.chance(0.05);
     const steps = isLong ? random.whole(20, 60) : random.whole(0, 4);
-    const stepMs = isLong ? watchdogMs / 20 : 10;
+    const stepMs = isLong ? watchdogMs / 12 : 10;
     for (let step = 0; step < steps; step++) {
       look();
       await sleep(random.between(0, stepMs));

@@ -1,4 +1,5 @@
 // One client (of a Redlock: one for each master) and its locks; it may be closed, and is then opened anew.
+import { inspect } from 'node:util';
 import { Cluster, type RedisOptions } from 'ioredis';
 import type { Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
 import type { Random } from '../random.js';
@@ -78,6 +79,12 @@ export class Party {
     this.#isReopening = false;
   }
 
+  /** Writes down what its clients say of themselves. */
+  describe(): void {
+    for (const client of this.#clients)
+      this.#journal.note({ what: 'warned', message: inspect(client, { depth: 4 }) });
+  }
+
   async close(): Promise<void> {
     const client = this.clientId;
     this.#journal.note({ what: 'closing', client });
@@ -106,9 +113,11 @@ export class Party {
     client.on('lost', ({ lockName, ownerId, lossReason }) => {
       this.#journal.note({ what: 'lost', lock: lockName, owner: ownerId, reason: lossReason });
     });
-    client.on('error', () => undefined); // Redis is known to be in trouble
+    client.on('error', ({ error }) => {
+      this.#journal.note({ what: 'warned', message: `${clientId}: ${error.message}` });
+    });
     client.on('warning', ({ message }) => {
-      this.#journal.note({ what: 'warned', message });
+      this.#journal.note({ what: 'warned', message: `${clientId}: ${message}` });
     });
     return client;
   }

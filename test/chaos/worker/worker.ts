@@ -5,7 +5,7 @@
 // suspend {ms}  ->  blocked, and the monotonic clock stood still as well
 // wall {ms}         the wall clock is so much ahead
 // stop          ->  stopped, when no caller does anything any more
-// pending       ->  pending {calls}: the calls that have not settled
+// describe          the clients say how they are, in the journal
 // close         ->  closed; then the process ends by itself
 import { machineMs } from '../../support/machine-clock.js';
 import { onMessage, stopListening, tell } from '../../support/child-messages.js';
@@ -58,6 +58,9 @@ onMessage(async ({ type, ms }) => {
       return;
     case 'wall':
       stepWallClock(Number(ms));
+      return;
+    case 'describe':
+      for (const party of parties) party.describe();
       return;
     case 'stop':
       for (const caller of callers) caller.stop();
