@@ -22,11 +22,13 @@ export async function startRedisContainer(options: RedisServerOptions): Promise<
 
 function redisContainer(port: number, args: readonly string[]): GenericContainer {
   const inMemory = ['--save', '', '--appendonly', 'no', '--protected-mode', 'no'];
-  return new GenericContainer(process.env['HOLDFAST_REDIS_IMAGE'] ?? 'redis:7.4-alpine')
-    // Options alone: the images of Redis and Valkey put their server's name in front.
-    .withCommand([...inMemory, ...args])
-    .withExposedPorts({ container: 6379, host: port })
-    .withWaitStrategy(Wait.forLogMessage('Ready to accept connections'));
+  return (
+    new GenericContainer(process.env['HOLDFAST_REDIS_IMAGE'] ?? 'redis:7.4-alpine')
+      // Options alone: the images of Redis and Valkey put their server's name in front.
+      .withCommand([...inMemory, ...args])
+      .withExposedPorts({ container: 6379, host: port })
+      .withWaitStrategy(Wait.forLogMessage('Ready to accept connections'))
+  );
 }
 
 // Ryuk, testcontainers' own container that removes the others after a crash, needs an image of its own
