@@ -3,6 +3,7 @@ import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../src/index.js';
 import { eventsOf, nextEvent } from '../support/clients.js';
+import { eventually } from '../support/eventually.js';
 import { listenedOn } from '../support/cluster-listeners.js';
 import { topologiesUnavailable } from '../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../support/redis-topologies.js';
@@ -50,12 +51,10 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     const waiting = eventsOf(two, 'waiting');
     const theirs = names.map((name) => two.getLock(name).acquire());
     await expect.poll(() => waiting.length).toBe(names.length);
-    await expect
-      .poll(async () => {
-        const found = await Promise.all(names.map(isListenedFor));
-        return found.every(Boolean);
-      })
-      .toBe(true);
+    await eventually(async () => {
+      const found = await Promise.all(names.map(isListenedFor));
+      expect(found.every(Boolean)).toBe(true);
+    });
     const before = performance.now();
     await Promise.all(holds.map((hold) => hold.release()));
     const acquired = await Promise.all(theirs);

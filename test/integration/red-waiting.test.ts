@@ -69,8 +69,10 @@ describe('part 5: waiters', () => {
     using lag = new EventLoopLag();
     await using servers = await startMasters(3);
     const own = new RedNodes(servers);
-    await using holder = await own.client(LONG);
-    await using waiter = await own.client(LONG);
+    // Closing them gives the dead one this long to come back.
+    const options = { ...LONG, commandTimeout: 4_000 };
+    await using holder = await own.client(options);
+    await using waiter = await own.client(options);
     const lock = holder.lock(uniqueName());
     const hold = await lock.acquire();
     const turns = await waiting(own, waiter, lock.name, 3);
