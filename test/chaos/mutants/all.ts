@@ -33,8 +33,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "local count = redis.pcall('HGET', lock, owner)\n  if type(count) == 'string' then\n    local ttlMs",
-        to: "local count = redis.call('EXISTS', lock) == 1 and '1'\n  if count then\n    local ttlMs",
+        from: "local count = ours('HGET', lock, owner)",
+        to: "local count = redis.call('EXISTS', lock) == 1 and '1'",
       },
     ],
   },
@@ -105,8 +105,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "  redis.call('HSET', lock, owner, holdCount)\n",
-        to: "  redis.call('HINCRBY', lock, owner, tonumber(leaseMs) > 0 and 1 or -1)\n",
+        from: "local counted = redis.pcall('HSET', lock, owner, holdCount)",
+        to: "local counted = redis.pcall('HINCRBY', lock, owner, leaseMs > 0 and 1 or -1)",
       },
     ],
   },
@@ -147,8 +147,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "if redis.call('HEXISTS', lock, owner) == 1 then\n  redis.call('HSET'",
-        to: "if redis.call('HEXISTS', lock, owner) == 1 or redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET'",
+        from: "local count = redis.call('HGET', lock, owner)\nif count then\n  local ttlMs = redis.call('PTTL', lock)\n  local newTtlMs",
+        to: "if redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET', lock, owner, 1)\n  redis.call('PEXPIRE', lock, math.max(leaseMs, 1000))\nend\nlocal count = redis.call('HGET', lock, owner)\nif count then\n  local ttlMs = redis.call('PTTL', lock)\n  local newTtlMs",
       },
     ],
   },
@@ -159,8 +159,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "holdCount)\n  local ttlMs = redis.call('PTTL', lock)\n  if ttlMs >= 0 and ttlMs < tonumber(leaseMs) then",
-        to: 'holdCount)\n  if tonumber(leaseMs) > 0 then',
+        from: 'local newTtlMs = math.max(ttlMs, leaseMs)',
+        to: 'local newTtlMs = leaseMs > 0 and leaseMs or ttlMs',
       },
     ],
   },
@@ -209,8 +209,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "redis.call('PEXPIREAT', lock, expiresAtMs)",
-        to: "redis.call('PEXPIRE', lock, 600000)",
+        from: "local done = redis.pcall('PEXPIREAT', lock, expiresAtMs)",
+        to: "local done = redis.pcall('PEXPIRE', lock, 600000)",
       },
     ],
   },

@@ -1,5 +1,6 @@
 // One server of a round, and a way to it past all proxies.
 import { Redis } from 'ioredis';
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -73,7 +74,14 @@ export class StageServer implements AsyncDisposable {
   }
 }
 
-/** DEBUG SLEEP wants this from Redis 7 on; older servers do not know the option. */
-function debugging(): string[] {
-  return ['--enable-debug-command', 'yes'];
+/** DEBUG SLEEP wants this from Redis 7 on; older servers allow it, and do not know the option. */
+function debugging(): readonly string[] {
+  if (!debugOption) {
+    const program = process.env['HOLDFAST_REDIS_SERVER'] ?? 'redis-server';
+    const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8' });
+    debugOption = /v=6\./.test(stdout) ? [] : ['--enable-debug-command', 'yes'];
+  }
+  return debugOption;
 }
+
+let debugOption: readonly string[] | undefined;
