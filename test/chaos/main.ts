@@ -3,6 +3,10 @@ import { readArguments, USAGE, type Arguments } from './arguments.js';
 import { runCampaign } from './campaign.js';
 import { tryMutants } from './mutants/try-mutants.js';
 
+if (process.argv.includes('--help')) {
+  console.log(USAGE);
+  process.exit(0);
+}
 const args = parsed();
 if (!process.env['HOLDFAST_REDIS_SERVER']) {
   console.log(

@@ -79,7 +79,7 @@ function debugging(): readonly string[] {
   if (!debugOption) {
     const program = process.env['HOLDFAST_REDIS_SERVER'] ?? 'redis-server';
     const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8' });
-    debugOption = /v=6\./.test(stdout) ? [] : ['--enable-debug-command', 'yes'];
+    debugOption = stdout.includes('v=6.') ? [] : ['--enable-debug-command', 'yes'];
   }
   return debugOption;
 }
