@@ -92,7 +92,9 @@ export class Node {
   /** The one line in which all of this client wait for a lock. */
   line(keys: LockKeys): Line {
     return this.#lines.of(keys.lock, (onEmpty) => {
-      return new Line((listener) => this.subscribeToUnlocks(keys, listener), onEmpty);
+      const subscribe = (listener: ChannelListener): Subscription =>
+        this.subscribeToUnlocks(keys, listener);
+      return new Line(subscribe, this.lockWatchdogTimeoutMs / 3, onEmpty);
     });
   }
 

@@ -106,7 +106,7 @@ export class RedLockBackend implements LockBackend {
     return this.#services.lines.of(this.id, (onEmpty) => {
       const watch = (listener: ChannelListener): UnlockWatch =>
         new UnlockWatch(masters, quorum, nodeTimeoutMs, listener);
-      return new Line(watch, onEmpty);
+      return new Line(watch, this.#services.client.lockWatchdogTimeoutMs / 3, onEmpty);
     });
   }
 

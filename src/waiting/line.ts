@@ -1,12 +1,10 @@
 // Those of one client who wait for one lock: woken one at a time, in order, by a message or by the end of the
-// holder's lease. While the lock is held they send nothing, however many they are.
+// holder's lease. While the lock is held they send next to nothing, however many they are: messages are hints that may get lost,
+// so now and then the first looks for itself.
 
 import type { Seniority } from '../backend.js';
 import { setTimer } from '../clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
-
-/** How soon a lock without expiry is looked at again. */
-const NO_EXPIRY_RETRY_MS = 10_000;
 
 /** One waiter's place in the line. */
 export class Place {
@@ -62,6 +60,7 @@ export class Place {
 
 export class Line implements ChannelListener {
   readonly #subscription: Subscription;
+  readonly #lookEveryMs: number;
   readonly #onEmpty: () => void;
   /** Who has waited for longest comes first. */
   readonly #places = new Set<Place>();
@@ -73,8 +72,14 @@ export class Line implements ChannelListener {
   /** When the timer goes off, on the monotonic clock. */
   #lookAtMs = Infinity;
 
-  constructor(subscribe: (listener: ChannelListener) => Subscription, onEmpty: () => void) {
+  /** `lookEveryMs`: how long whoever is first sleeps at most, heard or not heard. */
+  constructor(
+    subscribe: (listener: ChannelListener) => Subscription,
+    lookEveryMs: number,
+    onEmpty: () => void,
+  ) {
     this.#subscription = subscribe(this);
+    this.#lookEveryMs = lookEveryMs;
     this.#onEmpty = onEmpty;
   }
 
@@ -85,7 +90,7 @@ export class Line implements ChannelListener {
   join(triedAtMs: number, ttlMs: number, seniority: Seniority = newcomer()): Place {
     const place = new Place(this, seniority);
     this.#enter(place);
-    const atMs = lookAtMs(ttlMs);
+    const atMs = this.#nextLookAtMs(ttlMs);
     if (atMs < this.#lookAtMs) this.#lookAt(atMs);
     // Released after that try was answered, and told before we listened: the message may even overtake the answer.
     if (this.#subscription.mayHaveMissed(triedAtMs)) this.#wake();
@@ -111,7 +116,7 @@ export class Line implements ChannelListener {
 
   stillHeld(place: Place, ttlMs: number): void {
     if (this.#trying === place) this.#trying = undefined;
-    this.#lookAt(lookAtMs(ttlMs));
+    this.#lookAt(this.#nextLookAtMs(ttlMs));
     if (this.#wokenMeanwhile) this.#wake();
   }
 
@@ -125,7 +130,7 @@ export class Line implements ChannelListener {
       this.#onEmpty();
       return;
     }
-    if (leaseMs !== undefined) this.#lookAt(lookAtMs(leaseMs));
+    if (leaseMs !== undefined) this.#lookAt(this.#nextLookAtMs(leaseMs));
     else if (wasTrying) this.#wake();
     if (this.#wokenMeanwhile) this.#wake();
   }
@@ -147,7 +152,14 @@ export class Line implements ChannelListener {
     first.value.wake();
   }
 
-  /** A message may never come (its sender died, or the connection): look again when the holder's lease is over. */
+  /**
+   * A message may never come: its sender died, or may not publish; nobody tells a subscription that its connection is dead. So a
+   * lock that is held for `ttlMs` more (-1: no expiry) is looked at when that is over, and before that every now and then.
+   */
+  #nextLookAtMs(ttlMs: number): number {
+    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, this.#lookEveryMs);
+  }
+
   #lookAt(atMs: number): void {
     clearTimeout(this.#timer);
     this.#lookAtMs = atMs;
@@ -156,11 +168,6 @@ export class Line implements ChannelListener {
       this.#wake();
     }, atMs - performance.now());
   }
-}
-
-/** When to look at a lock that is held for `ttlMs` more, on the monotonic clock. */
-function lookAtMs(ttlMs: number): number {
-  return performance.now() + (ttlMs < 0 ? NO_EXPIRY_RETRY_MS : ttlMs);
 }
 
 function newcomer(): Seniority {

@@ -151,10 +151,12 @@ export class FakeNode {
   readonly #watchdog: Watchdog;
   readonly #renewer: Renewer<LockKeys>;
   readonly #lines = new Map<string, Line>();
+  readonly #lookEveryMs: number;
   #lastOwnerNumber = 0;
 
   constructor(server: FakeServer, clientId: string, lockWatchdogTimeoutMs: number) {
     this.server = server;
+    this.#lookEveryMs = lockWatchdogTimeoutMs / 3;
     this.clientId = clientId;
     this.#watchdog = new Watchdog({ leaseMs: lockWatchdogTimeoutMs, failed: () => undefined });
     this.#renewer = {
@@ -209,6 +211,7 @@ export class FakeNode {
     if (known) return known;
     const line = new Line(
       (listener) => this.server.subscribe(name, listener),
+      this.#lookEveryMs,
       () => this.#lines.delete(name),
     );
     this.#lines.set(name, line);

@@ -14,6 +14,7 @@ beforeEach(() => {
   mayHaveMissed = false;
   line = new Line(
     () => ({ isUp: true, mayHaveMissed: () => mayHaveMissed, close: closed }),
+    10_000,
     emptied,
   );
 });
@@ -167,12 +168,21 @@ describe('when no message comes', () => {
     expect(isUp(places)).toEqual([true, false]);
   });
 
-  it('a lock without expiry is looked at again after a while', () => {
-    const places = join(1, -1);
-    vi.advanceTimersByTime(9_999);
-    expect(isUp(places)).toEqual([false]);
-    vi.advanceTimersByTime(1);
-    expect(isUp(places)).toEqual([true]);
+  it.each([
+    ['without expiry', -1],
+    ['whose lease goes on for long', 30_000],
+  ])('a lock %s is looked at every now and then, by the first', (_what, ttlMs) => {
+    const places = join(2, ttlMs);
+    for (let look = 0; look < 3; look++) {
+      vi.advanceTimersByTime(9_999);
+      expect(isUp(places)).toEqual([false, false]);
+      vi.advanceTimersByTime(1);
+      expect(isUp(places)).toEqual([true, false]);
+      places[0]!.stillHeld(ttlMs);
+    }
+    places[0]!.leave(30_000); // acquired: the next one is first
+    vi.advanceTimersByTime(10_000);
+    expect(isUp(places)).toEqual([false, true]);
   });
 });
 
