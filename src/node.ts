@@ -43,7 +43,7 @@ export class Node {
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new Connection(options, events);
-    this.channels = new Channels(this.connection, events);
+    this.channels = new Channels(this.connection, events, this.#lookEveryMs);
     this.holdRenewer = new HoldRenewer(this.connection);
     this.placeRenewer = new PlaceRenewer(this.connection);
     this.watchdog = new Watchdog({
@@ -56,6 +56,11 @@ export class Node {
     });
     this.connection.onReady(this.watchdog.renewAll);
     this.connection.onDisturbance(this.watchdog.doubt);
+  }
+
+  /** How long whoever is first in a line sleeps at most, whatever messages come or do not. */
+  get #lookEveryMs(): number {
+    return this.lockWatchdogTimeoutMs / 3;
   }
 
   /** Whether there are sharded channels, for what shares a slot with its lock. */
@@ -79,8 +84,7 @@ export class Node {
     const [kind = channel] = channel.split(':', 1);
     if (this.#refused.has(kind)) return;
     this.#refused.add(kind);
-    const waitMs = Math.ceil(this.lockWatchdogTimeoutMs / 3);
-    const message = `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(waitMs)} ms; permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`;
+    const message = `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`;
     this.#events.tell('error', () => ({ error: new UnavailableError(message) }));
   }
 
@@ -94,7 +98,7 @@ export class Node {
     return this.#lines.of(keys.lock, (onEmpty) => {
       const subscribe = (listener: ChannelListener): Subscription =>
         this.subscribeToUnlocks(keys, listener);
-      return new Line(subscribe, this.lockWatchdogTimeoutMs / 3, onEmpty);
+      return new Line(subscribe, this.#lookEveryMs, onEmpty);
     });
   }
 
@@ -109,8 +113,7 @@ export class Node {
   }
 
   async close(): Promise<void> {
-    this.channels.close();
-    await this.connection.close();
+    await Promise.all([this.channels.close(), this.connection.close()]);
   }
 }
 

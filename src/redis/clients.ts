@@ -12,7 +12,7 @@ type DuplicateOptions = ClusterOptions & { redisOptions: { replyMapping?: never 
 /** A way to make clients for one Redis, and the key prefix that the user's own client has. */
 export interface ClientFactory {
   readonly keyPrefix: string;
-  create(role: 'commands' | 'subscriber'): RedisClient;
+  readonly create: () => RedisClient;
 }
 
 export function isCluster(client: RedisClient): client is Cluster {
@@ -31,7 +31,7 @@ export function clientFactory(source: RedisSource, silenceLimitMs: number): Clie
     const keyPrefix = template.options.keyPrefix ?? template.options.redisOptions?.keyPrefix ?? '';
     return {
       keyPrefix,
-      create: (role) => template.duplicate([], clusterOptions(template.options, role)),
+      create: () => template.duplicate([], clusterOptions(template.options)),
     };
   }
   return {
@@ -44,6 +44,11 @@ export function clientFactory(source: RedisSource, silenceLimitMs: number): Clie
       });
     },
   };
+}
+
+/** A client for subscriptions at the same node of a cluster. */
+export function subscriberBeside(node: Redis): Redis {
+  return node.duplicate(nodeOptions() as RedisOptions & { replyMapping?: never });
 }
 
 /** ioredis resends nothing and queues nothing for us: a command that may have run is repeated only by whoever knows that it may have. */
@@ -81,10 +86,7 @@ function nodeOptions(): Partial<RedisOptions> {
   };
 }
 
-function clusterOptions(
-  options: ClusterOptions,
-  role: 'commands' | 'subscriber',
-): DuplicateOptions {
+function clusterOptions(options: ClusterOptions): DuplicateOptions {
   return {
     ...options,
     // ioredis 5 does not merge these when it duplicates.
@@ -106,7 +108,8 @@ function clusterOptions(
     clusterRetryStrategy: reconnectDelayMs,
     // A node that is lost may be lost for good: ask the others for its slots, do not wait for it.
     clusterNodeRetryStrategy: () => null,
-    shardedSubscribers: role === 'subscriber',
+    // Those of ioredis lose channels when slots move; ours are connections to single nodes.
+    shardedSubscribers: false,
   };
 }
 

@@ -14,7 +14,8 @@ import {
   type RedisSource,
 } from './clients.js';
 import { describe, failureKind } from './failure.js';
-import { Link } from './link.js';
+import { homesOf, type Homes } from './homes.js';
+import { Link, type LinkListener } from './link.js';
 import type { Script } from './scripts.generated.js';
 import {
   isTooOld,
@@ -25,6 +26,9 @@ import {
 } from './server-info.js';
 import { watchTopology, type IsDisturbed } from './topology.js';
 
+/** How long a subscriber that is always late may take to answer; those who wait look for themselves meanwhile. */
+const LONGEST_SUBSCRIBER_SILENCE_MS = 30_000;
+
 export interface ConnectionOptions {
   redis: RedisSource;
   /** A connection is dropped and made anew when it does not answer for this long. */
@@ -33,7 +37,8 @@ export interface ConnectionOptions {
 
 export class Connection {
   readonly #factory: ClientFactory;
-  readonly #silenceLimitMs: number;
+  /** A connection is dropped and made anew when it does not answer for this long. */
+  readonly silenceLimitMs: number;
   readonly #events: Events;
   readonly #commands: Link;
   readonly #takesOurCommands: boolean;
@@ -47,14 +52,17 @@ export class Connection {
 
   constructor({ redis, silenceLimitMs }: ConnectionOptions, events: Events) {
     this.#factory = clientFactory(redis, silenceLimitMs);
-    this.#silenceLimitMs = silenceLimitMs;
+    this.silenceLimitMs = silenceLimitMs;
     this.#events = events;
-    this.#commands = this.#link('commands', {
-      greet: (client) => this.#greet(client),
-      ready: () => {
-        for (const listener of this.#readyListeners) listener();
-      },
-    });
+    // Whoever happens to come first must not lend its context to all that the connection will ever say.
+    this.#commands = inOwnContext(() =>
+      this.#link(this.#factory.create(), 'commands', {
+        greet: (client) => this.#greet(client),
+        ready: () => {
+          for (const listener of this.#readyListeners) listener();
+        },
+      }),
+    );
     this.#takesOurCommands = isOfOurIoredis(this.#commands.client);
   }
 
@@ -120,10 +128,22 @@ export class Connection {
     return this.#commands.ask(send, (reply) => reply);
   }
 
-  /** Opens the subscriber connection; `ready` is called on every new one. */
-  openSubscriber(ready: () => void): Link {
-    this.#subscriber = this.#link('subscriber', { ready });
-    return this.#subscriber;
+  /** The servers that tell of channels. */
+  get homes(): Homes {
+    return homesOf(this.#commands.client, this.#factory.create);
+  }
+
+  /** The connection of a client for subscriptions, made for one of the homes; whoever asks for it closes it. */
+  linkSubscriber(
+    client: RedisClient,
+    home: string,
+    listener: Pick<LinkListener, 'ready' | 'outOfStep'>,
+  ): Link {
+    const role = home === '' ? 'subscriber' : `subscriber (${home})`;
+    // Nobody waits for an answer from it: it may take its time, rather than be asked again and again.
+    const link = this.#link(client, role, listener, LONGEST_SUBSCRIBER_SILENCE_MS);
+    if (!this.isCluster) this.#subscriber = link;
+    return link;
   }
 
   /**
@@ -154,21 +174,22 @@ export class Connection {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#commands.close(), this.#subscriber?.close()]);
+    await this.#commands.close();
   }
 
   #link(
-    role: 'commands' | 'subscriber',
-    listener: { greet?(client: RedisClient): Promise<void>; ready(): void },
+    client: RedisClient,
+    role: string,
+    listener: Pick<LinkListener, 'greet' | 'ready' | 'outOfStep'>,
+    longestSilenceMs = 0,
   ): Link {
+    const { silenceLimitMs } = this;
+    const limits = { silenceLimitMs, longestSilenceMs: Math.max(silenceLimitMs, longestSilenceMs) };
     const failed = (cause: Error): void => {
       const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
       this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
     };
-    // Whoever happens to come first must not lend its context to all that the connection will ever say.
-    return inOwnContext(
-      () => new Link(this.#factory.create(role), this.#silenceLimitMs, { ...listener, failed }),
-    );
+    return new Link(client, limits, { ...listener, failed });
   }
 
   /** A command for `sendCommand`, since ioredis' own methods do the same by way of a generic wrapper that costs more. */

@@ -17,6 +17,15 @@ export interface LinkListener {
   ready(): void;
   /** The connection failed; ioredis connects anew by itself. */
   failed(error: Error): void;
+  /** The server said something that was not asked for: replies may have been taken for those to other commands. */
+  outOfStep?(): void;
+}
+
+export interface LinkOptions {
+  /** A connection that stays silent for so long while something is unanswered is dropped and made anew. */
+  silenceLimitMs: number;
+  /** What the limit for answers grows to where they never come in time. */
+  longestSilenceMs: number;
 }
 
 /** A call that waits for the connection. */
@@ -24,6 +33,9 @@ interface Waiter {
   resolve: () => void;
   reject: (error: Error) => void;
 }
+
+/** ioredis' words for a reply to no command. */
+const OUT_OF_STEP = 'Command queue state error';
 
 export class Link {
   readonly client: RedisClient;
@@ -38,15 +50,16 @@ export class Link {
   #refusal: UnavailableError | undefined;
   #lastError: Error | undefined;
 
-  /** A connection that stays silent for `silenceLimitMs` while something is unanswered is dropped and made anew. */
-  constructor(client: RedisClient, silenceLimitMs: number, listener: LinkListener) {
+  constructor(client: RedisClient, options: LinkOptions, listener: LinkListener) {
     this.client = client;
     this.#listener = listener;
-    this.#silence = new Silence(silenceLimitMs, (error) => {
+    const { silenceLimitMs, longestSilenceMs } = options;
+    this.#silence = new Silence(silenceLimitMs, longestSilenceMs, (error) => {
       this.#drop(error);
     });
     client.on('error', (error: Error) => {
-      this.#failed(redacted(error));
+      if (listener.outOfStep && error.message.startsWith(OUT_OF_STEP)) listener.outOfStep();
+      else this.#failed(redacted(error));
     });
     client.on('connect', () => {
       this.#silence.awaitHandshake();

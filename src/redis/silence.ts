@@ -1,15 +1,24 @@
 // The silence of a connection while something is expected of it: an answer, or the end of its handshake.
 
 export class Silence {
-  readonly #limitMs: number;
+  readonly #shortestLimitMs: number;
+  readonly #longestLimitMs: number;
   readonly #onTooLong: (error: Error) => void;
+  #limitMs: number;
   #unanswered = 0;
+  /** Since when something is unanswered. */
+  #busySinceMs = 0;
   #quietSinceMs = 0;
   #answerTimer: NodeJS.Timeout | undefined;
   #handshakeTimer: NodeJS.Timeout | undefined;
 
-  /** `onTooLong` is told what has not come within `limitMs`. */
-  constructor(limitMs: number, onTooLong: (error: Error) => void) {
+  /**
+   * `onTooLong` is told what has not come within the limit. A server that takes longer to answer would be left each time before it
+   * can; so for answers the limit grows, twice as long each time, up to `longestLimitMs`, until they come quickly again.
+   */
+  constructor(limitMs: number, longestLimitMs: number, onTooLong: (error: Error) => void) {
+    this.#shortestLimitMs = limitMs;
+    this.#longestLimitMs = longestLimitMs;
     this.#limitMs = limitMs;
     this.#onTooLong = onTooLong;
   }
@@ -18,8 +27,8 @@ export class Silence {
   awaitHandshake(): void {
     clearTimeout(this.#handshakeTimer);
     this.#handshakeTimer = setTimeout(() => {
-      this.#onTooLong(new Error(`no handshake within ${String(this.#limitMs)} ms`));
-    }, this.#limitMs);
+      this.#onTooLong(new Error(`no handshake within ${String(this.#shortestLimitMs)} ms`));
+    }, this.#shortestLimitMs);
   }
 
   handshakeEnded(): void {
@@ -32,7 +41,7 @@ export class Silence {
 
   /** A command goes out. The timer is not re-armed for each, only when it rings and there were answers meanwhile. */
   asked(): void {
-    if (this.#unanswered++ === 0) this.#quietSinceMs = performance.now();
+    if (this.#unanswered++ === 0) this.#busySinceMs = this.#quietSinceMs = performance.now();
     this.#answerTimer ??= setTimeout(this.#check, this.#limitMs);
   }
 
@@ -40,6 +49,11 @@ export class Silence {
   answered(): void {
     this.#unanswered--;
     this.#quietSinceMs = performance.now();
+    if (this.#limitMs === this.#shortestLimitMs || this.#unanswered > 0) return;
+    if (this.#quietSinceMs - this.#busySinceMs >= this.#shortestLimitMs / 2) return;
+    this.#limitMs = this.#shortestLimitMs;
+    clearTimeout(this.#answerTimer);
+    this.#answerTimer = undefined;
   }
 
   /** The connection is gone, and nothing is expected of it any more. */
@@ -61,7 +75,13 @@ export class Silence {
     const unansweredSinceMs = this.#quietSinceMs;
     this.#answerTimer = setTimeout(() => {
       if (this.#unanswered === 0 || this.#quietSinceMs !== unansweredSinceMs) this.#check();
-      else this.#onTooLong(new Error(`no answer within ${String(this.#limitMs)} ms`));
+      else this.#tooLong();
     }, 1);
   };
+
+  #tooLong(): void {
+    const error = new Error(`no answer within ${String(this.#limitMs)} ms`);
+    this.#limitMs = Math.min(2 * this.#limitMs, this.#longestLimitMs);
+    this.#onTooLong(error);
+  }
 }

@@ -1,18 +1,13 @@
-// The channels that a client listens to: subscribed once for all who listen, again after every reconnect,
-// and kept a little while after the last listener left.
+// The channels that a client listens to: subscribed once for all who listen, and kept a little while after the last listener
+// left.
 
+import { UnavailableError } from '../errors.js';
 import type { Events } from '../events.js';
 import type { Connection } from '../redis/connection.js';
-import type { RedisClient } from '../redis/clients.js';
-import { failureKind } from '../redis/failure.js';
-import { UnavailableError } from '../errors.js';
-import type { Link } from '../redis/link.js';
+import { Subscribers } from '../redis/subscribers.js';
 
 /** How long a channel stays subscribed when nobody listens, so that a hot lock does not churn. */
 const LINGER_MS = 2_000;
-
-/** How soon a subscription that failed is tried again. */
-const RETRY_MS = 200;
 
 export interface ChannelListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
@@ -24,7 +19,6 @@ export interface ChannelListener {
 
 class Channel {
   readonly name: string;
-  readonly isSharded: boolean;
   readonly listeners = new Set<ChannelListener>();
   /** When the server confirmed the subscription, on the monotonic clock. */
   subscribedAtMs: number | undefined;
@@ -35,9 +29,8 @@ class Channel {
   /** Since when nobody listens, on the monotonic clock. */
   idleSinceMs = 0;
 
-  constructor(name: string, isSharded: boolean) {
+  constructor(name: string) {
     this.name = name;
-    this.isSharded = isSharded;
   }
 
   confirm(): void {
@@ -63,18 +56,39 @@ const SILENCE: Subscription = {
 };
 
 export class Channels {
-  readonly #connection: Connection;
   readonly #events: Events;
+  readonly #lookEveryMs: number;
   readonly #channels = new Map<string, Channel>();
-  #link: Link | undefined;
-  #retryTimer: NodeJS.Timeout | undefined;
+  readonly #subscribers: Subscribers;
+  /** What is not permitted, as far as that was told. */
+  readonly #denied = new Set<string>();
   #isClosed = false;
   /** One for all: each end of a wait may leave a channel idle. */
   #lingerTimer: NodeJS.Timeout | undefined;
 
-  constructor(connection: Connection, events: Events) {
-    this.#connection = connection;
+  /** `lookEveryMs`: how often those who wait look for themselves. */
+  constructor(connection: Connection, events: Events, lookEveryMs: number) {
     this.#events = events;
+    this.#lookEveryMs = lookEveryMs;
+    this.#subscribers = new Subscribers(connection, {
+      subscribed: (name) => {
+        this.#channels.get(name)?.confirm();
+      },
+      lost: (name) => {
+        const channel = this.#channels.get(name);
+        if (channel) channel.subscribedAtMs = undefined;
+      },
+      denied: (what, name, error) => {
+        this.#tellDenied(what, name, error);
+      },
+      message: (name, payload) => {
+        const channel = this.#channels.get(name);
+        if (!channel) return;
+        channel.heardAtMs = performance.now();
+        if (channel.listeners.size === 0) channel.last?.late?.(payload);
+        for (const listener of channel.listeners) listener.message(payload);
+      },
+    });
   }
 
   subscribe(name: string, isSharded: boolean, listener: ChannelListener): Subscription {
@@ -82,9 +96,9 @@ export class Channels {
     if (this.#isClosed) return SILENCE;
     let channel = this.#channels.get(name);
     if (!channel) {
-      channel = new Channel(name, isSharded);
+      channel = new Channel(name);
       this.#channels.set(name, channel);
-      void this.#send([channel]);
+      this.#subscribers.subscribe(name, isSharded);
     }
     channel.listeners.add(listener);
     const joined = channel;
@@ -110,87 +124,12 @@ export class Channels {
     return this.#channels.get(name)?.subscribedAtMs !== undefined;
   }
 
-  /** Forgets everything; the connection goes with the client. */
-  close(): void {
+  /** Resolves when the connections for subscriptions are gone. */
+  async close(): Promise<void> {
     this.#isClosed = true;
-    clearTimeout(this.#retryTimer);
     clearTimeout(this.#lingerTimer);
     this.#channels.clear();
-  }
-
-  #open(): Link {
-    const down = (): void => {
-      for (const channel of this.#channels.values()) channel.subscribedAtMs = undefined;
-    };
-    const subscribeAnew = (): void => {
-      down();
-      void this.#send([...this.#channels.values()]);
-    };
-    const link = this.#connection.openSubscriber(subscribeAnew);
-    link.client.on('close', down);
-    link.client.on('subscribersReady', subscribeAnew); // a cluster's slots have moved
-    const hear = (name: string, payload: string): void => {
-      const channel = this.#channels.get(name);
-      if (!channel) return;
-      channel.heardAtMs = performance.now();
-      if (channel.listeners.size === 0) channel.last?.late?.(payload);
-      for (const listener of channel.listeners) listener.message(payload);
-    };
-    link.client.on('message', hear);
-    link.client.on('smessage', hear);
-    return link;
-  }
-
-  /** Subscribes; until the link is ready there is nothing to do, since then all are subscribed. */
-  async #send(channels: readonly Channel[]): Promise<void> {
-    this.#link ??= this.#open();
-    if (!this.#link.isReady) return;
-    const sharded = channels.filter((channel) => channel.isSharded);
-    const classic = channels.filter((channel) => !channel.isSharded);
-    await Promise.all([
-      ...(classic.length > 0
-        ? [this.#ask(classic, (client) => client.subscribe(...names(classic)))]
-        : []),
-      // Each channel has a slot of its own.
-      ...sharded.map((channel) =>
-        this.#ask([channel], (client) => client.ssubscribe(channel.name)),
-      ),
-    ]);
-  }
-
-  async #ask(
-    channels: readonly Channel[],
-    command: (client: RedisClient) => Promise<unknown>,
-  ): Promise<void> {
-    try {
-      await this.#link?.ask(command, () => undefined);
-    } catch (error) {
-      const kind = failureKind(error);
-      if (kind === 'unanswered' || kind === 'unsent' || kind === 'transient') {
-        this.#retrySoon();
-        return;
-      }
-      this.#events.tell('error', () => ({
-        error: new UnavailableError(
-          `cannot subscribe to ${names(channels).join(', ')}: ${String(error)}; those who wait now wake up only when the holder's lease ends`,
-          { cause: error },
-        ),
-      }));
-      return;
-    }
-    for (const channel of channels)
-      if (this.#channels.get(channel.name) === channel) channel.confirm();
-  }
-
-  /** A new connection subscribes to all; but in a cluster one node may fail while the connection as a whole stands. */
-  #retrySoon(): void {
-    if (this.#channels.size === 0) return;
-    this.#retryTimer ??= setTimeout(() => {
-      this.#retryTimer = undefined;
-      void this.#send(
-        [...this.#channels.values()].filter(({ subscribedAtMs }) => subscribedAtMs === undefined),
-      );
-    }, RETRY_MS);
+    await this.#subscribers.close();
   }
 
   /** Looks seldom, however many come and go. */
@@ -198,24 +137,22 @@ export class Channels {
     this.#lingerTimer = undefined;
     for (const channel of [...this.#channels.values()]) {
       if (channel.listeners.size > 0) continue;
-      if (performance.now() - channel.idleSinceMs >= LINGER_MS) this.#drop(channel);
-      else this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS / 4);
+      if (performance.now() - channel.idleSinceMs >= LINGER_MS) {
+        this.#channels.delete(channel.name);
+        this.#subscribers.unsubscribe(channel.name);
+      } else this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS / 4);
     }
   };
 
-  #drop(channel: Channel): void {
-    this.#channels.delete(channel.name);
-    if (!this.#link?.isReady) return;
-    this.#link
-      .ask(
-        (client) =>
-          channel.isSharded ? client.sunsubscribe(channel.name) : client.unsubscribe(channel.name),
-        () => undefined,
-      )
-      .catch(() => undefined); // a lost connection has no subscriptions
+  /** Once for each kind of channel: all of a kind go by the same rule, or nearly. */
+  #tellDenied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', name: string, cause: Error): void {
+    const [kind = name] = name.split(':', 1);
+    if (this.#denied.has(`${what} ${kind}`)) return;
+    this.#denied.add(`${what} ${kind}`);
+    const message =
+      what === 'SUBSCRIBE'
+        ? `cannot subscribe to channel ${name}: ${cause.message}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit SUBSCRIBE (in a cluster SSUBSCRIBE) on ${kind}:*`
+        : `cannot unsubscribe from channel ${name}: ${cause.message}; the connection is made anew now and then to get rid of such channels; permit UNSUBSCRIBE (in a cluster SUNSUBSCRIBE)`;
+    this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
   }
-}
-
-function names(channels: readonly Channel[]): string[] {
-  return channels.map((channel) => channel.name);
 }

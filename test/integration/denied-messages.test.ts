@@ -1,8 +1,9 @@
 // What a user may not publish, listen to or leave is told, once; and everybody gets the lock all the same.
 import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Holdfast } from '../../src/index.js';
-import { eventsOf, newClient } from '../support/clients.js';
+import { UnavailableError, type Holdfast } from '../../src/index.js';
+import { eventsOf, newClient, nextEvent } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
 import { startRedis, type RedisServer } from '../support/redis-server.js';
 import { uniqueName } from '../support/unique-name.js';
@@ -95,3 +96,110 @@ describe('a user who may not publish', () => {
     ]);
   });
 });
+
+describe('a user who may not subscribe', () => {
+  it.each(['getLock', 'getFairLock'] as const)(
+    'gets the lock by looking, and is told once for each kind of channel (%s)',
+    async (kind) => {
+      await using client = await restricted('-subscribe');
+      await using other = newClient({ redis: server.url, lockWatchdogTimeout });
+      const errors = eventsOf(client, 'error');
+      for (let i = 0; i < 2; i++) {
+        const name = uniqueName();
+        const hold = await other[kind](name).acquire();
+        const waiting = nextEvent(client, 'waiting');
+        const next = client[kind](name).acquire();
+        await waiting;
+        await sleep(100);
+        await hold.release();
+        await (await next).release();
+      }
+      const unlocks =
+        /cannot subscribe to channel redisson_lock__channel:\{.*permit SUBSCRIBE .* on redisson_lock__channel:\*/;
+      const grants = /cannot subscribe to channel holdfast_grants:\{.*permit SUBSCRIBE/;
+      const told = errors.map(({ error }) => error.message).sort();
+      const expected = kind === 'getLock' ? [unlocks] : [grants, unlocks];
+      expect(told).toEqual(expected.map((words) => expect.stringMatching(words) as string));
+      for (const { error } of errors) expect(error).toBeInstanceOf(UnavailableError);
+    },
+  );
+
+  it('to one channel is subscribed to the others all the same, also on a new connection', async () => {
+    const names = [uniqueName(), uniqueName(), uniqueName()] as const;
+    const permitted = names.slice(1).map((name) => `&redisson_lock__channel:{${name}}`);
+    await using client = await restricted('resetchannels', ...permitted);
+    await using other = newClient({ redis: server.url });
+    const holds = await Promise.all(names.map((name) => other.getLock(name).acquire()));
+    const { signal, abort } = abortable();
+    const waiting = Promise.allSettled(
+      names.map((name) => client.getLock(name).acquire({ signal })),
+    );
+    const subscribed = (): Promise<void> =>
+      eventually(async () => {
+        const channels = (await admin.pubsub('CHANNELS')) as string[];
+        expect(channels.sort()).toEqual(permitted.map((pattern) => pattern.slice(1)).sort());
+      });
+    await subscribed();
+    await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await subscribed();
+    abort();
+    await waiting;
+    await Promise.all(holds.map((hold) => hold.release()));
+  });
+});
+
+describe('a user who may not unsubscribe', () => {
+  it('keeps no channels when nobody waits, and is told once', async () => {
+    await using client = await restricted('-unsubscribe');
+    await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
+    const errors = eventsOf(client, 'error');
+    await waitInVain(client, other, 200);
+    await eventually(async () => {
+      expect(await admin.pubsub('CHANNELS')).toEqual([]);
+    });
+    const told = errors.filter(({ error }) => error.message.includes('unsubscribe'));
+    expect(told.map(({ error }) => error.message)).toEqual([
+      expect.stringMatching(/cannot unsubscribe from channel .*permit UNSUBSCRIBE/),
+    ]);
+  });
+
+  it('keeps a bounded number of channels while somebody waits, who is not forgotten', async () => {
+    await using client = await restricted('-unsubscribe');
+    await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
+    const awaited = await other.getLock(uniqueName()).acquire();
+    const next = client.getLock(awaited.lockName).acquire();
+    await waitInVain(client, other, 1_100);
+    const channel = `redisson_lock__channel:{${awaited.lockName}}`;
+    await eventually(async () => {
+      expect(((await admin.pubsub('CHANNELS')) as string[]).length).toBeLessThan(100);
+      expect(await admin.pubsub('CHANNELS')).toContain(channel);
+    });
+    await awaited.release();
+    await (await next).release();
+  });
+
+  /** So many callers each wait for a lock of their own, which somebody else holds, and give up. */
+  async function waitInVain(client: Holdfast, other: Holdfast, count: number): Promise<void> {
+    const names = Array.from({ length: count }, () => uniqueName());
+    const holds = await Promise.all(names.map((name) => other.getLock(name).acquire()));
+    const { signal, abort } = abortable();
+    const waits = names.map((name) => client.getLock(name).acquire({ signal }));
+    const settled = Promise.allSettled(waits);
+    await eventually(async () => {
+      expect(((await admin.pubsub('CHANNELS')) as string[]).length).toBeGreaterThanOrEqual(count);
+    });
+    abort();
+    await settled;
+    await Promise.all(holds.map((hold) => hold.release()));
+  }
+});
+
+function abortable(): { signal: AbortSignal; abort: () => void } {
+  const aborter = new AbortController();
+  return {
+    signal: aborter.signal,
+    abort: () => {
+      aborter.abort();
+    },
+  };
+}

@@ -55,7 +55,7 @@ export class FakeFairRedis {
     const run: Connection['run'] = async (script, keys, args, read) =>
       read(await this.#send(nameOf(script), keys, args));
     vi.spyOn(connection, 'run').mockImplementation(run);
-    vi.spyOn(connection, 'openSubscriber').mockImplementation((ready) => {
+    vi.spyOn(connection, 'linkSubscriber').mockImplementation((_client, _home, { ready }) => {
       this.#onReconnect = ready;
       return this.#link();
     });
@@ -147,8 +147,14 @@ export class FakeFairRedis {
       this.subscriptions.push(`unsubscribe ${channel}`);
       return Promise.resolve();
     };
-    const client = Object.assign(this.#subscriber, { subscribe, unsubscribe });
-    const ask = (command: (asked: typeof client) => Promise<void>): Promise<void> =>
+    const ping = (echo: string): Promise<string> =>
+      new Promise((resolve) => {
+        this.#unconfirmed.push(() => {
+          resolve(echo);
+        });
+      });
+    const client = Object.assign(this.#subscriber, { subscribe, unsubscribe, ping });
+    const ask = (command: (asked: typeof client) => Promise<string>): Promise<string> =>
       command(client);
     return { client, isReady: true, ask } as unknown as Link;
   }

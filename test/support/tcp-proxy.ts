@@ -46,6 +46,7 @@ export class TcpProxy implements AsyncDisposable {
   #treatCommand: CommandRule | undefined;
   #treatMessage: MessageRule | undefined;
   #delay = { upstreamMs: 0, downstreamMs: 0 };
+  #subscriptionsDelayMs = 0;
 
   constructor(port: number, target: { host: string; port: number }) {
     this.port = port;
@@ -96,6 +97,16 @@ export class TcpProxy implements AsyncDisposable {
   blackhole(what: Swallowed = 'both', links: 'all' | 'subscribers' = 'all'): void {
     this.#swallowed = { what, links };
     for (const link of this.#links) this.#swallow(link);
+  }
+
+  /** Lets nothing through on the present connections for subscriptions, and neither side notices. */
+  swallowSubscriptions(): void {
+    for (const link of this.#links) if (link.isSubscriber) link.isolate();
+  }
+
+  /** Whoever subscribes from now on, and only that connection, hears everything so much later. */
+  delaySubscriptions(delayMs: number): void {
+    this.#subscriptionsDelayMs = delayMs;
   }
 
   /** Ends the black hole; what was sent meanwhile is forwarded now, or lost. */
@@ -166,6 +177,8 @@ export class TcpProxy implements AsyncDisposable {
     const link = new ProxyLink(client, server, {
       treat: (command, args) => {
         this.bytesUpstream += command.length;
+        if (link.isSubscriber && this.#subscriptionsDelayMs > 0)
+          link.setDelay({ upstreamMs: 0, downstreamMs: this.#subscriptionsDelayMs });
         return this.#interceptors.treat(args) ?? this.#treatCommand?.(args) ?? FORWARD;
       },
       copies: () => this.#treatMessage?.() ?? [0],

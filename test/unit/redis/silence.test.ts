@@ -9,7 +9,7 @@ let silence: Silence;
 beforeEach(() => {
   vi.useFakeTimers();
   vi.clearAllMocks();
-  silence = new Silence(LIMIT_MS, onTooLong);
+  silence = new Silence(LIMIT_MS, 3 * LIMIT_MS, onTooLong);
 });
 
 afterEach(() => {
@@ -64,4 +64,26 @@ it('a handshake that does not end is told, too', () => {
   silence.handshakeEnded();
   vi.advanceTimersByTime(LIMIT_MS);
   expect(onTooLong).toHaveBeenCalledOnce();
+});
+
+it('the limit grows while nothing is answered in time, up to the longest, and is as before once answers come quickly', () => {
+  const tellsAfter = (ms: number): void => {
+    onTooLong.mockClear();
+    silence.asked();
+    vi.advanceTimersByTime(ms);
+    expect(onTooLong).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(4);
+    expect(onTooLong).toHaveBeenCalledOnce();
+    silence.stop(); // the connection is dropped, and what was unanswered rejected
+    silence.answered();
+  };
+  for (const limits of [1, 2, 3, 3]) tellsAfter(limits * LIMIT_MS);
+  silence.asked();
+  vi.advanceTimersByTime(2 * LIMIT_MS);
+  silence.answered();
+  tellsAfter(3 * LIMIT_MS);
+  silence.asked();
+  vi.advanceTimersByTime(LIMIT_MS / 4);
+  silence.answered();
+  tellsAfter(LIMIT_MS);
 });

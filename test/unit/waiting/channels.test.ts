@@ -13,14 +13,15 @@ afterEach(() => {
 });
 
 it('a closed client subscribes to nothing more, and leaves no timer', () => {
-  const openSubscriber = vi.fn();
-  const channels = new Channels({ openSubscriber } as unknown as Connection, new Events());
-  channels.close();
+  const connect = vi.fn();
+  const homes = { of: () => '', connect, onChange: vi.fn() };
+  const channels = new Channels({ homes } as unknown as Connection, new Events(), 10_000);
+  void channels.close();
   const listener = { subscribed: vi.fn(), message: vi.fn() };
   const subscription = channels.subscribe('orders', false, listener);
   expect(subscription.isUp).toBe(false);
   expect(subscription.mayHaveMissed(0)).toBe(false);
   subscription.close();
   expect(vi.getTimerCount()).toBe(0);
-  expect(openSubscriber).not.toHaveBeenCalled();
+  expect(connect).not.toHaveBeenCalled();
 });

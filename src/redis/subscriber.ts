@@ -1,0 +1,191 @@
+// One connection for subscriptions, to one server: has it tell of the channels that are wanted, anew on every new connection. Now and
+// then it asks whether anybody is there, since a connection that died without a word looks like one that has nothing to tell.
+
+import { setTimer } from '../clock.js';
+import { inOwnContext } from '../scope.js';
+import { ask, type Answer, type Asked } from './asking.js';
+import type { RedisClient } from './clients.js';
+import { failureKind } from './failure.js';
+import type { Link, LinkListener } from './link.js';
+import { redacted } from './redaction.js';
+
+/** How many channels that may not be left a connection keeps at most. */
+const MOST_STRAYS = 1_000;
+
+export interface SubscriberListener {
+  /** The server tells of a channel from now on. */
+  subscribed(channel: string): void;
+  /** It does not any more; it is asked to again. */
+  lost(channel: string): void;
+  /** The server does not take a subscription, and may have said why. It is not asked again. */
+  refused(channel: string, error: Error | undefined): void;
+  /** A channel may not be left. */
+  stuck(channel: string, error: Error): void;
+  message(channel: string, payload: string): void;
+}
+
+interface Wanted extends Asked {
+  state: 'not asked' | 'asked' | 'told';
+}
+
+export class Subscriber {
+  readonly #link: Link;
+  readonly #pingEveryMs: number;
+  readonly #listener: SubscriberListener;
+  readonly #wanted = new Map<string, Wanted>();
+  #lastNonce = 0;
+  /** Channels that the server goes on telling of, since they may not be left. */
+  #strays = 0;
+  #pingTimer: NodeJS.Timeout | undefined;
+  #lookTimer: NodeJS.Timeout | undefined;
+
+  /** `open` makes the connection. */
+  constructor(
+    open: (listener: Pick<LinkListener, 'ready' | 'outOfStep'>) => Link,
+    pingEveryMs: number,
+    listener: SubscriberListener,
+  ) {
+    this.#pingEveryMs = pingEveryMs;
+    this.#listener = listener;
+    this.#link = open({ ready: this.askAgain, outOfStep: this.#lookSoon });
+    const { client } = this.#link;
+    client.on('close', this.#down);
+    client.on('moved', this.#lookSoon);
+    const hear = (channel: string, payload: string): void => {
+      if (this.#wanted.has(channel)) listener.message(channel, payload);
+    };
+    client.on('message', hear);
+    client.on('smessage', hear);
+  }
+
+  get isIdle(): boolean {
+    return this.#wanted.size === 0;
+  }
+
+  subscribe(channel: string, isSharded: boolean): void {
+    if (this.#wanted.has(channel)) return;
+    const wanted: Wanted = { channel, isSharded, state: 'not asked' };
+    this.#wanted.set(channel, wanted);
+    this.#pingLater();
+    void this.#ask([wanted]);
+  }
+
+  unsubscribe(channel: string): void {
+    const wanted = this.#wanted.get(channel);
+    if (!wanted) return;
+    this.#forget(wanted);
+    if (!this.#link.isReady || wanted.state === 'not asked') return;
+    const { client } = this.#link;
+    const left = wanted.isSharded ? client.sunsubscribe(channel) : client.unsubscribe(channel);
+    left.catch((error: unknown) => {
+      if (failureKind(error) === 'denied') this.#stuck(channel, redacted(error as Error));
+    });
+  }
+
+  /** Asks for all that is wanted and was not asked for, or not on this connection. */
+  readonly askAgain = (): void => {
+    const asked = [...this.#wanted.values()].filter(({ state }) => state === 'not asked');
+    if (asked.length > 0) void this.#ask(asked);
+  };
+
+  /** Resolves when the connection is gone. */
+  close(): Promise<void> {
+    clearTimeout(this.#pingTimer);
+    clearTimeout(this.#lookTimer);
+    this.#wanted.clear();
+    return this.#link.close();
+  }
+
+  async #ask(asked: readonly Wanted[]): Promise<void> {
+    if (!this.#link.isReady) return; // all are asked for when it is
+    for (const wanted of asked) wanted.state = 'asked';
+    const answers = await ask(this.#link, asked, ++this.#lastNonce);
+    if (answers === 'lost') return; // the next connection is asked for all
+    if (answers === 'mixed up') {
+      this.#link.reconnect(); // for as long as there is always something unanswered, nothing would ever be put right
+      return;
+    }
+    for (const wanted of asked) {
+      const isStillWanted = this.#wanted.get(wanted.channel) === wanted;
+      if (isStillWanted && wanted.state === 'asked')
+        this.#answered(wanted, answers.get(wanted), asked);
+    }
+  }
+
+  #answered(wanted: Wanted, answer: Answer, askedTogether: readonly Wanted[]): void {
+    if (answer === 'told') {
+      wanted.state = 'told';
+      this.#listener.subscribed(wanted.channel);
+      return;
+    }
+    wanted.state = 'not asked';
+    const isPerhapsOfAnother = !wanted.isSharded && askedTogether.length > 1;
+    if (isPerhapsOfAnother && answer && failureKind(answer) === 'denied') {
+      void this.#ask([wanted]); // one SUBSCRIBE for all is refused for any of them
+      return;
+    }
+    this.#forget(wanted);
+    this.#listener.refused(wanted.channel, answer);
+  }
+
+  #forget(wanted: Wanted): void {
+    this.#wanted.delete(wanted.channel);
+    if (!this.isIdle) return;
+    clearTimeout(this.#pingTimer);
+    this.#pingTimer = undefined;
+  }
+
+  readonly #down = (): void => {
+    this.#strays = 0;
+    for (const wanted of this.#wanted.values()) this.#lost(wanted);
+  };
+
+  #lost(wanted: Wanted): void {
+    const wasTold = wanted.state === 'told';
+    wanted.state = 'not asked';
+    if (wasTold) this.#listener.lost(wanted.channel);
+  }
+
+  /** A slot that moves away takes its channels with it: the server unsubscribes us, and ioredis strikes them off its own list. */
+  readonly #look = (): void => {
+    clearTimeout(this.#lookTimer);
+    this.#lookTimer = undefined;
+    const standing = subscribedTo(this.#link.client);
+    for (const wanted of this.#wanted.values()) {
+      if (wanted.isSharded && wanted.state === 'told' && !standing.has(wanted.channel))
+        this.#lost(wanted);
+    }
+    this.askAgain();
+  };
+
+  /** When what came together was read: a slot may take several channels with it. */
+  readonly #lookSoon = (): void => {
+    this.#lookTimer ??= inOwnContext(() => setTimer(this.#look, 1));
+  };
+
+  #pingLater(): void {
+    this.#pingTimer ??= inOwnContext(() => setTimer(this.#ping, this.#pingEveryMs));
+  }
+
+  readonly #ping = (): void => {
+    this.#pingTimer = undefined;
+    if (this.isIdle) return;
+    this.#pingLater();
+    void this.#ask([]).then(this.#look);
+  };
+
+  /** Only a new connection is without them: it is worth that when nobody listens, or when they are many. */
+  #stuck(channel: string, error: Error): void {
+    this.#listener.stuck(channel, error);
+    if (++this.#strays <= MOST_STRAYS && !this.isIdle) return;
+    this.#strays = 0;
+    this.#link.reconnect();
+  }
+}
+
+/** The sharded channels that ioredis knows the server to tell of; none where it does not say: then all are asked for again. */
+function subscribedTo(client: RedisClient): ReadonlySet<string> {
+  type Condition = { subscriber?: { channels(kind: 'ssubscribe'): string[] } | false } | null;
+  const { condition } = client as { condition?: Condition };
+  return new Set(condition?.subscriber ? condition.subscriber.channels('ssubscribe') : []);
+}

@@ -1,0 +1,212 @@
+// All subscriptions of one client: each stands at the server that tells of its channel, and follows where that moves.
+
+import { setTimer } from '../clock.js';
+import { inOwnContext } from '../scope.js';
+import type { Connection } from './connection.js';
+import { failureKind } from './failure.js';
+import type { Homes } from './homes.js';
+import { hashTag } from './keys.js';
+import { slotOf } from './slots.js';
+import { Subscriber } from './subscriber.js';
+
+/** How soon it is tried again where a channel could not be subscribed; then twice as late each time, up to the longest. */
+const RETRY_MS = 200;
+const LONGEST_RETRY_MS = 2_000;
+
+export interface SubscribersListener {
+  /** The subscription stands, for the first time or anew: what was published before may have been missed. */
+  subscribed(channel: string): void;
+  /** It does not stand any more; it will again. */
+  lost(channel: string): void;
+  /** The server does not permit it. */
+  denied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', channel: string, error: Error): void;
+  message(channel: string, payload: string): void;
+}
+
+/** A channel, and where it is subscribed. */
+interface Route {
+  readonly channel: string;
+  /** undefined: the channel is a classic one, which has none. */
+  readonly slot: number | undefined;
+  at: string | undefined;
+  /** Where it is to be instead, as soon as the subscription stands there. */
+  next: string | undefined;
+  isUp: boolean;
+  isDenied: boolean;
+  /** Whether a server's word of where the slot has moved was followed lately: two that name each other must not keep us busy. */
+  hasFollowed: boolean;
+}
+
+export class Subscribers {
+  readonly #connection: Connection;
+  readonly #homes: Homes;
+  readonly #listener: SubscribersListener;
+  readonly #subscribers = new Map<string, Subscriber>();
+  readonly #routes = new Map<string, Route>();
+  #retryTimer: NodeJS.Timeout | undefined;
+  #retryMs = RETRY_MS;
+
+  constructor(connection: Connection, listener: SubscribersListener) {
+    this.#connection = connection;
+    this.#homes = connection.homes;
+    this.#listener = listener;
+    this.#homes.onChange(this.#follow);
+  }
+
+  subscribe(channel: string, isSharded: boolean): void {
+    const slot = isSharded ? slotOf(hashTag(channel)) : undefined;
+    const nowhere = { at: undefined, next: undefined, isUp: false };
+    const route: Route = { channel, slot, ...nowhere, isDenied: false, hasFollowed: false };
+    this.#routes.set(channel, route);
+    this.#go(route, this.#homes.of(slot));
+  }
+
+  unsubscribe(channel: string): void {
+    const route = this.#routes.get(channel);
+    this.#routes.delete(channel);
+    this.#leave(channel, route?.at);
+    this.#leave(channel, route?.next);
+  }
+
+  /** Resolves when all connections are gone. */
+  async close(): Promise<void> {
+    clearTimeout(this.#retryTimer);
+    this.#routes.clear();
+    const subscribers = [...this.#subscribers.values()];
+    this.#subscribers.clear();
+    await Promise.all(subscribers.map((subscriber) => subscriber.close()));
+  }
+
+  #go(route: Route, home: string | undefined): void {
+    const subscriber = home === undefined ? undefined : this.#subscriberOf(home);
+    if (!subscriber) {
+      this.#retryLater();
+      return;
+    }
+    if (route.next !== home) this.#leave(route.channel, route.next);
+    route.at ??= home;
+    route.next = route.at === home ? undefined : home;
+    subscriber.subscribe(route.channel, route.slot !== undefined);
+  }
+
+  #leave(channel: string, home: string | undefined): void {
+    if (home !== undefined) this.#subscribers.get(home)?.unsubscribe(channel);
+  }
+
+  #subscriberOf(home: string): Subscriber | undefined {
+    const known = this.#subscribers.get(home);
+    if (known) return known;
+    // Whoever happens to come first must not lend its context to all that the connection will ever say.
+    return inOwnContext(() => {
+      const client = this.#homes.connect(home);
+      if (!client) return undefined;
+      const { silenceLimitMs } = this.#connection;
+      const subscriber = new Subscriber(
+        (listener) => this.#connection.linkSubscriber(client, home, listener),
+        silenceLimitMs,
+        {
+          subscribed: (channel) => {
+            this.#subscribed(channel, home);
+          },
+          lost: (channel) => {
+            this.#lost(channel, home);
+          },
+          refused: (channel, error) => {
+            this.#refused(channel, home, error);
+          },
+          stuck: (channel, error) => {
+            this.#listener.denied('UNSUBSCRIBE', channel, error);
+          },
+          message: (channel, payload) => {
+            this.#listener.message(channel, payload);
+          },
+        },
+      );
+      this.#subscribers.set(home, subscriber);
+      return subscriber;
+    });
+  }
+
+  #subscribed(channel: string, home: string): void {
+    const route = this.#routes.get(channel);
+    if (!route) return;
+    if (home === route.next) {
+      this.#leave(channel, route.at);
+      route.at = home;
+      route.next = undefined;
+    }
+    route.isUp = true;
+    route.hasFollowed = false;
+    this.#listener.subscribed(channel);
+  }
+
+  #lost(channel: string, home: string): void {
+    const route = this.#routes.get(channel);
+    if (route?.at !== home) return;
+    route.isUp = false;
+    this.#listener.lost(channel);
+    this.#homes.refresh();
+    this.#retryLater();
+  }
+
+  #refused(channel: string, home: string, error: Error | undefined): void {
+    const route = this.#routes.get(channel);
+    if (!route) return;
+    const isForGood = error !== undefined && failureKind(error) !== 'transient';
+    if (isForGood) this.#listener.denied('SUBSCRIBE', channel, error);
+    if (route.next === home) {
+      route.next = undefined; // the one where it is knows better
+      return;
+    }
+    route.at = undefined;
+    route.isDenied = isForGood;
+    if (isForGood) return;
+    const to = error && movedTo(error);
+    if (to !== undefined && !route.hasFollowed && this.#homes.has(to)) {
+      route.hasFollowed = true;
+      this.#go(route, to);
+    } else {
+      this.#homes.refresh();
+      this.#retryLater();
+    }
+  }
+
+  #retryLater(): void {
+    this.#retryTimer ??= inOwnContext(() => setTimer(this.#retry, this.#retryMs));
+  }
+
+  readonly #retry = (): void => {
+    this.#retryTimer = undefined;
+    const down = [...this.#routes.values()].filter(({ isUp, isDenied }) => !isUp && !isDenied);
+    this.#retryMs = down.length === 0 ? RETRY_MS : Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);
+    if (down.length === 0) return;
+    this.#retryLater();
+    this.#homes.refresh();
+    for (const route of down) {
+      route.hasFollowed = false;
+      if (route.at === undefined) this.#go(route, this.#homes.of(route.slot));
+    }
+    for (const subscriber of this.#subscribers.values()) subscriber.askAgain();
+  };
+
+  /** A node was lost or added, or slots have moved: the word of whom we asked, who may not know the latest. */
+  readonly #follow = (): void => {
+    for (const route of this.#routes.values()) {
+      const present = route.next ?? route.at;
+      const home = this.#homes.of(route.slot);
+      const isClassicThere =
+        route.slot === undefined && present !== undefined && this.#homes.has(present);
+      if (home !== undefined && home !== present && !isClassicThere) this.#go(route, home);
+    }
+    for (const [home, subscriber] of this.#subscribers) {
+      if (!subscriber.isIdle || this.#homes.has(home)) continue;
+      this.#subscribers.delete(home);
+      void subscriber.close();
+    }
+  };
+}
+
+/** The server that a channel has moved to, as its former one says. */
+function movedTo({ message }: Error): string | undefined {
+  return /^MOVED \d+ (\S+)/.exec(message)?.[1];
+}

@@ -1,0 +1,92 @@
+// Moves slots of a cluster from master to master, with the keys in them, while clients use them: as redis-cli does.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RedisServer } from './redis-server.js';
+
+export class SlotMover implements AsyncDisposable {
+  readonly #masters: readonly Master[];
+
+  private constructor(masters: readonly Master[]) {
+    this.#masters = masters;
+  }
+
+  static async of(servers: readonly RedisServer[]): Promise<SlotMover> {
+    const masters = servers.map(async ({ url, host, port }) => {
+      const redis = new Redis(url);
+      return { redis, host, port, id: (await redis.call('CLUSTER', 'MYID')) as string };
+    });
+    return new SlotMover(await Promise.all(masters));
+  }
+
+  /** The slot of a name. */
+  async slotOf(name: string): Promise<number> {
+    return await this.#masters[0]!.redis.cluster('KEYSLOT', name);
+  }
+
+  /** Which master serves a slot, by its own word. */
+  async home(slot: number): Promise<Redis> {
+    return this.#masters[await this.#index(slot)]!.redis;
+  }
+
+  /** Moves a slot to another master, chosen at random, and all keys in it. */
+  async move(slot: number): Promise<void> {
+    const from = await this.#index(slot);
+    const step = 1 + Math.floor(Math.random() * (this.#masters.length - 1));
+    await this.#moveTo(slot, from, (from + step) % this.#masters.length);
+  }
+
+  async #moveTo(slot: number, fromIndex: number, toIndex: number): Promise<void> {
+    const [from, to] = [this.#masters[fromIndex]!, this.#masters[toIndex]!];
+    await to.redis.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);
+    await from.redis.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id);
+    for (;;) {
+      const keys = (await from.redis.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[];
+      if (keys.length > 0) {
+        const target = [to.host, to.port, '', 0, 5_000];
+        await from.redis.call('MIGRATE', ...target, 'KEYS', ...keys);
+        continue;
+      }
+      await to.redis.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
+      try {
+        await from.redis.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
+        break;
+      } catch (error) {
+        if (!String(error).includes('keys for hash slot')) throw error; // a client has made one meanwhile
+      }
+    }
+    const others = this.#masters.filter((master) => master !== from && master !== to);
+    await Promise.all(
+      others.map(({ redis }) => redis.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)),
+    );
+    // Nobody answers for it any more but the new one.
+    while ((await this.#index(slot)) !== toIndex) await sleep(10);
+  }
+
+  async #index(slot: number): Promise<number> {
+    for (;;) {
+      const owners = await Promise.all(this.#masters.map((master) => ownSlots(master)));
+      const index = owners.findIndex((slots) => slots.some(([a, b]) => a <= slot && slot <= b));
+      if (index >= 0) return index;
+      await sleep(10);
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    for (const { redis } of this.#masters) redis.disconnect();
+    return Promise.resolve();
+  }
+}
+
+interface Master {
+  readonly redis: Redis;
+  readonly host: string;
+  readonly port: number;
+  readonly id: string;
+}
+
+/** The slots that a master takes for its own, as ranges. */
+async function ownSlots({ redis, id }: Master): Promise<[number, number][]> {
+  type Range = [number, number, [string, number, string]];
+  const ranges = (await redis.cluster('SLOTS')) as unknown as Range[];
+  return ranges.filter(([, , [, , owner]]) => owner === id).map(([from, to]) => [from, to]);
+}
