@@ -148,6 +148,8 @@ export type NodeAnswer = {
       readonly answer: 'guarded';
       /** In how many milliseconds it may vote. */
       readonly votesInMs: number;
+      /** Whether it may vote earlier than that if masters answer that do not now: they may know of a lock that it forgot. */
+      readonly waitsForOthers: boolean;
     }
 );
 

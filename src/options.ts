@@ -24,7 +24,8 @@ export interface RedLockOptions {
   nodeTimeout?: number | undefined;
   /**
    * A master that was started less than this ago does not vote, since it may have forgotten a lock; `false`: it does. Default:
-   * the larger of `lockWatchdogTimeout` and the longest lease that this client has used.
+   * the longest lease that anybody is known to use, by what this client used (at least `lockWatchdogTimeout`) and what the other
+   * masters remember; and while some of those do not answer, ten minutes where that is longer.
    */
   restartGuard?: number | false | undefined;
   /** How often the watchdog extends the lease of a hold at most. Default: without limit. */

@@ -18,6 +18,13 @@ import { ReentrantCandidate } from './reentrant-candidate.js';
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
+/** What one master answers to somebody who wants its vote for a Redlock. */
+export interface VoteReply {
+  readonly reply: AcquireReply;
+  /** The longest lease that was asked of it for this lock and may not be over, before this vote; 0: none that it knows of. */
+  readonly longestLeaseMs: number;
+}
+
 export class ReentrantLock implements LockBackend {
   readonly kind: string = 'Lock';
   readonly name: string;
@@ -51,6 +58,23 @@ export class ReentrantLock implements LockBackend {
       [ownerId, leaseMs],
       readAcquire,
     );
+  }
+
+  /** Acquires it as one of the masters of a Redlock, which remember for how long they were asked to keep it. */
+  vote(ownerId: string, leaseMs: number): Promise<VoteReply> {
+    const { lock, longestLease } = this.keys;
+    return this.node.connection.run(
+      scripts.vote,
+      [lock, longestLease],
+      [ownerId, leaseMs],
+      readVote,
+    );
+  }
+
+  /** Has a master remember that it is asked to keep these locks for so long, by what is sent next. */
+  async remember(locks: readonly ReentrantLock[], leaseMs: number): Promise<void> {
+    const keys = locks.map((lock) => lock.keys.longestLease);
+    await this.node.connection.run(scripts.remember, keys, [leaseMs], () => undefined);
   }
 
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
@@ -151,7 +175,14 @@ export class ReentrantLock implements LockBackend {
 }
 
 function readAcquire(reply: unknown): AcquireReply {
-  if (reply === 1) return ACQUIRED;
-  const [holder, holderTtlMs] = reply as [string, number];
+  return reply === 1 ? ACQUIRED : held(reply as [string, number]);
+}
+
+function readVote(reply: unknown): VoteReply {
+  const [longestLeaseMs, ...seen] = reply as [number, string?, number?];
+  return { reply: seen.length === 0 ? ACQUIRED : held(seen as [string, number]), longestLeaseMs };
+}
+
+function held([holder, holderTtlMs]: [string, number]): AcquireReply {
   return { outcome: 'held', holder, holderTtlMs };
 }

@@ -1,9 +1,9 @@
 // One master of a Redlock: its part of the lock, and what is known of its health.
 
-import type { AcquireReply } from '../backend.js';
+import type { KeepReply } from '../backend.js';
 import { OptionError } from '../errors.js';
 import type { Leftovers } from '../leftovers.js';
-import type { ReentrantLock } from '../locks/reentrant-lock.js';
+import type { ReentrantLock, VoteReply } from '../locks/reentrant-lock.js';
 import type { Connection } from '../redis/connection.js';
 import { describe, failureKind } from '../redis/failure.js';
 
@@ -20,7 +20,7 @@ export class Master {
   readonly lock: ReentrantLock;
   readonly #leftovers: Leftovers;
   /** Owners whose votes are not answered, and what they wait for. */
-  readonly #asked = new Map<string, Promise<AcquireReply>>();
+  readonly #asked = new Map<string, Promise<VoteReply>>();
   /** Those of them that were given up, and not found. */
   readonly #overtaken = new Set<string>();
 
@@ -47,13 +47,14 @@ export class Master {
   }
 
   /** Asks for its vote. One that comes after it was given up already is taken back. */
-  async acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
-    const vote = this.lock.acquire(ownerId, leaseMs);
+  async vote(ownerId: string, leaseMs: number): Promise<VoteReply> {
+    const vote = this.lock.vote(ownerId, leaseMs);
     this.#asked.set(ownerId, vote);
     try {
-      const reply = await vote;
-      if (this.#overtaken.has(ownerId) && reply.outcome === 'acquired') this.withdraw(ownerId);
-      return reply;
+      const given = await vote;
+      if (this.#overtaken.has(ownerId) && given.reply.outcome === 'acquired')
+        this.withdraw(ownerId);
+      return given;
     } catch (error) {
       if (this.#overtaken.has(ownerId) && failureKind(error) === 'unanswered')
         this.withdraw(ownerId);
@@ -62,6 +63,24 @@ export class Master {
       this.#asked.delete(ownerId);
       this.#overtaken.delete(ownerId);
     }
+  }
+
+  /** Confirms it there, as `reenter` does. A lease that is asked for counts only if it is remembered. */
+  keep(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
+    const { lock } = this;
+    const keep = (): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs);
+    return this.#remembering([lock], leaseMs, keep);
+  }
+
+  /** The same for many locks, each for its owner; with a lease of 0 only looks. */
+  renewMany(
+    locks: readonly ReentrantLock[],
+    ownerIds: readonly string[],
+    leaseMs: number,
+  ): Promise<readonly KeepReply[]> {
+    const renew = (): Promise<readonly KeepReply[]> =>
+      this.lock.renewMany(locks, ownerIds, leaseMs);
+    return this.#remembering(locks, leaseMs, renew);
   }
 
   /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
@@ -91,6 +110,18 @@ export class Master {
       this.#leftovers.remove(this.lock, ownerId);
     });
     this.#leftovers.expect(handled);
+  }
+
+  /** Both are sent at once; it takes both for the lease to count. */
+  async #remembering<T>(
+    locks: readonly ReentrantLock[],
+    leaseMs: number,
+    ask: () => Promise<T>,
+  ): Promise<T> {
+    if (leaseMs === 0) return await ask();
+    const remembered = this.lock.remember(locks, leaseMs);
+    const [answer] = await Promise.all([ask(), remembered]);
+    return answer;
   }
 
   /** An answer did not come in time. */

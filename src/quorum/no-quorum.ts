@@ -25,6 +25,6 @@ function inWords(node: NodeAnswer): string {
     case 'unreachable':
       return `${node.node}: ${node.reason}`;
     case 'guarded':
-      return `${node.node}: started too recently, votes in ${(node.votesInMs / 1_000).toFixed(1)} s`;
+      return `${node.node}: started too recently, votes in ${(node.votesInMs / 1_000).toFixed(1)} s${node.waitsForOthers ? ', or when those answer that may know what it forgot' : ''}`;
   }
 }

@@ -67,13 +67,13 @@ export class RedLockBackend implements LockBackend {
   elect(ownerId: string, leaseMs: number): Promise<Vote> {
     const { masters, quorum, nodeTimeoutMs } = this;
     this.#services.noteLease(leaseMs);
-    const guardMs = this.#settings.restartGuardMs ?? this.#services.longestLeaseMs;
-    return vote({ masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guardMs });
+    const guard = this.#settings.guard(this.#services.longestLeaseMs);
+    return vote({ masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard });
   }
 
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
     this.#services.noteLease(leaseMs);
-    const ask = ({ lock }: Master): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs);
+    const ask = (master: Master): Promise<KeepReply> => master.keep(ownerId, holdCount, leaseMs);
     return this.#poll('not confirmed', ask, (answers) => {
       return kept(
         answers.map((answer) => (answer?.kind === 'answered' ? answer.value : undefined)),

@@ -36,7 +36,7 @@ export class RedRenewer implements Renewer<RedTarget> {
       masters,
       (master, index) => {
         const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
-        return master.lock.renewMany(locks, ownerIds, leaseMs);
+        return master.renewMany(locks, ownerIds, leaseMs);
       },
       this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0),
       (all: readonly Answer<readonly KeepReply[]>[], isFinal) => (isFinal ? all : undefined),
@@ -76,7 +76,7 @@ async function repairOne(master: Master, lease: HeldLease, leaseMs: number): Pro
   const { ownerId, holdCount } = lease;
   try {
     // The count goes right behind: a release that is sent after this finds both done.
-    const acquired = lock.acquire(ownerId, leaseMs);
+    const acquired = lock.vote(ownerId, leaseMs);
     if (holdCount > 1) lock.reenter(ownerId, holdCount, 0).catch(() => undefined);
     await acquired;
   } catch {

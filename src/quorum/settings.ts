@@ -1,12 +1,13 @@
 // How the options of `getRedLock()` were meant.
 
 import { invalid, parseDuration, parseOptions } from '../options.js';
+import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js';
 
 export interface RedLockSettings {
   /** How long one master may take to answer, in milliseconds. */
   readonly nodeTimeoutMs: number;
-  /** A master that has been up for less does not vote, in milliseconds; undefined: the longest lease of this client. */
-  readonly restartGuardMs: number | undefined;
+  /** Which masters have been up for too short a time to vote, for a client whose own longest lease is so long. */
+  readonly guard: (longestLeaseMs: number) => RestartGuard;
   /** How often the watchdog extends a lease at most. */
   readonly maxExtensions: number;
 }
@@ -19,15 +20,15 @@ export function parseRedLockOptions(options: unknown): RedLockSettings {
   );
   return {
     nodeTimeoutMs: nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1),
-    restartGuardMs: parseRestartGuard(restartGuard),
+    guard: parseRestartGuard(restartGuard),
     maxExtensions: parseMaxExtensions(maxExtensions),
   };
 }
 
-function parseRestartGuard(restartGuard: unknown): number | undefined {
-  if (restartGuard === undefined) return undefined;
-  if (restartGuard === false) return 0;
-  return parseDuration(restartGuard, 'restartGuard', 0);
+function parseRestartGuard(restartGuard: unknown): RedLockSettings['guard'] {
+  if (restartGuard === undefined) return learningGuard;
+  const guardMs = restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0);
+  return () => fixedGuard(guardMs);
 }
 
 function parseMaxExtensions(maxExtensions: unknown): number {

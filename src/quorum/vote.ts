@@ -1,11 +1,13 @@
 // An election: whether one owner gets a lock that most of several masters must grant.
 // The algorithm is Redis' Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
-import type { AcquireReply, HeldReply } from '../backend.js';
+import type { HeldReply } from '../backend.js';
 import type { NodeAnswer, SeenHolder } from '../errors.js';
+import type { VoteReply } from '../locks/reentrant-lock.js';
 import { failureKind } from '../redis/failure.js';
 import type { Master } from './master.js';
 import { poll, refusalOfMany, type Answer } from './poll.js';
+import type { RestartGuard } from './restart-guard.js';
 
 /** How an election went. */
 export type Vote =
@@ -24,8 +26,8 @@ export interface Election {
   readonly leaseMs: number;
   /** How long one master may take, in milliseconds. */
   readonly nodeTimeoutMs: number;
-  /** A master that has been up for less does not vote; in milliseconds. */
-  readonly guardMs: number;
+  /** Which masters have been up for too short a time to vote. */
+  readonly guard: RestartGuard;
 }
 
 /**
@@ -34,36 +36,41 @@ export interface Election {
  * @throws what most masters refuse it with for good
  */
 export async function vote(election: Election): Promise<Vote> {
-  const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guardMs } = election;
-  const excused = masters.map((master) => excuse(master, guardMs));
+  const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard } = election;
+  const upMs = masters.map(({ lock }) => lock.connection.serverAgeMs);
+  const excused = masters.map((master, index) =>
+    excuse(master, guard.leastMs - (upMs[index] ?? 0)),
+  );
   const asked = masters.filter((_, index) => !excused[index]);
   let isOver = false;
   const takeBack = (isTold: boolean): void => {
     isOver = true;
     for (const master of asked) master.withdraw(ownerId, isTold);
   };
-  const send = async (master: Master): Promise<AcquireReply> => {
+  const send = async (master: Master): Promise<VoteReply> => {
     try {
-      const reply = await master.acquire(ownerId, leaseMs);
+      const given = await master.vote(ownerId, leaseMs);
       // A vote that came after all was lost is taken back again: it may have been overtaken by what took it back.
-      if (isOver && reply.outcome === 'acquired') master.withdraw(ownerId);
-      return reply;
+      if (isOver && given.reply.outcome === 'acquired') master.withdraw(ownerId);
+      return given;
     } catch (error) {
       if (isOver && failureKind(error) === 'unanswered') master.withdraw(ownerId); // the same for one that was not heard
       throw error;
     }
   };
   const decide = (
-    answers: readonly Answer<AcquireReply>[],
+    answers: readonly Answer<VoteReply>[],
     isFinal: boolean,
   ): Vote | Error | undefined => {
     const refusal = isFinal ? refusalOfMany(answers, masters.length - quorum) : undefined;
-    return refusal ?? decided(election, inOrder(masters, excused, answers), isFinal);
+    return (
+      refusal ?? decided(election, counted(election, upMs, excused, answers, isFinal), isFinal)
+    );
   };
   if (asked.length === 0)
     return { outcome: 'no quorum', nodes: excused.flatMap((node) => node ?? []) };
   try {
-    const outcome = await poll<AcquireReply, Vote>(asked, send, nodeTimeoutMs, decide);
+    const outcome = await poll<VoteReply, Vote>(asked, send, nodeTimeoutMs, decide);
     if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
     return outcome;
   } catch (error) {
@@ -80,28 +87,56 @@ function mayHaveBeenSeen(outcome: Vote, askedCount: number, quorum: number): boo
 }
 
 /** Why a master is not asked. */
-function excuse(master: Master, guardMs: number): NodeAnswer | undefined {
-  const { name: node, trouble, lock } = master;
+function excuse({ name: node, trouble }: Master, votesInMs: number): NodeAnswer | undefined {
   if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
-  const votesInMs = guardMs - lock.connection.serverAgeMs;
-  return votesInMs > 0 ? { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs) } : undefined;
+  return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;
 }
 
-/** All masters' answers; undefined: not known so far. */
-function inOrder(
-  masters: readonly Master[],
+function guarded(node: string, votesInMs: number, waitsForOthers: boolean): NodeAnswer {
+  return { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs), waitsForOthers };
+}
+
+/** All masters' answers, as far as they count; undefined: not known so far. */
+function counted(
+  { masters, quorum, guard }: Election,
+  upMs: readonly number[],
   excused: readonly (NodeAnswer | undefined)[],
-  answers: readonly Answer<AcquireReply>[],
+  answers: readonly Answer<VoteReply>[],
+  isFinal: boolean,
 ): (NodeAnswer | undefined)[] {
   let next = 0;
-  return masters.map(({ name }, index) => excused[index] ?? nodeAnswer(name, answers[next++]));
+  const all = masters.map(({ name: node }, index) => {
+    const excusal = excused[index];
+    const isUpKnown = excusal?.answer !== 'unreachable';
+    return {
+      node,
+      excusal,
+      answer: excusal ? undefined : answers[next++],
+      upMs: isUpKnown ? (upMs[index] ?? 0) : Infinity,
+    };
+  });
+  const witnesses = all.map(({ answer, upMs: up }) => ({ upMs: up, toldMs: toldMs(answer) }));
+  const required = guard.require(witnesses, quorum, isFinal);
+  return all.map(({ node, excusal, answer, upMs: up }) => {
+    const given = excusal ?? nodeAnswer(node, answer);
+    if (given?.answer !== 'acquired' || up >= required.upMs) return given;
+    return isFinal ? guarded(node, required.upMs - up, required.waitsForOthers) : undefined;
+  });
 }
 
-function nodeAnswer(node: string, answer: Answer<AcquireReply>): NodeAnswer | undefined {
+/** The longest lease that a master knows of. */
+function toldMs(answer: Answer<VoteReply>): number | undefined {
+  if (answer?.kind !== 'answered') return undefined;
+  const { reply, longestLeaseMs } = answer.value;
+  return reply.outcome === 'held' ? Math.max(longestLeaseMs, reply.holderTtlMs) : longestLeaseMs;
+}
+
+function nodeAnswer(node: string, answer: Answer<VoteReply>): NodeAnswer | undefined {
   if (answer?.kind !== 'answered')
     return answer && { node, answer: 'unreachable', reason: answer.reason };
-  if (answer.value.outcome !== 'held') return { node, answer: 'acquired' };
-  const { holder, holderTtlMs } = answer.value;
+  const { reply } = answer.value;
+  if (reply.outcome !== 'held') return { node, answer: 'acquired' };
+  const { holder, holderTtlMs } = reply;
   return { node, answer: 'held', holder, holderTtlMs };
 }
 

@@ -9,6 +9,7 @@ export class LockKeys {
   #forced: string | undefined;
   #line: string | undefined;
   #places: string | undefined;
+  #longestLease: string | undefined;
 
   constructor(lock: string) {
     this.lock = lock;
@@ -35,6 +36,12 @@ export class LockKeys {
   get places(): string {
     this.#places ??= inSlotOf(this.lock, 'holdfast_places');
     return this.#places;
+  }
+
+  /** The longest lease that was asked of a master, if it is a Redlock. */
+  get longestLease(): string {
+    this.#longestLease ??= inSlotOf(this.lock, 'holdfast_longest_lease');
+    return this.#longestLease;
   }
 
   /** What the names of the channels begin with where clients hear that it was handed to them. */

@@ -34,7 +34,7 @@ describe('part 1: one owner, all masters at the same time', () => {
       proxies.map(({ url }) => url),
     );
     const lock = client.lock(uniqueName(), { nodeTimeout: 20_000 });
-    const held = proxies.map((proxy) => proxy.holdBack(commandOf('acquire', lock.name), 'silence'));
+    const held = proxies.map((proxy) => proxy.holdBack(commandOf('vote', lock.name), 'silence'));
     const acquiring = lock.acquire({ wait: 2_000 }).catch(() => undefined);
     await Promise.all(held.map(({ happened }) => happened)); // though none of them has answered
     await acquiring;
@@ -146,7 +146,7 @@ describe('part 4: a failure is undone on all masters', () => {
       proxies.map(({ url }) => url),
     );
     const lock = client.lock(uniqueName());
-    const lost = proxies.map((proxy) => proxy.loseReplyTo(commandOf('acquire', lock.name)));
+    const lost = proxies.map((proxy) => proxy.loseReplyTo(commandOf('vote', lock.name)));
     const error = await rejectionOf(lock.tryAcquire({ lease: 60_000 }));
     expect(error).toMatchObject({ code: 'NO_QUORUM' });
     await Promise.all(lost.map(({ happened }) => happened));

@@ -63,11 +63,14 @@ export class RedNodes {
     return await this.ask((redis) => redis.pttl(name));
   }
 
-  /** Waits until no master that answers has anything of this lock: no key, no subscription. */
+  /**
+   * Waits until no master that answers has anything of this lock: no key, no subscription. What it remembers of its longest lease
+   * may be there, but not for ever.
+   */
   async nothingLeft({ name }: Named, timeoutMs?: number): Promise<void> {
     await eventually(async () => {
       const left = await this.ask(async (redis) => [
-        ...(await redis.keys(`*${name}*`)),
+        ...(await keysLeft(redis, name)),
         ...((await redis.pubsub('CHANNELS', `*${name}*`)) as string[]),
       ]);
       expect(left.flat().filter((each) => each !== undefined)).toEqual([]);
@@ -131,6 +134,16 @@ export class RedClient implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.members.map((member) => member.close()));
   }
+}
+
+async function keysLeft(redis: Redis, name: string): Promise<string[]> {
+  const keys = await redis.keys(`*${name}*`);
+  const ttlsMs = await Promise.all(keys.map((key) => redis.pttl(key)));
+  return keys.filter((key, index) => !isMemory(key) || ttlsMs[index] === -1);
+}
+
+function isMemory(key: string): boolean {
+  return key.startsWith('holdfast_longest_lease:');
 }
 
 async function asked<T>(url: string, question: (redis: Redis) => Promise<T>): Promise<T> {

@@ -1,13 +1,14 @@
 // Masters of a Redlock that exist only in memory, for fake timers: tests decide how long each link takes.
-import type { AcquireReply, KeepReply } from '../../src/backend.js';
+import type { KeepReply } from '../../src/backend.js';
 import { Client } from '../../src/client.js';
 import { Events } from '../../src/events.js';
 import { Leftovers } from '../../src/leftovers.js';
 import type { Lock } from '../../src/lock.js';
-import type { ReentrantLock } from '../../src/locks/reentrant-lock.js';
+import type { ReentrantLock, VoteReply } from '../../src/locks/reentrant-lock.js';
 import { Master } from '../../src/quorum/master.js';
 import { QuorumServices } from '../../src/quorum/quorum-services.js';
 import { RedLockBackend } from '../../src/quorum/red-lock.js';
+import type { RestartGuard } from '../../src/quorum/restart-guard.js';
 import { parseRedLockOptions } from '../../src/quorum/settings.js';
 import type { RedLockOptions } from '../../src/index.js';
 import { SingleLock } from '../../src/single-lock.js';
@@ -29,16 +30,29 @@ export class SimulatedMaster {
   /** How often it was started again. */
   restarts = 0;
   #startedAtMs = -1e9;
+  #longestLeaseMs = 0;
+  #rememberedUntilMs = 0;
 
   /** It crashes, and is back at once with nothing in it; what was on its way there or back is lost. */
   restart(): void {
     this.server.delete(NAME);
+    this.#rememberedUntilMs = 0;
     this.restarts++;
     this.#startedAtMs = performance.now();
   }
 
   get ageMs(): number {
     return performance.now() - this.#startedAtMs;
+  }
+
+  /** The longest lease that was asked for, until all are over. */
+  get longestLeaseMs(): number {
+    return this.#rememberedUntilMs > performance.now() ? this.#longestLeaseMs : 0;
+  }
+
+  remember(leaseMs: number): void {
+    this.#longestLeaseMs = Math.max(this.longestLeaseMs, leaseMs);
+    this.#rememberedUntilMs = Math.max(this.#rememberedUntilMs, performance.now() + leaseMs);
   }
 
   get holder(): string | undefined {
@@ -51,12 +65,23 @@ export interface SimulatedClientOptions extends RedLockOptions {
   lockWatchdogTimeout?: number;
   /** What the next command to the master of this index takes; nothing by default. */
   delays?: (master: number) => Delays;
+  /** Whether the master of this index can be reached now; all can by default. */
+  reaches?: (master: number) => boolean;
+  /** In place of the guard that the options make. */
+  guard?: (longestLeaseMs: number) => RestartGuard;
 }
 
 /** The Redlock of one program over these masters. */
 export function simulatedRedLock(
   masters: readonly SimulatedMaster[],
-  { clientId, lockWatchdogTimeout = 30_000, delays, ...options }: SimulatedClientOptions,
+  {
+    clientId,
+    lockWatchdogTimeout = 30_000,
+    delays,
+    reaches,
+    guard,
+    ...options
+  }: SimulatedClientOptions,
 ): { lock: Lock; events: Events } {
   const events = new Events();
   const owner = new Client(
@@ -66,12 +91,17 @@ export function simulatedRedLock(
   );
   const services = new QuorumServices(owner, events);
   const links = masters.map((master, index) => {
-    const link = new SimulatedLink(master, clientId, () => delays?.(index) ?? AT_ONCE);
+    const link = new SimulatedLink(
+      master,
+      clientId,
+      () => delays?.(index) ?? AT_ONCE,
+      () => reaches?.(index) ?? true,
+    );
     return new Master(link as unknown as ReentrantLock, new Leftovers());
   });
   let last = 0;
   const newOwnerId = (): string => `${clientId}:${++last}`;
-  const settings = parseRedLockOptions(options);
+  const settings = { ...parseRedLockOptions(options), ...(guard && { guard }) };
   const backend = new RedLockBackend(NAME, links, settings, services, newOwnerId);
   return { lock: new SingleLock(services.client, backend), events };
 }
@@ -89,21 +119,28 @@ class SimulatedLink {
   >;
   readonly #master: SimulatedMaster;
   readonly #delays: () => Delays;
+  readonly #isReached: () => boolean;
   #lastArrival: Promise<unknown> = Promise.resolve();
   #lastReply: Promise<unknown> = Promise.resolve();
 
-  constructor(master: SimulatedMaster, clientId: string, delays: () => Delays) {
+  constructor(
+    master: SimulatedMaster,
+    clientId: string,
+    delays: () => Delays,
+    isReached: () => boolean,
+  ) {
     this.#master = master;
     this.#delays = delays;
+    this.#isReached = isReached;
     this.id = `${clientId} ${++links}`;
     this.connection = {
       address: this.id,
       onReady: () => () => undefined, // it sees no need to tell: a restart takes no time
       get isReady() {
-        return master.isUp;
+        return master.isUp && isReached();
       },
       get lastError() {
-        return master.isUp ? undefined : new Error('it is down');
+        return this.isReady ? undefined : new Error('it is down');
       },
       get serverAgeMs() {
         return master.ageMs;
@@ -111,8 +148,18 @@ class SimulatedLink {
     };
   }
 
-  acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
-    return this.#ask((server) => server.acquire(NAME, ownerId, leaseMs));
+  vote(ownerId: string, leaseMs: number): Promise<VoteReply> {
+    return this.#ask((server) => {
+      const { longestLeaseMs } = this.#master;
+      this.#master.remember(leaseMs);
+      return { reply: server.acquire(NAME, ownerId, leaseMs), longestLeaseMs };
+    });
+  }
+
+  remember(_: unknown, leaseMs: number): Promise<void> {
+    return this.#ask(() => {
+      this.#master.remember(leaseMs);
+    });
   }
 
   reenter(ownerId: string, count: number, leaseMs: number): Promise<KeepReply> {
@@ -145,7 +192,8 @@ class SimulatedLink {
     const { upMs, downMs } = this.#delays();
     const { restarts } = this.#master;
     const assertConnected = (): void => {
-      if (!this.#master.isUp || this.#master.restarts !== restarts)
+      const isConnected = this.#master.isUp && this.#isReached();
+      if (!isConnected || this.#master.restarts !== restarts)
         throw new Error('Connection is closed.');
     };
     this.#lastArrival = Promise.all([this.#lastArrival, passed(upMs)]);

@@ -1,21 +1,23 @@
 // An election that most masters refuse for good: told as what they say, and no vote is left behind.
 import { expect, it, vi } from 'vitest';
-import type { AcquireReply } from '../../../src/backend.js';
+import type { VoteReply } from '../../../src/locks/reentrant-lock.js';
 import type { Master } from '../../../src/quorum/master.js';
+import { fixedGuard } from '../../../src/quorum/restart-guard.js';
 import { vote, type Vote } from '../../../src/quorum/vote.js';
 
 class FakeMaster {
   readonly name = 'master';
   readonly trouble: string | undefined;
-  readonly acquire: () => Promise<AcquireReply>;
+  readonly vote: () => Promise<VoteReply>;
   readonly lock = { connection: { serverAgeMs: Infinity } };
   readonly withdraw = vi.fn();
   readonly overdue = vi.fn();
 
   constructor(answer: 'acquired' | 'conflict' | 'down') {
     this.trouble = answer === 'down' ? 'not connected' : undefined;
-    this.acquire = (): Promise<AcquireReply> => {
-      if (answer === 'acquired') return Promise.resolve({ outcome: 'acquired' });
+    this.vote = (): Promise<VoteReply> => {
+      if (answer === 'acquired')
+        return Promise.resolve({ reply: { outcome: 'acquired' }, longestLeaseMs: 0 });
       const error = new Error('WRONGTYPE Operation against a key holding the wrong kind of value');
       error.name = 'ReplyError';
       return Promise.reject(error);
@@ -30,7 +32,7 @@ function elect(masters: readonly FakeMaster[]): Promise<Vote> {
     ownerId: 'me:1',
     leaseMs: 30_000,
     nodeTimeoutMs: 50,
-    guardMs: 0,
+    guard: fixedGuard(0),
   });
 }
 
@@ -60,11 +62,12 @@ it('by one master is no more than an answer that is missing, also while others a
 it('that is lost takes a vote back again whose answer is lost after that: it may come all the same', async () => {
   const late = new FakeMaster('acquired');
   let lose: (error: Error) => void = () => undefined;
-  const pending = new Promise<AcquireReply>((_, reject) => (lose = reject));
-  Object.assign(late, { acquire: () => pending });
-  const held = { outcome: 'held', holder: 'they:1', holderTtlMs: 500 } as const;
+  const pending = new Promise<VoteReply>((_, reject) => (lose = reject));
+  Object.assign(late, { vote: () => pending });
+  const reply = { outcome: 'held', holder: 'they:1', holderTtlMs: 500 } as const;
+  const held: VoteReply = { reply, longestLeaseMs: 500 };
   const others = [new FakeMaster('acquired'), new FakeMaster('acquired')];
-  for (const other of others) Object.assign(other, { acquire: () => Promise.resolve(held) });
+  for (const other of others) Object.assign(other, { vote: () => Promise.resolve(held) });
   expect(await elect([late, ...others])).toMatchObject({ outcome: 'held' });
   expect(late.withdraw).toHaveBeenCalledOnce();
   lose(new Error('Connection is closed.'));

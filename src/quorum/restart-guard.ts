@@ -1,0 +1,76 @@
+// For how long a master must have been up for its vote to count: one that restarted may have forgotten a lock, and must not
+// vote before every lease that it may have forgotten is over.
+//
+// Nobody knows the leases of all others. So each master remembers the longest that it was asked for and tells it with its
+// answer, and the guard is the longest that is told. For leases of up to `MAX_UNHEARD_LEASE_MS` that is safe as long as no
+// majority of the masters restarts within that time:
+//
+//   Suppose that A relies on the lock, as a majority confirmed its lease, and that a majority votes for B. The two share a
+//   master. It has forgotten A, so it has restarted within A's lease. Had any master of A's majority answered B that has not
+//   restarted since, then it would have told A's lease; so the guard would be at least that, and the vote of the shared
+//   master would not count. Hence A's majority are masters that did not answer B, and such that restarted. Where these
+//   together are no majority, that is impossible. So it is where all have answered, since then a majority would have
+//   restarted. Anywhere else the vote of a master does not count until it has been up for longer than A's lease, whatever that is.
+//
+// In short: a master that restarted does not make up for one that does not answer. Where a majority did restart, nothing
+// follows, and the longest lease that is told has to do; otherwise a new set of masters, one of which is down, would be of no
+// use for long. A longer lease is safe as long as a master answers that was asked for it and has not restarted.
+//
+// (A's question must not reach a master only after that answered B, when another has already voted for A and restarted: it
+// would have to be on its way for longer than B's own guard, and A would have to wait for the answer for as long.)
+
+/** What is known of one master in an election. */
+export interface Witness {
+  /** For how long it has been up at least, in milliseconds; Infinity where that is not known. */
+  readonly upMs: number;
+  /** The longest lease that it told of, in milliseconds; undefined: it did not answer. */
+  readonly toldMs: number | undefined;
+}
+
+/** For how long a master must have been up, in milliseconds, and whether it is less as soon as all masters answer. */
+export interface Requirement {
+  readonly upMs: number;
+  readonly waitsForOthers: boolean;
+}
+
+export interface RestartGuard {
+  /** A master that has been up for less is not even asked; in milliseconds. */
+  readonly leastMs: number;
+  /** What a vote needs to count, after these answers. `isFinal`: there will be no more. */
+  require(witnesses: readonly Witness[], quorum: number, isFinal: boolean): Requirement;
+}
+
+/** Leases up to this are safe whoever does not answer. */
+export const MAX_UNHEARD_LEASE_MS: number = 10 * 60 * 1_000;
+
+/** A master that has been up for as long has forgotten nothing: its vote counts before all others have answered. */
+const LONG_UP_MS = 24 * 60 * 60 * 1_000;
+
+/** A guard that the user has chosen. */
+export function fixedGuard(guardMs: number): RestartGuard {
+  const requirement = { upMs: guardMs, waitsForOthers: false };
+  return { leastMs: guardMs, require: () => requirement };
+}
+
+/** A guard of at least `leastMs` that learns from the masters. */
+export function learningGuard(leastMs: number): RestartGuard {
+  return {
+    leastMs,
+    require: (witnesses, quorum, isFinal) => {
+      const told = witnesses.flatMap(({ toldMs }) => toldMs ?? []);
+      const longestMs = Math.max(leastMs, ...told);
+      if (!isFinal) return { upMs: Math.max(longestMs, LONG_UP_MS), waitsForOthers: true };
+      const waitsForOthers = longestMs < MAX_UNHEARD_LEASE_MS && mayBeUnheard(witnesses, quorum);
+      return { upMs: waitsForOthers ? MAX_UNHEARD_LEASE_MS : longestMs, waitsForOthers };
+    },
+  };
+}
+
+/** Whether somebody may have a majority of which nobody told that has not restarted. */
+function mayBeUnheard(witnesses: readonly Witness[], quorum: number): boolean {
+  const silent = witnesses.filter(({ toldMs }) => toldMs === undefined);
+  const restarted = witnesses.filter(({ upMs }) => upMs < MAX_UNHEARD_LEASE_MS);
+  if (silent.length === 0 || restarted.length >= quorum) return false;
+  const forgetful = restarted.filter(({ toldMs }) => toldMs !== undefined);
+  return silent.length + forgetful.length >= quorum;
+}
