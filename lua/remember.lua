@@ -1,5 +1,5 @@
 -- Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
--- new ones vote.lua does. It is sent right before what asks for that.
+-- new ones vote.lua does. It is sent together with what asks for that.
 --
 -- Safe to send twice and to arrive late: the memory is only ever made longer.
 --
@@ -8,14 +8,34 @@
 --
 -- Returns how many they are.
 local longest = KEYS
-local leaseMs = ARGV[1]
+local leaseMs = tonumber(ARGV[1])
+
+local function remember(key)
+  local known = redis.pcall('GET', key)
+  if type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
+    return known
+  end
+  -- (What is of another type is nobody's memory, and is written over.)
+  local knownMs = type(known) == 'string' and tonumber(known) or 0
+  local ttlMs = redis.call('PTTL', key)
+  -- First: a full memory refuses what takes memory only before anything is written.
+  if ttlMs ~= -2 and ttlMs < leaseMs then
+    redis.call('PEXPIRE', key, leaseMs)
+  end
+  if knownMs >= leaseMs then
+    return known
+  end
+  local done = redis.pcall('SET', key, leaseMs, 'PX', leaseMs)
+  if done.err and ttlMs > 0 then
+    redis.call('PEXPIRE', key, ttlMs)
+  end
+  return done
+end
 
 for _, key in ipairs(longest) do
-  -- pcall: whatever else a key may hold is written over.
-  if (tonumber(redis.pcall('GET', key)) or 0) <= tonumber(leaseMs) then
-    redis.call('SET', key, leaseMs, 'PX', leaseMs)
-  elseif redis.call('PTTL', key) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', key, leaseMs)
+  local reply = remember(key)
+  if type(reply) == 'table' and reply.err then
+    return reply
   end
 end
 return #longest

@@ -1,5 +1,5 @@
 -- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
--- long it was asked to keep it, so that it can tell others, after a master that forgot a lock has restarted empty.
+-- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty.
 --
 -- Safe to send twice. The owner's field is fresh for every election, so finding it means that this very command ran before
 -- and its reply was lost: the vote is ours, and the lease starts anew. The memory is only ever made longer.
@@ -11,43 +11,52 @@
 --
 -- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now; otherwise
 -- {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
--- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the lock is no hash.
+-- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local longest = KEYS[2]
 local owner = ARGV[1]
-local leaseMs = ARGV[2]
+local leaseMs = tonumber(ARGV[2])
 
--- First: a vote that is not remembered must not count, a memory of a vote that failed harms nobody. (pcall: whatever else
--- the key may hold is written over.)
-local longestMs = tonumber(redis.pcall('GET', longest)) or 0
-if longestMs <= tonumber(leaseMs) then
-  redis.call('SET', longest, leaseMs, 'PX', leaseMs)
-elseif redis.call('PTTL', longest) < tonumber(leaseMs) then
-  redis.call('PEXPIRE', longest, leaseMs)
-end
+local longestMs = tonumber(redis.call('GET', longest)) or 0
+local ttlMs = redis.call('PTTL', lock)
+local isFree = ttlMs == -2
+local answer = { longestMs }
+local done
 
-if redis.call('EXISTS', lock) == 0 then
+if isFree then
   redis.call('HSET', lock, owner, 1)
-  -- pcall: without expiry it would stay for ever.
-  local expires = redis.pcall('PEXPIRE', lock, leaseMs)
-  if expires ~= 1 then
+  done = redis.pcall('PEXPIRE', lock, leaseMs)
+elseif redis.call('HEXISTS', lock, owner) == 1 then
+  done = ttlMs >= leaseMs or redis.pcall('PEXPIRE', lock, leaseMs)
+else
+  -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+  -- to something else.
+  local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
+  if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  answer = { longestMs, holders[1], ttlMs }
+  done = true
+end
+
+local function hasFailed(reply)
+  return type(reply) == 'table' and reply.err
+end
+
+-- A vote that is not remembered must not count.
+if not hasFailed(done) then
+  if longestMs <= leaseMs then
+    done = redis.pcall('SET', longest, leaseMs, 'PX', leaseMs)
+  elseif redis.call('PTTL', longest) < leaseMs then
+    done = redis.pcall('PEXPIRE', longest, leaseMs)
+  end
+end
+if hasFailed(done) then
+  if isFree then
     redis.call('HDEL', lock, owner)
-    return expires
+  elseif #answer == 1 and ttlMs > 0 then
+    redis.call('PEXPIRE', lock, ttlMs)
   end
-  return { longestMs }
+  return done
 end
-
-if redis.call('HEXISTS', lock, owner) == 1 then
-  if redis.call('PTTL', lock) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
-  end
-  return { longestMs }
-end
-
--- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
--- to something else.
-local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
-if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-end
-return { longestMs, holders[1], redis.call('PTTL', lock) }
+return answer

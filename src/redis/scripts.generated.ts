@@ -563,9 +563,9 @@ return type(told) == 'table' and told.err or 1
   },
   remember: {
     name: 'remember',
-    sha1: 'ac5d169fea4bf526105e9dea5c33865180b792ff',
+    sha1: 'e3e94a5cc026487b84f1356489b4be391fabef60',
     source: `-- Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
--- new ones vote.lua does. It is sent right before what asks for that.
+-- new ones vote.lua does. It is sent together with what asks for that.
 --
 -- Safe to send twice and to arrive late: the memory is only ever made longer.
 --
@@ -574,14 +574,34 @@ return type(told) == 'table' and told.err or 1
 --
 -- Returns how many they are.
 local longest = KEYS
-local leaseMs = ARGV[1]
+local leaseMs = tonumber(ARGV[1])
+
+local function remember(key)
+  local known = redis.pcall('GET', key)
+  if type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
+    return known
+  end
+  -- (What is of another type is nobody's memory, and is written over.)
+  local knownMs = type(known) == 'string' and tonumber(known) or 0
+  local ttlMs = redis.call('PTTL', key)
+  -- First: a full memory refuses what takes memory only before anything is written.
+  if ttlMs ~= -2 and ttlMs < leaseMs then
+    redis.call('PEXPIRE', key, leaseMs)
+  end
+  if knownMs >= leaseMs then
+    return known
+  end
+  local done = redis.pcall('SET', key, leaseMs, 'PX', leaseMs)
+  if done.err and ttlMs > 0 then
+    redis.call('PEXPIRE', key, ttlMs)
+  end
+  return done
+end
 
 for _, key in ipairs(longest) do
-  -- pcall: whatever else a key may hold is written over.
-  if (tonumber(redis.pcall('GET', key)) or 0) <= tonumber(leaseMs) then
-    redis.call('SET', key, leaseMs, 'PX', leaseMs)
-  elseif redis.call('PTTL', key) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', key, leaseMs)
+  local reply = remember(key)
+  if type(reply) == 'table' and reply.err then
+    return reply
   end
 end
 return #longest
@@ -716,9 +736,9 @@ return answers
   },
   vote: {
     name: 'vote',
-    sha1: '1500410a5723cbe5293db2286d5b8e4c5097a7a0',
+    sha1: '29b69b2099c588dcb8a135715e6b3bdbf3cce3ff',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
--- long it was asked to keep it, so that it can tell others, after a master that forgot a lock has restarted empty.
+-- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty.
 --
 -- Safe to send twice. The owner's field is fresh for every election, so finding it means that this very command ran before
 -- and its reply was lost: the vote is ours, and the lease starts anew. The memory is only ever made longer.
@@ -730,46 +750,55 @@ return answers
 --
 -- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now; otherwise
 -- {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
--- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the lock is no hash.
+-- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local longest = KEYS[2]
 local owner = ARGV[1]
-local leaseMs = ARGV[2]
+local leaseMs = tonumber(ARGV[2])
 
--- First: a vote that is not remembered must not count, a memory of a vote that failed harms nobody. (pcall: whatever else
--- the key may hold is written over.)
-local longestMs = tonumber(redis.pcall('GET', longest)) or 0
-if longestMs <= tonumber(leaseMs) then
-  redis.call('SET', longest, leaseMs, 'PX', leaseMs)
-elseif redis.call('PTTL', longest) < tonumber(leaseMs) then
-  redis.call('PEXPIRE', longest, leaseMs)
-end
+local longestMs = tonumber(redis.call('GET', longest)) or 0
+local ttlMs = redis.call('PTTL', lock)
+local isFree = ttlMs == -2
+local answer = { longestMs }
+local done
 
-if redis.call('EXISTS', lock) == 0 then
+if isFree then
   redis.call('HSET', lock, owner, 1)
-  -- pcall: without expiry it would stay for ever.
-  local expires = redis.pcall('PEXPIRE', lock, leaseMs)
-  if expires ~= 1 then
+  done = redis.pcall('PEXPIRE', lock, leaseMs)
+elseif redis.call('HEXISTS', lock, owner) == 1 then
+  done = ttlMs >= leaseMs or redis.pcall('PEXPIRE', lock, leaseMs)
+else
+  -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+  -- to something else.
+  local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
+  if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  answer = { longestMs, holders[1], ttlMs }
+  done = true
+end
+
+local function hasFailed(reply)
+  return type(reply) == 'table' and reply.err
+end
+
+-- A vote that is not remembered must not count.
+if not hasFailed(done) then
+  if longestMs <= leaseMs then
+    done = redis.pcall('SET', longest, leaseMs, 'PX', leaseMs)
+  elseif redis.call('PTTL', longest) < leaseMs then
+    done = redis.pcall('PEXPIRE', longest, leaseMs)
+  end
+end
+if hasFailed(done) then
+  if isFree then
     redis.call('HDEL', lock, owner)
-    return expires
+  elseif #answer == 1 and ttlMs > 0 then
+    redis.call('PEXPIRE', lock, ttlMs)
   end
-  return { longestMs }
+  return done
 end
-
-if redis.call('HEXISTS', lock, owner) == 1 then
-  if redis.call('PTTL', lock) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
-  end
-  return { longestMs }
-end
-
--- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
--- to something else.
-local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
-if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-end
-return { longestMs, holders[1], redis.call('PTTL', lock) }
+return answer
 `,
   },
   waiters: {

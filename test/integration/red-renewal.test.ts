@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { eventsOf, newClient, rejectionOf } from '../support/clients.js';
 import { eventually } from '../support/eventually.js';
-import { redNodes } from '../support/red-nodes.js';
+import { RedNodes, redNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
 import { startProxy } from '../support/tcp-proxy.js';
 import { uniqueName } from '../support/unique-name.js';
@@ -41,6 +41,24 @@ describe('part 7: the watchdog', () => {
     });
     await hold.release();
     await nodes.nothingLeft(lock);
+  });
+
+  it('renews, extends and re-enters while the memory of the masters is full', async () => {
+    await using servers = await startMasters(3);
+    const full = new RedNodes(servers);
+    await using client = await full.client(WATCHED);
+    const lock = client.lock(uniqueName());
+    const lost = eventsOf(client.holdfast, 'lost');
+    await lock.withLock(async (hold) => {
+      await full.ask((redis) => redis.config('SET', 'maxmemory', '1'));
+      await sleep(WATCHED.lockWatchdogTimeout * 2);
+      await lock.withLock(() => undefined);
+      await hold.extend(5_000);
+      expect(hold.remaining()).toBeGreaterThan(3_000);
+      expect(lost).toEqual([]);
+      await full.ask((redis) => redis.config('SET', 'maxmemory', '0'));
+    });
+    await full.nothingLeft(lock);
   });
 
   it('does not count renewals of a minority, and tells the loss in time', async () => {

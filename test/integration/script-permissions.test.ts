@@ -9,6 +9,7 @@ const LOCK = 'lock';
 const FORCED = 'forced';
 const LINE = 'line';
 const PLACES = 'places';
+const LONGEST = 'longest';
 const KEYS: Record<string, readonly string[]> = {
   acquire: [LOCK],
   confirm: [LOCK, FORCED, LINE, PLACES],
@@ -18,7 +19,9 @@ const KEYS: Record<string, readonly string[]> = {
   reenter: [LOCK, FORCED],
   release: [LOCK],
   renew: [LOCK, FORCED],
+  remember: [LONGEST],
   'renew-places': [LOCK, LINE, PLACES],
+  vote: [LOCK, LONGEST],
   waiters: [LINE, PLACES],
 };
 
@@ -27,6 +30,8 @@ interface Before {
   readonly lock?: { readonly owner: string; readonly count: number; readonly ttl: number };
   /** Who was forced out. */
   readonly word?: string;
+  /** The longest lease that was asked for, and how much longer that is remembered. */
+  readonly longest?: { readonly ms: number; readonly ttl: number };
   /** In order; of those who listen to their grants, or are gone, or do not listen. */
   readonly line?: readonly {
     readonly owner: string;
@@ -51,6 +56,7 @@ const second = { owner: 'b:1', ttl: 120, is: 'listening' } as const;
 const mine = { owner: 'me:1', ttl: 80, is: 'listening' } as const;
 const gone = { owner: 'gone:1', ttl: 80, is: 'gone' } as const;
 const lapsed = { owner: 'lapsed:1', ttl: -20, is: 'listening' } as const;
+const known = { ms: 100_000, ttl: 20 };
 const acquired = ['me:1', 60_000];
 const handOver = (owner: string): string[] => [owner, 'ch', 'PUBLISH', 'grants:', 'PUBLISH', '1'];
 const join = (ticket: number): (string | number)[] => [
@@ -122,6 +128,14 @@ const SCENARIOS: Scenario[] = [
     'me:1',
     1,
   ]),
+  scenario('for a free lock', scripts.vote, {}, acquired),
+  scenario('for a free lock, known', scripts.vote, { longest: known }, acquired),
+  scenario('for a free lock, for less', scripts.vote, { longest: known }, ['me:1', 20_000]),
+  scenario('sent again', scripts.vote, { lock: held, longest: known }, acquired),
+  scenario('of a lock that is held', scripts.vote, { lock: byOther, longest: known }, acquired),
+  scenario('of more than is known', scripts.remember, { longest: known }, [120_000]),
+  scenario('of less than is known', scripts.remember, { longest: known }, [60_000]),
+  scenario('of the first', scripts.remember, {}, [60_000]),
   scenario('in line', scripts.waiters, { line: [first, second] }, []),
 ];
 
@@ -216,13 +230,14 @@ async function commandsOf({ source }: Script): Promise<string[]> {
   return names.filter((_, index) => known[index] !== null);
 }
 
-async function prepare({ lock, word, line = [] }: Before): Promise<void> {
+async function prepare({ lock, word, longest, line = [] }: Before): Promise<void> {
   await redis.flushall();
   if (lock) {
     await redis.hset(LOCK, lock.owner, lock.count);
     await redis.pexpire(LOCK, lock.ttl * 1_000);
   }
   if (word) await redis.set(FORCED, word, 'PX', 40_000);
+  if (longest) await redis.set(LONGEST, longest.ms, 'PX', longest.ttl * 1_000);
   for (const [index, { owner, ttl, is, isFixed = false }] of line.entries()) {
     const place = [index + 1, Date.now() + ttl * 1_000, Number(isFixed), is === 'deaf' ? 0 : 1, is];
     await redis.zadd(LINE, index + 1, owner);
@@ -238,14 +253,15 @@ async function run({ name, source }: Script, args: Scenario['args']): Promise<un
 
 /** All keys with what is in them, and until when; in seconds, rounded. Line and places need only have an end. */
 async function state(): Promise<Record<string, unknown>> {
-  const [lock, word, line, places, ...ttls] = await Promise.all([
+  const [lock, word, longest, line, places, ...ttls] = await Promise.all([
     redis.hgetall(LOCK),
     redis.get(FORCED),
+    redis.get(LONGEST),
     redis.zrange(LINE, '0', '-1'),
     redis.hgetall(PLACES),
-    ...[LOCK, FORCED, LINE, PLACES].map((key) => redis.pttl(key)),
+    ...[LOCK, FORCED, LONGEST, LINE, PLACES].map((key) => redis.pttl(key)),
   ]);
-  const [ofLock, ofWord, ofLine, ofPlaces] = ttls.map((ttlMs) =>
+  const [ofLock, ofWord, ofLongest, ofLine, ofPlaces] = ttls.map((ttlMs) =>
     ttlMs < 0 ? ttlMs : Math.round(ttlMs / 20_000) * 20,
   );
   const rounded = Object.entries(places).map(([owner, place]) => [
@@ -257,6 +273,7 @@ async function state(): Promise<Record<string, unknown>> {
   return {
     lock: [lock, ofLock],
     word: [word, ofWord],
+    longest: [longest, ofLongest],
     line: [line, Math.sign(ofLine!) || ofLine],
     places: [Object.fromEntries(rounded), Math.sign(ofPlaces!) || ofPlaces],
   };
