@@ -239,10 +239,6 @@ export class Acquisition {
       return heldElsewhere(this.#lock.name, this.#request.waitMs, this.#seen);
     }
     const limitMs = Math.round(this.#limitMs);
-    return this.#client.unavailable(
-      this.#lock.name,
-      `not acquired: Redis did not answer within ${String(limitMs)} ms`,
-      trouble,
-    );
+    return this.#client.unanswered(this.#lock.name, 'not acquired', limitMs, trouble);
   }
 }

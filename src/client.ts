@@ -12,7 +12,7 @@ import { lockLost } from './loss.js';
 import type { MultiAcquisition } from './multi-acquisition.js';
 import { NoQuorum } from './quorum/no-quorum.js';
 import type { Connection } from './redis/connection.js';
-import { describe } from './redis/failure.js';
+import { describe, isReply } from './redis/failure.js';
 import type { SingleHold } from './single-hold.js';
 import type { Tenure } from './tenure.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
@@ -92,6 +92,13 @@ export class Client {
     return undefined;
   }
 
+  /** Redis gave no usable answer within `limitMs`: it was silent, out of reach, or refused all the time. */
+  unanswered(lockName: string, what: string, limitMs: number, cause?: Error): HoldfastError {
+    const refused = isReply(this.connection.lastError ?? cause);
+    const limit = `${refused ? 'refused for' : 'did not answer within'} ${String(limitMs)} ms`;
+    return this.unavailable(lockName, `${what}: Redis ${limit}`, cause);
+  }
+
   /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
   unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
     if (cause instanceof NoQuorum) return cause.quorumError;
@@ -117,8 +124,7 @@ export class Client {
     } catch (error) {
       if (!(error instanceof PatienceOver)) throw error;
       if (error.ending === 'closed') throw this.closedError(lockName);
-      const limit = `Redis did not answer within ${String(this.commandTimeoutMs)} ms`;
-      throw this.unavailable(lockName, `${what}: ${limit}`, error.trouble);
+      throw this.unanswered(lockName, what, this.commandTimeoutMs, error.trouble);
     } finally {
       patience.dispose();
     }

@@ -26,7 +26,7 @@ export class UnsentError extends Error {
 
 export function failureKind(error: unknown): FailureKind {
   if (error instanceof UnsentError) return 'unsent';
-  if (!(error instanceof Error) || error.name !== 'ReplyError') return 'unanswered';
+  if (!(error instanceof Error) || !isReply(error)) return 'unanswered';
   const words = wordsOf(error);
   if (TRANSIENT.test(words)) return 'transient';
   if (DENIED.test(words)) return 'denied';
@@ -38,17 +38,31 @@ export function isReadOnly(error: Error): boolean {
   return wordsOf(error).startsWith('READONLY');
 }
 
+/** Whether the server said something, if only that it cannot or may not. */
+export function isReply(error: unknown): boolean {
+  return error instanceof Error && error.name === 'ReplyError';
+}
+
+/** Where in a script it was said, and by which server, is of no use to an operator. */
 function wordsOf({ message }: Error): string {
-  return message.replace(IN_SCRIPT, '');
+  return message
+    .replace(IN_SCRIPT, '')
+    .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.$/, '');
 }
 
 /** ioredis' words for options that are ours, and that no user has set. */
 const LOST = /enableOfflineQueue|maxRetriesPerRequest|^Connection is closed|^Command aborted/;
 
+/** Whether it only says that the connection is gone, and nothing of why. */
+export function isMereLoss(error: Error): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'EPIPE' || code === 'ECONNRESET' || LOST.test(error.message);
+}
+
 /** An error in words for an operator. */
 export function describe(error: Error): string {
   if (LOST.test(error.message)) return 'the connection was lost';
-  if (error.message !== '') return error.message;
+  if (error.message !== '') return wordsOf(error);
   // Node's "all addresses refused" error has an empty message; its parts have the words.
   if (error instanceof AggregateError && error.errors[0] instanceof Error)
     return error.errors[0].message;

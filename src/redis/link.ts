@@ -5,7 +5,8 @@ import { ClosedError, UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
 import { isCluster, type RedisClient } from './clients.js';
 import { disconnect } from './disconnection.js';
-import { describe, failureKind, UnsentError } from './failure.js';
+import { describe, failureKind, isMereLoss, isReply, UnsentError } from './failure.js';
+import { firstWords } from './first-words.js';
 import { redacted } from './redaction.js';
 import { Silence } from './silence.js';
 
@@ -49,6 +50,8 @@ export class Link {
   /** Why the server does not let us in; waiting would not help. */
   #refusal: UnavailableError | undefined;
   #lastError: Error | undefined;
+  #hasListened = false;
+  readonly #end = new AbortController();
 
   constructor(client: RedisClient, options: LinkOptions, listener: LinkListener) {
     this.client = client;
@@ -158,6 +161,7 @@ export class Link {
   }
 
   async #close(): Promise<void> {
+    this.#end.abort();
     this.#down();
     this.#lastError = new ClosedError('its client is closed');
     for (const waiter of this.#waiters) waiter.reject(new ClosedError('the client is closed'));
@@ -177,12 +181,17 @@ export class Link {
     this.#isReady = true;
     this.#refusal = undefined;
     this.#lastError = undefined;
+    this.#hasListened = false;
     for (const waiter of this.#waiters) waiter.resolve();
     this.#listener.ready();
   }
 
   #failed(error: Error): void {
     if (this.#closing) return;
+    if (isMereLoss(error)) {
+      if (isReply(this.#lastError)) return; // which says more
+      void this.#listenOnce();
+    }
     const isNews = error.message !== this.#lastError?.message;
     this.#lastError = error;
     if (failureKind(error) === 'denied') {
@@ -192,6 +201,14 @@ export class Link {
     }
     // A server that is down fails every attempt in the same words: say it once.
     if (isNews) this.#listener.failed(error);
+  }
+
+  /** The server hung up: once in an outage it is asked whether it says why. */
+  async #listenOnce(): Promise<void> {
+    if (this.#hasListened) return;
+    this.#hasListened = true;
+    const said = await firstWords(this.client, this.#end.signal);
+    if (said && !this.#isReady) this.#failed(said);
   }
 
   #refuse(refusal: UnavailableError): void {
