@@ -31,7 +31,7 @@ export class Node {
   readonly watchdog: Watchdog;
   readonly holdRenewer: HoldRenewer;
   readonly placeRenewer: PlaceRenewer;
-  readonly grantees = new Grantees();
+  readonly grantees: Grantees = new Grantees();
   readonly #lines = new Lines<Line>();
   readonly #fairLines = new Lines<FairLine>();
   readonly #events: Events;

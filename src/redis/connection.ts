@@ -16,6 +16,7 @@ import {
 import { describe, failureKind } from './failure.js';
 import { homesOf, type Homes } from './homes.js';
 import { Link, type LinkListener } from './link.js';
+import { scriptDenial } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import {
   isTooOld,
@@ -111,15 +112,17 @@ export class Connection {
 
   /** Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. */
   run<T>(
-    { sha1, source }: Script,
+    script: Script,
     keys: readonly string[],
     args: readonly (string | number)[],
     read: (reply: unknown) => T,
   ): Promise<T> {
-    return this.#commands.ask(this.#script('evalsha', sha1, keys, args), read, (error) =>
+    return this.#commands.ask(this.#script('evalsha', script.sha1, keys, args), read, (error) =>
       isUnknownScript(error)
-        ? this.#commands.ask(this.#script('eval', source, keys, args), read)
-        : undefined,
+        ? this.#commands.ask(this.#script('eval', script.source, keys, args), read, (refusal) =>
+            denied(refusal, script),
+          )
+        : denied(error, script),
     );
   }
 
@@ -245,4 +248,10 @@ async function answerOf<T>(reply: Promise<T>): Promise<T | Error> {
 
 function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
+}
+
+/** What to reject with instead, when the server does not say which command is not permitted. */
+function denied(error: unknown, script: Script): Promise<never> | undefined {
+  const denial = scriptDenial(error, script);
+  return denial && Promise.reject(denial);
 }

@@ -1,0 +1,23 @@
+// Names the command that a user may not run. Before Redis 7.2 a server says of a command in a script only in which line it
+// stands, or, when the script undid its work and passed the error on, nothing at all.
+
+import type { Script } from './scripts.generated.js';
+
+const UNNAMED = /The user executing the script can't run this command/;
+
+/** The same error in words that name the command; undefined: the server has named it, or it is no such error. */
+export function scriptDenial(error: unknown, { name, source }: Script): Error | undefined {
+  if (!(error instanceof Error) || !UNNAMED.test(error.message)) return undefined;
+  const [, lineNumber] = /@?user_script: ?(\d+)/.exec(error.message) ?? [];
+  const line = lineNumber === undefined ? '' : (source.split('\n')[Number(lineNumber) - 1] ?? '');
+  const inLine = commandsIn(line, /redis\.p?call\('(\w+)'/g);
+  const commands = inLine.length > 0 ? inLine : commandsIn(source, /redis\.pcall\('(\w+)'/g);
+  const message = `NOPERM this user has no permission for ${commands.join(' or ')}, which ${name}.lua needs`;
+  const denial = new Error(message, { cause: error });
+  denial.name = 'ReplyError';
+  return denial;
+}
+
+function commandsIn(text: string, pattern: RegExp): string[] {
+  return [...new Set([...text.matchAll(pattern)].map(([, command = '']) => command))];
+}
