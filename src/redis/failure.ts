@@ -14,10 +14,13 @@ export type FailureKind = 'unsent' | 'unanswered' | 'transient' | 'denied' | 'co
 const IN_SCRIPT = /^(ERR Error running script .*)?@user_script: ?\d+: -?/s;
 
 const TRANSIENT =
-  /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|MISCONF|NOREPLICAS|MOVED|ASK|UNBLOCKED|ERR max number of clients)/;
+  /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|MISCONF|NOREPLICAS|MOVED|ASK|UNBLOCKED|ERR max number of clients|(ERR )?(Lua script|Script) attempted to access a non local key)/;
 const DENIED =
   /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
+
+/** A cluster's client has passed on refusals often enough: none of them ran. */
+const REDIRECTED = /^Too many Cluster redirections\. Last error: ReplyError: /;
 
 /** A command was not sent. */
 export class UnsentError extends Error {
@@ -40,12 +43,14 @@ export function isReadOnly(error: Error): boolean {
 
 /** Whether the server said something, if only that it cannot or may not. */
 export function isReply(error: unknown): boolean {
-  return error instanceof Error && error.name === 'ReplyError';
+  if (!(error instanceof Error)) return false;
+  return error.name === 'ReplyError' || REDIRECTED.test(error.message);
 }
 
 /** Where in a script it was said, and by which server, is of no use to an operator. */
 function wordsOf({ message }: Error): string {
   return message
+    .replace(REDIRECTED, '')
     .replace(IN_SCRIPT, '')
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.$/, '');
 }

@@ -28,17 +28,23 @@ export class SlotMover implements AsyncDisposable {
     return this.#masters[await this.#index(slot)]!.redis;
   }
 
-  /** Moves a slot to another master, chosen at random, and all keys in it. */
-  async move(slot: number): Promise<void> {
+  /** Moves a slot to another master, chosen at random, and all keys in it; `meanwhile` runs before the first key moves. */
+  async move(slot: number, meanwhile?: () => Promise<void>): Promise<void> {
     const from = await this.#index(slot);
     const step = 1 + Math.floor(Math.random() * (this.#masters.length - 1));
-    await this.#moveTo(slot, from, (from + step) % this.#masters.length);
+    await this.#moveTo(slot, from, (from + step) % this.#masters.length, meanwhile);
   }
 
-  async #moveTo(slot: number, fromIndex: number, toIndex: number): Promise<void> {
+  async #moveTo(
+    slot: number,
+    fromIndex: number,
+    toIndex: number,
+    meanwhile?: () => Promise<void>,
+  ): Promise<void> {
     const [from, to] = [this.#masters[fromIndex]!, this.#masters[toIndex]!];
     await to.redis.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);
     await from.redis.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id);
+    await meanwhile?.();
     for (;;) {
       const keys = (await from.redis.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[];
       if (keys.length > 0) {

@@ -21,6 +21,10 @@ const replies: Record<Exclude<FailureKind, 'unsent' | 'unanswered'>, string[]> =
     'MOVED 3999 127.0.0.1:6381',
     'ASK 3999 127.0.0.1:6381',
     'ERR max number of clients reached',
+    // From a slot that is migrating: as Redis 6.2 and 7 word it, and where a cluster's client gave up.
+    'ERR Error running script (call to f_1a2b): @user_script:12: @user_script: 12: Lua script attempted to access a non local key in a cluster node',
+    'ERR Script attempted to access a non local key in a cluster node script: 1a2b, on @user_script:12.',
+    'Too many Cluster redirections. Last error: ReplyError: TRYAGAIN Multiple keys request during rehashing of slot',
   ],
   denied: [
     'WRONGPASS invalid username-password pair or user is disabled.',
