@@ -20,7 +20,7 @@
 // would have to be on its way for longer than B's own guard, and A would have to wait for the answer for as long.)
 
 /** What is known of one master in an election. */
-export interface Witness {
+interface Witness {
   /** For how long it has been up at least, in milliseconds; Infinity where that is not known. */
   readonly upMs: number;
   /** The longest lease that it told of, in milliseconds; undefined: it did not answer. */
@@ -28,7 +28,7 @@ export interface Witness {
 }
 
 /** For how long a master must have been up, in milliseconds, and whether it is less as soon as all masters answer. */
-export interface Requirement {
+interface Requirement {
   readonly upMs: number;
   readonly waitsForOthers: boolean;
 }

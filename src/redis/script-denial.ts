@@ -3,11 +3,11 @@
 
 import type { Script } from './scripts.generated.js';
 
-const UNNAMED = /The user executing the script can't run this command/;
+const UNNAMED = "The user executing the script can't run this command";
 
 /** The same error in words that name the command; undefined: the server has named it, or it is no such error. */
 export function scriptDenial(error: unknown, { name, source }: Script): Error | undefined {
-  if (!(error instanceof Error) || !error.message.includes('The user executing the script can\'t run this command')) return undefined;
+  if (!(error instanceof Error) || !error.message.includes(UNNAMED)) return undefined;
   const [, lineNumber] = /@?user_script: ?(\d+)/.exec(error.message) ?? [];
   const line = lineNumber === undefined ? '' : (source.split('\n')[Number(lineNumber) - 1] ?? '');
   const inLine = commandsIn(line, /redis\.p?call\('(\w+)'/g);

@@ -22,7 +22,7 @@ export interface RoundResult {
 }
 
 /** What goes on, for a status line; called now and then. */
-export type Watcher = (progress: Progress) => void;
+type Watcher = (progress: Progress) => void;
 
 export interface Progress {
   readonly phase: 'starting' | 'faults' | 'calm' | 'draining' | 'closing' | 'checking';
