@@ -103,11 +103,12 @@ export class FairLockBackend extends ReentrantLock {
 
   /** Sets the lease of a lock that was handed over. */
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
-    const { lock, forced, line, places, grants } = this.keys;
+    const { lock, forced, line, places, channel, grants } = this.keys;
+    const unlock = [channel, this.node.publishCommand(this.keys)];
     return this.node.connection.run(
       scripts.confirm,
       [lock, forced, line, places],
-      [ownerId, leaseMs, grants, this.node.grantCommand],
+      [ownerId, leaseMs, ...unlock, grants, this.node.grantCommand],
       (reply) => reply as KeepReply,
     );
   }

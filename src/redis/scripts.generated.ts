@@ -68,7 +68,7 @@ return { holders[1], redis.call('PTTL', lock) }
   },
   confirm: {
     name: 'confirm',
-    sha1: 'e730c2dd3fe7968bd6e62f0c54a8b810516e15fb',
+    sha1: 'fb989050359165eedef26e98305aaa6c0f1744b5',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
 --
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
@@ -80,8 +80,10 @@ return { holders[1], redis.call('PTTL', lock) }
 -- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease that was asked for
--- ARGV[3] grants (string): what the names of the channels begin with where clients listen for their grants
--- ARGV[4] publishGrant (string): PUBLISH or SPUBLISH, for those
+-- ARGV[3] channel (string): the lock's unlock channel
+-- ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
+-- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
+-- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 --
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock = KEYS[1]
@@ -90,8 +92,10 @@ local line = KEYS[3]
 local places = KEYS[4]
 local owner = ARGV[1]
 local leaseMs = tonumber(ARGV[2])
-local grants = ARGV[3]
-local publishGrant = ARGV[4]
+local channel = ARGV[3]
+local publish = ARGV[4]
+local grants = ARGV[5]
+local publishGrant = ARGV[6]
 
 local count = redis.call('HGET', lock, owner)
 local ttlMs = redis.call('PTTL', lock)
@@ -111,6 +115,10 @@ if count == '0' then
   if type(place) == 'string' then
     local token = string.match(place, '^%d+ %d+ %d %d (.*)$')
     redis.pcall(publishGrant, grants .. token, 'ends ' .. leaseMs)
+  end
+  if 2 * leaseMs < ttlMs then
+    -- Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
+    redis.pcall(publish, channel, '0')
   end
   return 'kept'
 end

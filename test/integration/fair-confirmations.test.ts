@@ -95,7 +95,18 @@ it('one that comes after a renewal of the hold shortens nothing', async () => {
   expect(await redis.hvals(lock)).toEqual(['0']);
   expect(await renew(20_000)).toEqual(['kept']);
   expect(await redis.hvals(lock)).toEqual(['1']);
-  const confirm = [lock, forced, lineKey, places, 'somebody:1', 1_000, 'grants:', 'PUBLISH'];
+  const confirm = [
+    lock,
+    forced,
+    lineKey,
+    places,
+    'somebody:1',
+    1_000,
+    'ch',
+    'PUBLISH',
+    'grants:',
+    'PUBLISH',
+  ];
   expect(await redis.evalsha(scripts.confirm.sha1, 4, ...confirm)).toBe('kept');
   expect(await redis.pttl(lock)).toBeGreaterThan(10_000);
   await redis.del(lock);

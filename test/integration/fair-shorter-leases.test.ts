@@ -88,6 +88,24 @@ describe('a holder that dies', () => {
   });
 });
 
+it('a holder with a fixed lease dies: who wants the reentrant lock has it in time', async () => {
+  const holder = await line.lockOf(client()).acquire();
+  const other = client();
+  const waiting = nextEvent(other, 'waiting');
+  const plain = other.getLock(line.name).acquire();
+  await waiting;
+  await plainListens();
+  const mortal = client({ redis: proxy().url });
+  let acquiring!: Promise<Hold>;
+  await line.joined(mortal.clientId, () => {
+    acquiring = line.lockOf(mortal).acquire({ lease: SHORT_MS });
+  });
+  await handedOver(acquiring, holder);
+  proxy().blackhole();
+  await (await soon(plain)).release();
+  proxy().heal();
+});
+
 it('a holder with a fixed lease dies, and whoever was told of it gives up: the next has the lock in time', async () => {
   const holder = await line.lockOf(client()).acquire();
   const mortal = client({ redis: proxy().url });

@@ -81,13 +81,13 @@ const SCENARIOS: Scenario[] = [
     ...['ch', 'PUBLISH', 20_000],
   ]),
   scenario('by a shorter lease', scripts.confirm, { lock: { ...held, count: 0 }, line: [first] }, [
-    ...['me:1', 20_000, 'grants:', 'PUBLISH'],
+    ...['me:1', 20_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
   ]),
   scenario('by a longer lease', scripts.confirm, { lock: held }, [
-    ...['me:1', 60_000, 'grants:', 'PUBLISH'],
+    ...['me:1', 60_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
   ]),
   scenario('of a lock that was forced', scripts.confirm, { word: 'me:1' }, [
-    ...['me:1', 60_000, 'grants:', 'PUBLISH'],
+    ...['me:1', 60_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
   ]),
   scenario('of a free lock', scripts.join, {}, join(0)),
   scenario('of a free lock, first in line', scripts.join, { line: [mine, second] }, join(0)),

@@ -59,9 +59,9 @@ describe('a lock of a fixed lease that is handed over', () => {
     expect(redis.all('confirm')).toEqual([]);
     const confirmed = confirm?.();
     const { keys, args } = redis.last('confirm');
-    const { lock, forced, line, places, grants } = redis.keys;
+    const { lock, forced, line, places, channel, grants } = redis.keys;
     expect(keys).toEqual([lock, forced, line, places]);
-    expect(args).toEqual([place.ownerId, 120_000, grants, 'PUBLISH']);
+    expect(args).toEqual([place.ownerId, 120_000, channel, 'PUBLISH', grants, 'PUBLISH']);
     await redis.last('confirm').answer('kept');
     expect(await confirmed).toBe('kept');
   });
