@@ -12,7 +12,7 @@ import { FairLock } from './fair-lock.js';
 import { FairLockBackend } from './locks/fair-lock.js';
 import { ReentrantLock } from './locks/reentrant-lock.js';
 import { MultiLock } from './multi-lock.js';
-import { parseMembers } from './multi-members.js';
+import { parseMultiMembers } from './multi-members.js';
 import { Node } from './node.js';
 import {
   parseBoolean,
@@ -149,14 +149,14 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * A lock of several locks: all of them, or none. They may be reentrant or fair, and of different clients. Inside it, each
-   * member is held, too. Callers may name the same locks in different orders.
+   * A lock of several locks: all of them, or none. They may be reentrant, fair, or Redlocks, and of different clients. Inside
+   * it, each member is held, too. Callers may name the same locks in different orders.
    *
-   * @param locks - at least one, each once, none of several itself
+   * @param locks - at least one, each once, no MultiLock
    * @throws {@link OptionError} a member cannot be one
    */
   getMultiLock(...locks: Lock[]): Lock {
-    return new MultiLock(this.#client, parseMembers('a MultiLock', locks), this.#newOwnerId);
+    return new MultiLock(this.#client, parseMultiMembers(locks), this.#newOwnerId);
   }
 
   /**

@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from './client.js';
 import { MAX_TIMER_MS } from './clock.js';
-import { LockLostError, LockTimeoutError, UnavailableError } from './errors.js';
+import { isUnanswered, LockLostError, LockTimeoutError, UnavailableError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
@@ -91,7 +91,6 @@ export class MultiAcquisition {
 
   async #rounds(): Promise<MultiHold> {
     const { members, waitMs } = this.#request;
-    const isUnreachable = ({ parts }: SingleLock): boolean => !parts.client.connection.isReady;
     let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
     for (;;) {
       const outcome = await this.#tryAll(inTheWay);
@@ -118,7 +117,7 @@ export class MultiAcquisition {
   /** Waits for `first`, if given, then tries the others; returns the hold, or which member was in the way. */
   async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
     const { lockName, members, leaseMs, newOwnerId } = this.#request;
-    const ownerId = newOwnerId();
+    let ownerId = newOwnerId();
     const holds = new Map<SingleLock, SingleHold>();
     const acquire = async (member: SingleLock, waitMs: number): Promise<Refusal | undefined> => {
       try {
@@ -131,11 +130,14 @@ export class MultiAcquisition {
     const waitedSinceMs = performance.now();
     const refusal = first && (await acquire(first, this.#leftMs));
     if (refusal) return this.#inTheWay([refusal], waitedSinceMs);
+    const waited = first && holds.get(first);
+    // A Redlock that waited has an owner of its last election. All members shall have one.
+    if (waited?.isOutermost) ownerId = waited.ownerId;
 
     const triedAtMs = performance.now();
     const tries = members.filter((member) => member !== first).map((member) => acquire(member, 0));
     // All leases count from one instant.
-    if (first && leaseMs !== undefined) tries.push(this.#extend(first, holds.get(first), leaseMs));
+    if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
     const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
     this.#roundTripMs = Math.min(performance.now() - triedAtMs, LONGEST_ROUND_TRIP_MS);
 
@@ -153,7 +155,7 @@ export class MultiAcquisition {
     // One that is unreachable is waited for like one that is held: while nothing is. If waiting does not help, that says so.
     // (Not because of its extension: acquiring it works.)
     const unreachable = refusals.find(
-      ({ member, error }) => member !== first && error instanceof UnavailableError,
+      ({ member, error }) => member !== first && isUnanswered(error),
     );
     if (unreachable && !this.#isOver) return unreachable.member;
     return this.#inTheWay(refusals, triedAtMs);
@@ -226,6 +228,11 @@ export class MultiAcquisition {
   get #leftMs(): number {
     return Math.max(this.#endsAtMs - performance.now(), 0);
   }
+}
+
+/** Whether it cannot be asked now: it is waited for first, while nothing is held. */
+function isUnreachable({ parts: { client, backend } }: SingleLock): boolean {
+  return !(backend.isReachable ?? client.connection.isReady);
 }
 
 async function undo(holds: Iterable<SingleHold>): Promise<void> {

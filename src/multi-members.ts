@@ -1,29 +1,54 @@
 // What a lock of several may be made of: real locks, each once, each of one name.
 
+import type { LockBackend } from './backend.js';
 import { OptionError } from './errors.js';
 import { Lock } from './lock.js';
 import { RedLockBackend } from './quorum/red-lock.js';
 import { shown } from './shown.js';
 import { SingleLock } from './single-lock.js';
 
-/** The locks that something is to be made of: at least one, each once, none of several itself. */
-export function parseMembers(what: string, locks: readonly unknown[]): SingleLock[] {
+/** The locks that a MultiLock is to be made of: at least one, each once, none of several names itself. */
+export function parseMultiMembers(locks: readonly unknown[]): SingleLock[] {
+  const right = 'it must be a lock of getLock(), getFairLock() or getRedLock()';
+  return parseMembers('a MultiLock', locks, right, () => true);
+}
+
+/** The locks that a Redlock is to be made of. */
+export function parseRedMembers(locks: readonly unknown[]): SingleLock[] {
+  const right = 'it must be a lock of getLock()';
+  return parseMembers('a Redlock', locks, right, (backend) => !(backend instanceof RedLockBackend));
+}
+
+function parseMembers(
+  what: string,
+  locks: readonly unknown[],
+  right: string,
+  isRight: (backend: LockBackend) => boolean,
+): SingleLock[] {
   if (locks.length === 0)
     throw new OptionError(`${what} has no members: it needs at least one lock`);
   const members = locks.map((lock, index) => {
-    if (lock instanceof SingleLock && !(lock.parts.backend instanceof RedLockBackend)) return lock;
-    const right = 'it must be a lock of getLock() or getFairLock()';
+    if (lock instanceof SingleLock && isRight(lock.parts.backend)) return lock;
     throw new OptionError(
       `member ${String(index + 1)} of ${what} is ${shownMember(lock)}: ${right}`,
     );
   });
   const ids = new Set<string>();
-  for (const { id, name } of members) {
-    if (ids.has(id))
-      throw new OptionError(`${what} has "${name}" twice: each member must be another lock`);
-    ids.add(id);
+  for (const { name, parts } of members) {
+    for (const id of idsOnServers(parts.backend)) {
+      if (ids.has(id))
+        throw new OptionError(`${what} has "${name}" twice: each member must be another lock`);
+      ids.add(id);
+    }
   }
   return members;
+}
+
+/** Who waits for one of these while holding another would wait for itself: a Redlock is in the way of the locks it is made of. */
+function idsOnServers(backend: LockBackend): string[] {
+  return backend instanceof RedLockBackend
+    ? backend.masters.map(({ lock }) => lock.id)
+    : [backend.id];
 }
 
 /** What was given for a member, in words that lead to the mistake. */

@@ -121,6 +121,11 @@ export class SingleHold implements OwnHold {
     this.#onEnd = () => borrower.borrowed.delete(this);
   }
 
+  /** Whether it is the only one of its owner. */
+  get isOutermost(): boolean {
+    return !this.#holder.parent && this.#ownership.holdCount <= 1;
+  }
+
   /** Its lease is not renewed any more. */
   stopRenewing(): void {
     this.#ownership.stopRenewing();
@@ -138,8 +143,8 @@ export class SingleHold implements OwnHold {
   /** The lock of several that it is part of was lost. What was held before it, or in addition, stays held. */
   async forsake(error: LockLostError): Promise<void> {
     if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
-    if (this.#holder.parent || this.#ownership.holdCount > 1) await this.revoke(error);
-    else this.#ownership.forsake(error);
+    if (this.isOutermost) this.#ownership.forsake(error);
+    else await this.revoke(error);
   }
 
   /** The ownership was lost. */

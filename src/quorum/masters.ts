@@ -4,7 +4,7 @@ import { OptionError } from '../errors.js';
 import { FairLockBackend } from '../locks/fair-lock.js';
 import { ReentrantLock } from '../locks/reentrant-lock.js';
 import { Lock } from '../lock.js';
-import { parseMembers, shownMember } from '../multi-members.js';
+import { parseRedMembers, shownMember } from '../multi-members.js';
 import { isPlainObject } from '../shown.js';
 import { Master } from './master.js';
 import { parseRedLockOptions, type RedLockSettings } from './settings.js';
@@ -29,7 +29,7 @@ export function parseRedLock(given: readonly unknown[]): {
 }
 
 function parseMasters(locks: readonly unknown[]): { name: string; masters: Master[] } {
-  const members = parseMembers('a Redlock', locks);
+  const members = parseRedMembers(locks);
   const name = members[0]?.name ?? '';
   const clients = new Set<object>();
   const masters = members.map((member) => {

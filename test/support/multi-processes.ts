@@ -25,13 +25,18 @@ export interface MultiOutcome {
   readonly longestLagMs: number;
 }
 
-/** Gives each task to a process of its own, all at the same time; resolves when all are done. */
+/**
+ * Gives each task to a process of its own, all at the same time; resolves when all are done.
+ *
+ * @param urls - of one server; of several: each name is a Redlock over them
+ */
 export async function inProcesses(
-  url: string,
+  urls: string | readonly string[],
   tasks: readonly MultiTask[],
   timeoutMs: number,
 ): Promise<MultiOutcome> {
-  const children = tasks.map(() => startChild('multi-caller.ts', { HOLDFAST_TEST_REDIS_URL: url }));
+  const env = { HOLDFAST_TEST_REDIS_URL: [urls].flat().join(' ') };
+  const children = tasks.map(() => startChild('multi-caller.ts', env));
   try {
     await Promise.all(children.map((child) => child.next('ready')));
     const outcomes = await Promise.all(

@@ -52,9 +52,13 @@ describe('a MultiLock is refused', () => {
     expect(message).toContain(inner.name);
   });
 
-  it('with a Redlock inside', () => {
-    const inner = client.getRedLock(client.getLock('orders:1'), other.getLock('orders:1'));
-    expect(refusal(inner, client.getLock('orders:2')).message).toContain('member 1');
+  it('with a Redlock and a lock that it is made of, or two Redlocks that share one', () => {
+    const [one, two] = [client, other].map((each) => each.getLock('orders:1'));
+    const red = client.getRedLock(one!, two!);
+    for (const again of [two!, other.getFairLock('orders:1'), red, other.getRedLock(two!)]) {
+      expect(refusal(red, client.getLock('orders:2'), again).message).toContain('"orders:1" twice');
+      expect(refusal(again, red).message).toContain('"orders:1" twice');
+    }
   });
 
   it.each([undefined, null, 'orders:1', 7, {}, { name: 'orders:1' }, () => undefined])(
@@ -80,6 +84,14 @@ describe('a MultiLock is refused', () => {
       /member 1 .* another copy of holdfast .*it must be a lock of/,
     );
   });
+});
+
+it('Redlocks beside other locks are accepted', () => {
+  const [first, second] = ['orders:1', 'orders:2'].map((name) =>
+    client.getRedLock(client.getLock(name), other.getLock(name)),
+  );
+  const multi = client.getMultiLock(first!, client.getLock('orders:3'), second!);
+  expect(multi.name).toBe('multi(orders:1, orders:3, orders:2)');
 });
 
 it('one member, the same name of several clients, and reentrant beside fair ones are accepted', () => {

@@ -26,7 +26,7 @@ class FakeHold {
 /** A member whose tries take a round trip, and are answered by `answer`, which throws or returns the hold. */
 class FakeMember {
   readonly name: string;
-  readonly parts = { client: { connection: { isReady: true } } };
+  readonly parts = { client: { connection: { isReady: true } }, backend: {} };
   readonly requests: AcquireRequest[] = [];
   readonly origins: HoldOrigin[] = [];
   answer: (hold: FakeHold) => unknown = (hold) => hold;
