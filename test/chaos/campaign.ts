@@ -1,5 +1,4 @@
 // Rounds of all kinds, one after the other or several at a time, until the time is over; and what they came to.
-import { mkdirSync } from 'node:fs';
 import { machineMs } from '../support/machine-clock.js';
 import type { Arguments } from './arguments.js';
 import { planRound } from './plan.js';
@@ -30,7 +29,6 @@ export async function runCampaign(args: Arguments): Promise<boolean> {
       line.over(plan);
       tally.add(result);
       if (result.violations.length === 0) continue;
-      mkdirSync(out, { recursive: true });
       line.print(writeReport(result, out));
     }
   };

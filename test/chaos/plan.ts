@@ -34,6 +34,8 @@ export interface Plan {
   readonly callersPerClient: number;
   readonly watchdogMs: number;
   readonly commandTimeoutMs: number;
+  /** How long one master of a Redlock may take. */
+  readonly nodeTimeoutMs: number;
   /** How long nothing happens at first, then how long faults begin, then how long nothing happens any more. */
   readonly phases: { readonly startMs: number; readonly faultsMs: number; readonly calmMs: number };
   readonly faults: readonly PlannedFault[];
@@ -65,6 +67,7 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     callersPerClient: random.whole(2, 4),
     watchdogMs,
     commandTimeoutMs: Math.round(watchdogMs * random.between(0.3, 1.5)),
+    nodeTimeoutMs: Math.round(watchdogMs * random.between(0.1, 0.25)),
     phases,
     faults: faults(random, topology, watchdogMs, phases, wishes.nemeses),
   };

@@ -17,6 +17,7 @@ export interface Look {
 }
 
 const LOOK_EVERY_MS = 8;
+const SLOW_MS = 50;
 
 export class Observer implements AsyncDisposable {
   readonly looks: Look[] = [];
@@ -29,6 +30,12 @@ export class Observer implements AsyncDisposable {
     this.#locks = locks;
     this.#watched = servers.map((server) => ({ server, connection: server.connection() }));
     this.#looking = Promise.all(this.#watched.map((watched) => this.#watch(watched)));
+  }
+
+  /** Whether a server, or this machine, took so long to answer that a client may have given up, now and then. */
+  isSlowSince(at: number): boolean {
+    const since = this.looks.slice(this.looks.findLastIndex(({ until }) => until < at) + 1);
+    return since.filter(({ from, until }) => until - from > SLOW_MS).length > 2;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

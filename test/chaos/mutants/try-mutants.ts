@@ -1,10 +1,12 @@
 // Whether a campaign notices that the library was spoiled: each mutant, until it is noticed or its time is over.
+import { join } from 'node:path';
 import { printTable } from '../../../benchmarks/support/table.js';
 import { machineMs } from '../../support/machine-clock.js';
 import type { Arguments } from '../arguments.js';
 import { planRound } from '../plan.js';
 import { playRound } from '../round.js';
 import { MUTANTS } from './all.js';
+import { writeReport } from '../report/report.js';
 import type { Mutant } from './mutant.js';
 import { SpoiledCopy } from './spoiled-copy.js';
 
@@ -66,9 +68,10 @@ async function tryMutant(mutant: Mutant, library: string, args: Arguments): Prom
   while (seconds() < 60 * args.minutes) {
     const kind = mutant.kinds[rounds % mutant.kinds.length]!;
     const plan = planRound(kind, args.seed + rounds, args.wishes);
-    const { violations } = await playRound(plan, { library });
+    const result = await playRound(plan, { library });
     rounds++;
-    const [first] = violations;
+    const [first] = result.violations;
+    if (first) writeReport(result, join(args.out, 'mutants', mutant.name.replaceAll(' ', '-')));
     if (first) return { mutant, rule: first.rule, seconds: seconds(), rounds };
   }
   return { mutant, rule: undefined, seconds: seconds(), rounds };

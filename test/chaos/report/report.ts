@@ -1,5 +1,5 @@
 // What is written down of a violation: one HTML file with all that it takes to understand it, and the raw events beside it.
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { replayOf } from './replay.js';
 import type { Violation } from '../checker/evidence.js';
@@ -13,6 +13,7 @@ const EVENT_COUNT = 200;
 /** Returns what to print: where the report is, and what it is about. */
 export function writeReport(result: RoundResult, folder: string): string {
   const { plan, violations } = result;
+  mkdirSync(folder, { recursive: true });
   const path = join(folder, `${plan.kind}-${plan.seed}.html`);
   writeFileSync(path, html(result));
   const lines = violations.slice(0, 5).map(({ rule, message }) => `  ${rule}: ${message}`);

@@ -76,7 +76,8 @@ export class Stage implements AsyncDisposable {
 
   #member(index: number, library: string | undefined): CrewMember {
     const { plan } = this;
-    const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs, commandTimeoutMs } = plan;
+    const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs } = plan;
+    const { commandTimeoutMs, nodeTimeoutMs } = plan;
     const clients = Array.from({ length: clientsPerWorker }, (_, client) =>
       this.topology.address(this.links(index * clientsPerWorker + client)),
     );
@@ -90,6 +91,7 @@ export class Stage implements AsyncDisposable {
       callersPerClient,
       watchdogMs,
       commandTimeoutMs,
+      nodeTimeoutMs,
     }));
   }
 }

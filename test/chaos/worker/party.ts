@@ -54,10 +54,10 @@ export class Party {
   lock(names: readonly string[], isFair: boolean, random: Random): PartyLock {
     const [name] = names;
     const { client } = this;
-    const { kind } = this.#order;
+    const { kind, nodeTimeoutMs: nodeTimeout } = this.#order;
     if (kind === 'red') {
       const [first, ...rest] = this.#clients.map((master) => master.getLock(name!));
-      return { lock: client.getRedLock(first!, ...rest), names, isFair: false };
+      return { lock: client.getRedLock(first!, ...rest, { nodeTimeout }), names, isFair: false };
     }
     if (kind === 'multi' && (names.length > 1 || random.chance(0.3))) {
       const members = names.map((each) =>

@@ -35,4 +35,5 @@ export interface WorkOrder {
   readonly callersPerClient: number;
   readonly watchdogMs: number;
   readonly commandTimeoutMs: number;
+  readonly nodeTimeoutMs: number;
 }
