@@ -1,5 +1,6 @@
 // What happens where masters have replicas: they take over, in order or since the master is silent.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { SlotMover } from '../../support/slot-mover.js';
 import type { Stage } from '../stage/stage.js';
 import type { StageServer } from '../stage/server.js';
 import type { Nemesis } from './nemesis.js';
@@ -49,6 +50,28 @@ export const REPLICA_NEMESES: readonly Nemesis[] = [
       await until(async () => (await mastersOf(stage)).length === masters.length);
       await master.redis.resume();
       await settled(stage, masters.length);
+      fault.end();
+      free();
+    },
+  },
+  {
+    name: 'a slot moves',
+    weight: 6,
+    topologies: ['cluster'],
+    leases: [0, 0],
+    async act(stage, { target }) {
+      const free = stage.faults.take('masters');
+      if (!free) return;
+      const masters = await mastersOf(stage);
+      const fault = stage.faults.begin(this.name, {});
+      await using mover = await SlotMover.of(masters.map(({ redis }) => redis));
+      const { locks } = stage.plan;
+      try {
+        await mover.move(await mover.slotOf(locks[target % locks.length]!));
+      } catch (error) {
+        // A server stood still meanwhile: keys may be where nobody looks for them.
+        stage.faults.begin(`${this.name} and is lost`, {}, MAY_FORGET, String(error)).end();
+      }
       fault.end();
       free();
     },
