@@ -1,6 +1,7 @@
 // npm run chaos: a campaign of random faults; or mutants of the library, to see that a campaign notices them; or overload.
 import { readArguments, USAGE, type Arguments } from './arguments.js';
 import { runCampaign } from './campaign.js';
+import { overload } from './overload/overload.js';
 import { tryMutants } from './mutants/try-mutants.js';
 
 if (process.argv.includes('--help')) {
@@ -14,8 +15,14 @@ if (!process.env['HOLDFAST_REDIS_SERVER']) {
   );
   process.exit(0);
 }
-const isSound = args.mutants ? await tryMutants(args) : await runCampaign(args);
-process.exitCode = isSound ? 0 : 1;
+process.exitCode = (await run(args)) ? 0 : 1;
+
+/** Returns whether all was as it should be. */
+function run(args: Arguments): Promise<boolean> {
+  if (args.mutants) return tryMutants(args);
+  if (args.overload) return overload(args.overload);
+  return runCampaign(args);
+}
 
 function parsed(): Arguments {
   try {

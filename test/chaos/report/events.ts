@@ -13,13 +13,19 @@ export interface TimedEvent {
 /** The last events up to the violation and a little after it, about its lock. */
 export function eventsAround(
   evidence: Evidence,
-  violation: Violation,
+  { lock, at, message }: Violation,
   count: number,
 ): TimedEvent[] {
+  const here: TimedEvent = { at, who: '', what: message, kind: 'here' };
+  const events = [...allEvents(evidence, lock), here].sort((one, other) => one.at - other.at);
+  const index = events.indexOf(here);
+  return events.slice(Math.max(0, index - count), index + Math.ceil(count / 4));
+}
+
+/** In order; of one lock, if it is given. */
+export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
   const { history, faults, looks } = evidence;
-  const isHere = (locks: readonly string[]): boolean =>
-    violation.lock === undefined || locks.includes(violation.lock);
-  const { at, message } = violation;
+  const isHere = (locks: readonly string[]): boolean => lock === undefined || locks.includes(lock);
   const events: TimedEvent[] = [
     ...[...history.sections.values()].filter(({ locks }) => isHere(locks)).flatMap(ofSection),
     ...faults.flatMap(({ nemesis, from, until, detail, workers, clients, servers }) => {
@@ -60,11 +66,8 @@ export function eventsAround(
       };
     }),
     ...changes(looks.filter(({ lock }) => isHere([lock]))),
-    { at, who: '', what: message, kind: 'here' },
   ];
-  const sorted = events.sort((one, other) => one.at - other.at);
-  const here = sorted.findIndex(({ kind }) => kind === 'here');
-  return sorted.slice(Math.max(0, here - count), here + Math.ceil(count / 4));
+  return events.sort((one, other) => one.at - other.at);
 }
 
 function ofSection(section: Section): TimedEvent[] {

@@ -1,10 +1,10 @@
-// What is written down of a violation: one HTML file with all that it takes to understand it, and the raw events beside it.
+// What is written down of a violation: one HTML file with all that it takes to understand it, and all events beside it.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { replayOf } from './replay.js';
 import type { Violation } from '../checker/evidence.js';
 import type { RoundResult } from '../round.js';
-import { eventsAround } from './events.js';
+import { allEvents, eventsAround } from './events.js';
 import { picture } from './picture.js';
 
 /** How many events before the violation are told. */
@@ -16,6 +16,7 @@ export function writeReport(result: RoundResult, folder: string): string {
   mkdirSync(folder, { recursive: true });
   const path = join(folder, `${plan.kind}-${plan.seed}.html`);
   writeFileSync(path, html(result));
+  writeFileSync(path.replace('.html', '.txt'), allOf(result));
   const lines = violations.slice(0, 5).map(({ rule, message }) => `  ${rule}: ${message}`);
   const more = violations.length > 5 ? [`  and ${violations.length - 5} more`] : [];
   return [
@@ -48,6 +49,13 @@ ${violations
   .map((violation) => about(violation, result))
   .join('\n')}
 `;
+}
+
+/** Every event of the round, a line each; times from when it was healed. */
+function allOf({ evidence }: RoundResult): string {
+  return allEvents(evidence)
+    .map(({ at, who, what }) => `${(at - evidence.healedAt).toFixed(1)} ${who} ${what}\n`)
+    .join('');
 }
 
 function about(violation: Violation, { evidence }: RoundResult): string {
