@@ -3,6 +3,7 @@
 
 import type { Instant } from './clock.js';
 import type { LossReason, SeenHolder } from './errors.js';
+import type { KeyInTheWay } from './key-conflict.js';
 import type { Validity } from './validity.js';
 
 /** What a try at a lock found. */
@@ -109,6 +110,8 @@ export interface LockBackend {
   readonly leavesRemains?: boolean;
   /** Whether it can be asked now, where the client’s connection does not tell. */
   readonly isReachable?: boolean;
+  /** After a command has met a key of another kind: which one it is, and what. */
+  keyInTheWay?(): Promise<KeyInTheWay | undefined>;
   /** A new owner, never used before. */
   newOwnerId(): string;
   candidate(ownerId: string, wanted: Wanted): Candidate;

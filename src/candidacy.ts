@@ -74,7 +74,7 @@ export class Candidacy {
   async try(): Promise<Ownership | HeldReply | undefined> {
     const candidate = (this.#candidate ??= this.#newCandidate());
     let sentAt = now();
-    const reply = await insist(this.#client.connection, this.#patience, this.#lock.name, () => {
+    const reply = await insist(this.#client.connection, this.#patience, this.#lock, () => {
       sentAt = now();
       this.#unansweredSinceMs ??= sentAt.monotonicMs;
       this.#trying = candidate.try();

@@ -134,7 +134,7 @@ export class Client {
   async askOnce<T>(lock: LockBackend, what: string, request: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const insistently = (patience: Patience): Promise<T> =>
-      insist(this.connection, patience, lock.name, (isRepeat) => {
+      insist(this.connection, patience, lock, (isRepeat) => {
         if (!isRepeat) return request();
         const lost = `${what}: the connection was lost before the answer came`;
         throw this.unavailable(lock.name, lost, patience.trouble);
@@ -146,7 +146,7 @@ export class Client {
   async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const insistently = (patience: Patience): Promise<T> =>
-      insist(this.connection, patience, lock.name, question);
+      insist(this.connection, patience, lock, question);
     return await this.bounded(lock.name, 'not looked at', insistently, this.acquisitions);
   }
 
@@ -188,7 +188,7 @@ export class Client {
   /** Releases what a closing client held. */
   async #releaseFor({ lock, ownerId }: Tenure): Promise<void> {
     await this.bounded(lock.name, 'not known to be released', (patience) =>
-      insist(this.connection, patience, lock.name, () => lock.release(ownerId)),
+      insist(this.connection, patience, { name: lock.name }, () => lock.release(ownerId)),
     );
   }
 }

@@ -172,11 +172,21 @@ export function isUnanswered(error: unknown): error is UnavailableError | Quorum
   return error instanceof UnavailableError || error instanceof QuorumError;
 }
 
-/** The key holds something that is not a lock; nothing was changed. */
+/** A key of the lock holds something that is not a lock, or not what belongs to it; nothing was changed. */
 export class KeyConflictError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'KeyConflictError';
   readonly code = 'KEY_CONFLICT';
+  /** The key that is in the way; undefined when that could not be found out. */
+  readonly key: string | undefined;
+  /** What it is, as Redis' `TYPE` says it. */
+  readonly keyType: string | undefined;
+
+  constructor(message: string, context: ErrorContext & { key?: string; keyType?: string } = {}) {
+    super(message, context);
+    this.key = context.key;
+    this.keyType = context.keyType;
+  }
 }
 
 /** An argument or option is not usable; nothing was sent. */

@@ -1,7 +1,8 @@
 // Asks Redis until it answers, or patience is over. ioredis repeats nothing by itself; this does, and says so to
 // whoever sends, since a repeat may find the work already done.
 
-import { ClosedError, HoldfastError, KeyConflictError, UnavailableError } from './errors.js';
+import { ClosedError, HoldfastError, UnavailableError } from './errors.js';
+import { keyConflict, type Conflicting } from './key-conflict.js';
 import { NoQuorum } from './quorum/no-quorum.js';
 import { failureKind } from './redis/failure.js';
 import type { Connection } from './redis/connection.js';
@@ -13,7 +14,7 @@ const LONGEST_PAUSE_MS = 500;
 export async function insist<T>(
   connection: Pick<Connection, 'isReady' | 'whenReady'>,
   patience: Patience,
-  lockName: string,
+  lock: Conflicting,
   send: (isRepeat: boolean) => Promise<T>,
 ): Promise<T> {
   let isRepeat = false;
@@ -29,12 +30,12 @@ export async function insist<T>(
     } catch (error) {
       if (error instanceof PatienceOver) throw error;
       if (error instanceof HoldfastError)
-        throw error.lockName === undefined ? refused(lockName, error) : error;
+        throw error.lockName === undefined ? refused(lock.name, error) : error;
       const kind = failureKind(error);
       isRepeat ||= kind === 'unanswered';
       patience.mayHaveRun = isRepeat;
-      if (kind === 'conflict') throw keyConflict(lockName, error);
-      if (kind === 'denied' || kind === 'defect') throw refused(lockName, error);
+      if (kind === 'conflict') throw await keyConflict(lock, patience, error);
+      if (kind === 'denied' || kind === 'defect') throw refused(lock.name, error);
       patience.trouble = error as Error;
     }
     // Callers of one Redlock must not go on trying in step.
@@ -48,11 +49,4 @@ function refused(lockName: string, cause: unknown): HoldfastError {
     return new ClosedError(`lock "${lockName}": ${cause.message}`, { lockName });
   const why = cause instanceof Error ? cause.message : String(cause);
   return new UnavailableError(`lock "${lockName}": ${why}`, { lockName, cause });
-}
-
-function keyConflict(lockName: string, cause: unknown): KeyConflictError {
-  return new KeyConflictError(
-    `lock "${lockName}": its key holds something that is not a lock; choose another name or keyPrefix`,
-    { lockName, cause },
-  );
 }

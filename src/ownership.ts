@@ -108,7 +108,7 @@ export class Ownership extends Tenure {
       const isReleased = await insist(
         this.client.connection,
         patience,
-        this.lock.name,
+        this.#named,
         (isSentAgain) => {
           isRepeat ||= isSentAgain;
           return this.lock.release(this.ownerId);
@@ -133,13 +133,18 @@ export class Ownership extends Tenure {
   /** Asks whether it is still held; returns when that was sent. Throws if it is not. */
   async #ask(send: () => Promise<KeepReply>, patience: Patience): Promise<Instant> {
     let sentAt = now();
-    const reply = await insist(this.client.connection, patience, this.lock.name, () => {
+    const reply = await insist(this.client.connection, patience, this.#named, () => {
       sentAt = now();
       return send();
     });
     this.throwIfLost();
     if (reply !== 'kept') throw this.loseTo(reply);
     return sentAt;
+  }
+
+  /** What is in the way is of no interest here: the lock is lost. */
+  get #named(): { name: string } {
+    return { name: this.lock.name };
   }
 
   /** A key that is something else now holds the lock no longer. */

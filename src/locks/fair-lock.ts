@@ -7,6 +7,7 @@ import { scripts } from '../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
 import { FairLine } from './fair-line.js';
 import { FairPlace } from './fair-place.js';
+import type { ExpectedKey } from './key-types.js';
 import { ReentrantLock } from './reentrant-lock.js';
 
 /** What a try at the lock, or at a place in line, was sent with. */
@@ -151,6 +152,15 @@ export class FairLockBackend extends ReentrantLock {
 
   renewPlaces(places: Iterable<FairPlace>): void {
     this.node.watchdog.renew(places);
+  }
+
+  protected override get expectedKeys(): ExpectedKey[] {
+    const { line, places } = this.keys;
+    return [
+      ...super.expectedKeys,
+      { key: line, type: 'zset', expected: 'the line for the lock' },
+      { key: places, type: 'hash', expected: 'the places in the line for the lock' },
+    ];
   }
 
   get #grantChannel(): string {

@@ -8,12 +8,14 @@ import type {
   LockBackend,
   Wanted,
 } from '../backend.js';
+import type { KeyInTheWay } from '../key-conflict.js';
 import type { Node } from '../node.js';
 import type { Connection } from '../redis/connection.js';
 import { LockKeys } from '../redis/keys.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
 import type { Line } from '../waiting/line.js';
+import { keyOfAnotherType, type ExpectedKey } from './key-types.js';
 import { ReentrantCandidate } from './reentrant-candidate.js';
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
@@ -149,6 +151,10 @@ export class ReentrantLock implements LockBackend {
     });
   }
 
+  keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    return keyOfAnotherType(this.node.connection, this.expectedKeys);
+  }
+
   async isLocked(): Promise<boolean> {
     return (await this.node.connection.command((redis) => redis.exists(this.keys.lock))) === 1;
   }
@@ -161,6 +167,15 @@ export class ReentrantLock implements LockBackend {
 
   async remainTimeToLive(): Promise<number> {
     return await this.node.connection.command((redis) => redis.pttl(this.keys.lock));
+  }
+
+  /** The lock first, and what stands beside it. */
+  protected get expectedKeys(): ExpectedKey[] {
+    const { lock, forced } = this.keys;
+    return [
+      { key: lock, type: 'hash', expected: 'a lock' },
+      { key: forced, type: 'string', expected: 'the word for a holder that was forced out' },
+    ];
   }
 
   #release(ownerId: string, publish: 'PUBLISH' | 'SPUBLISH' | ''): Promise<boolean> {

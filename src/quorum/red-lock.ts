@@ -2,6 +2,7 @@
 
 import type { Candidate, HeldLease, KeepReply, LockBackend, Wanted } from '../backend.js';
 import type { NodeAnswer } from '../errors.js';
+import type { KeyInTheWay } from '../key-conflict.js';
 import type { ReentrantLock } from '../locks/reentrant-lock.js';
 import type { ChannelListener } from '../waiting/channels.js';
 import { Line } from '../waiting/line.js';
@@ -116,6 +117,16 @@ export class RedLockBackend implements LockBackend {
     const count = (owner: string): number => forced.filter((other) => other === owner).length;
     const owners = forced.filter((holder) => holder !== undefined);
     return owners.sort((one, other) => count(other) - count(one))[0];
+  }
+
+  /** On the first master that says so. */
+  async keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    const looks = this.masters.map(async ({ name, lock }) => {
+      const found = await lock.keyInTheWay();
+      if (!found) throw new Error('nothing is in the way there');
+      return { ...found, node: name };
+    });
+    return await Promise.any(looks).catch(() => undefined);
   }
 
   async isLocked(): Promise<boolean> {

@@ -20,7 +20,7 @@ function reply(message: string): Error {
 }
 
 function ask(limitMs = Infinity): Promise<string> {
-  const asking = insist(alwaysReady, new Patience({ limitMs }), 'orders', send);
+  const asking = insist(alwaysReady, new Patience({ limitMs }), { name: 'orders' }, send);
   asking.catch(() => undefined);
   return asking;
 }
@@ -66,6 +66,42 @@ it.each([
   expect(send).toHaveBeenCalledOnce();
 });
 
+it('a conflict names the key that is in the way, and what it is', async () => {
+  send.mockRejectedValue(
+    reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
+  );
+  const keyInTheWay = { key: 'app:orders', expected: 'a lock', type: 'string', hint: 'redlock’s' };
+  const lock = { name: 'orders', keyInTheWay: () => Promise.resolve(keyInTheWay) };
+  const asking = insist(alwaysReady, new Patience({ limitMs: Infinity }), lock, send);
+  await expect(asking).rejects.toMatchObject({
+    message:
+      'lock "orders": the key "app:orders" is in the way: it is a string (redlock’s, perhaps), and not a lock; choose another name or keyPrefix',
+    key: 'app:orders',
+    keyType: 'string',
+  });
+});
+
+it.each([
+  ['fails', () => Promise.reject(reply('NOPERM this user has no permissions'))],
+  ['is not answered', () => new Promise<never>(() => undefined)],
+])('a conflict is told without the key when the look for it %s', async (_, keyInTheWay) => {
+  send.mockRejectedValue(
+    reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
+  );
+  const lock = { name: 'orders', keyInTheWay };
+  for (const limitMs of [100, Infinity]) {
+    const patience = new Patience({ limitMs });
+    const told = expect(insist(alwaysReady, patience, lock, send)).rejects.toMatchObject({
+      code: 'KEY_CONFLICT',
+      key: undefined,
+    });
+    await vi.advanceTimersByTimeAsync(limitMs === 100 ? 102 : 1_002);
+    await told;
+    patience.dispose();
+  }
+  expect(vi.getTimerCount()).toBe(0);
+});
+
 it('it ends with the patience, in the middle of a pause or of a command', async () => {
   send.mockRejectedValueOnce(new Error('Connection is closed.'));
   send.mockReturnValue(new Promise(() => undefined));
@@ -82,7 +118,7 @@ it.each([
 ])('a command may have run although it failed: %s', async (_, error, mayHaveRun) => {
   send.mockRejectedValue(error);
   const patience = new Patience({ limitMs: 10 });
-  const asking = insist(alwaysReady, patience, 'orders', send);
+  const asking = insist(alwaysReady, patience, { name: 'orders' }, send);
   asking.catch(() => undefined);
   await vi.advanceTimersByTimeAsync(50);
   await expect(asking).rejects.toThrow();
@@ -93,7 +129,7 @@ it('a refusal says nothing of a try before it that was not answered', async () =
   send.mockRejectedValueOnce(new Error('Connection is closed.'));
   send.mockRejectedValue(reply('NOPERM this user has no permissions'));
   const patience = new Patience({ limitMs: Infinity });
-  const asking = insist(alwaysReady, patience, 'orders', send);
+  const asking = insist(alwaysReady, patience, { name: 'orders' }, send);
   asking.catch(() => undefined);
   await vi.advanceTimersByTimeAsync(50);
   await expect(asking).rejects.toThrow('NOPERM');
