@@ -51,6 +51,7 @@ export class Acquisition {
     if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
     this.#patience = new Patience({
       limitMs: this.#limitMs,
+      isSingleAttempt: request.waitMs === 0,
       signal: request.signal,
       registry: client.acquisitions,
     });

@@ -15,7 +15,7 @@ import type { Connection } from './redis/connection.js';
 import { describe, isReply } from './redis/failure.js';
 import type { SingleHold } from './single-hold.js';
 import type { Tenure } from './tenure.js';
-import { Patience, PatienceOver } from './waiting/patience.js';
+import { Patience, PatienceOver, type PatienceOptions } from './waiting/patience.js';
 
 /** How many releases a closing client has under way at a time. */
 const CLOSE_CONCURRENCY = 64;
@@ -116,9 +116,9 @@ export class Client {
     lockName: string,
     what: string,
     operation: (patience: Patience) => Promise<T>,
-    registry?: Set<Patience>,
+    options: Omit<PatienceOptions, 'limitMs'> = {},
   ): Promise<T> {
-    const patience = new Patience({ limitMs: this.commandTimeoutMs, registry });
+    const patience = new Patience({ ...options, limitMs: this.commandTimeoutMs });
     try {
       return await operation(patience);
     } catch (error) {
@@ -139,15 +139,16 @@ export class Client {
         const lost = `${what}: the connection was lost before the answer came`;
         throw this.unavailable(lock.name, lost, patience.trouble);
       });
-    return await this.bounded(lock.name, what, insistently, this.acquisitions);
+    return await this.bounded(lock.name, what, insistently, { registry: this.acquisitions });
   }
 
-  /** Asks something about a lock until it is answered. Closing the client ends it. */
+  /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
   async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const insistently = (patience: Patience): Promise<T> =>
       insist(this.connection, patience, lock, question);
-    return await this.bounded(lock.name, 'not looked at', insistently, this.acquisitions);
+    const options = { registry: this.acquisitions, isSingleAttempt: true };
+    return await this.bounded(lock.name, 'not looked at', insistently, options);
   }
 
   /** Something that works but is probably not meant: an event, and once per name a warning of the process. */

@@ -4,6 +4,7 @@ import { inspect } from 'node:util';
 import { EventEmitter } from 'eventemitter3';
 import { outsideScopes } from './scope.js';
 import type { HoldfastError, LossReason } from './errors.js';
+import { Outage } from './outage.js';
 
 /** What every event about a lock names. */
 export interface LockEvent {
@@ -91,7 +92,7 @@ export interface HoldfastEvents {
   lost: (event: LostEvent) => void;
   /** Something works but is probably not meant. */
   warning: (event: WarningEvent) => void;
-  /** Something failed for which no caller waits. */
+  /** Something failed for which no caller waits. Without a listener, the first of an outage is a warning of the process. */
   error: (event: ErrorEvent) => void;
 }
 
@@ -102,6 +103,11 @@ export class Events {
   readonly #emitter = new EventEmitter();
   /** Each listener in its wrapping, by which it is known to the emitter. */
   readonly #guarded = new WeakMap<object, (event: unknown) => void>();
+  /** The connections that are down. */
+  readonly #down = new Set<string>();
+  #isOutageWarned = false;
+  /** What else was told to nobody. */
+  readonly #unheard = new Outage();
 
   on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
     this.#emitter.on(name, this.#guard(name, listener));
@@ -115,13 +121,38 @@ export class Events {
     this.#emitter.off(name, this.#guard(name, listener));
   }
 
-  /** Builds the event only if somebody listens. */
+  /** Whether a connection is down; those that are at the same time are one outage. */
+  outage(connection: string, isOn: boolean): void {
+    if (!isOn) {
+      this.#down.delete(connection);
+      return;
+    }
+    if (this.#down.size === 0) {
+      this.#isOutageWarned = false;
+      this.#unheard.end();
+    }
+    this.#down.add(connection);
+  }
+
+  /** Builds the event only if somebody listens; but an `error` is never lost in silence. */
   tell<Name extends keyof HoldfastEvents>(
     name: Name,
     describe: () => Parameters<Listener<Name>>[0],
   ): void {
-    if (this.#emitter.listenerCount(name) === 0) return;
-    outsideScopes(() => this.#emitter.emit(name, describe()));
+    if (this.#emitter.listenerCount(name) > 0)
+      outsideScopes(() => this.#emitter.emit(name, describe()));
+    else if (name === 'error') this.#warn((describe() as ErrorEvent).error.message);
+  }
+
+  /** One warning for an outage, whatever fails in it, and one for each thing that fails besides. */
+  #warn(message: string): void {
+    const isOutage = this.#down.size > 0;
+    if (isOutage ? this.#isOutageWarned : !this.#unheard.isNews(message)) return;
+    this.#isOutageWarned ||= isOutage;
+    process.emitWarning(
+      `${message} (nobody listens to the "error" event, which tells more: holdfast.on('error', …))`,
+      'HoldfastWarning',
+    );
   }
 
   #guard<Name extends keyof HoldfastEvents>(

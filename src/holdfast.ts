@@ -50,6 +50,15 @@ export interface HoldfastOptions {
   classicUnlockChannels?: boolean | undefined;
 }
 
+/** How a {@link Holdfast} stands with its Redis. */
+export type HoldfastStatus = 'connecting' | 'ready' | 'refused' | 'closed';
+
+/** Options of `ping()`. */
+export interface PingOptions {
+  /** How long it may take altogether, in milliseconds. Default: `commandTimeout`. */
+  timeout?: number | undefined;
+}
+
 const KNOWN_OPTIONS = [
   'redis',
   'lockWatchdogTimeout',
@@ -120,6 +129,32 @@ export class Holdfast implements AsyncDisposable {
       this.#events,
     );
     this.#node.connection.onReady(this.#client.leftovers.tryAgain);
+  }
+
+  /**
+   * How the connection is that locks go by: `connecting` also means connecting anew, for as long as Redis is down; `refused`,
+   * that Redis does not let us in (a wrong password, a server too old), so that calls fail at once; it is tried again all the time.
+   */
+  get status(): HoldfastStatus {
+    return this.#closing ? 'closed' : this.#node.connection.status;
+  }
+
+  /**
+   * Asks Redis whether it is there; in a cluster, all masters. For health checks: it does not wait for a server that is known
+   * to be down, and needs the permission for PING.
+   *
+   * @returns in how many milliseconds the answer came
+   * @throws {@link UnavailableError} no answer came within `timeout`, `commandTimeout` by default; Redis cannot be reached, or
+   *   refuses us: the message says why
+   * @throws {@link ClosedError} this client is closed
+   * @throws {@link OptionError} `timeout` is not usable
+   */
+  async ping(options: PingOptions = {}): Promise<number> {
+    const { timeout } = parseOptions('the options of ping()', options, ['timeout']);
+    const { commandTimeoutMs, acquisitions } = this.#client;
+    const limitMs = timeout === undefined ? commandTimeoutMs : parseDuration(timeout, 'timeout', 1);
+    this.#client.assertOpen();
+    return await this.#node.ping(limitMs, acquisitions);
   }
 
   /** Identifies this client on the server. */
@@ -205,7 +240,7 @@ export class Holdfast implements AsyncDisposable {
     return outsideScopes(fn);
   }
 
-  /** Adds a listener. One that throws is reported by `process.emitWarning`; an `error` without listener is dropped. */
+  /** Adds a listener. One that throws is reported by `process.emitWarning`; of an `error` without listener the process is warned, once in an outage. */
   on<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
     (this.#events as { on(name: Name, listener: HoldfastEvents[Name]): unknown }).on(
       name,

@@ -1,6 +1,11 @@
 // holdfast: distributed locks for Node.js on Redis or Valkey. All that is public.
 
-export { Holdfast, type HoldfastOptions } from './holdfast.js';
+export {
+  Holdfast,
+  type HoldfastOptions,
+  type HoldfastStatus,
+  type PingOptions,
+} from './holdfast.js';
 export type { Lock } from './lock.js';
 export type { FairLock } from './fair-lock.js';
 export type { HoldDescription, HoldfastDescription, LockDescription } from './description.js';

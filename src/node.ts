@@ -1,7 +1,7 @@
 // One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
 
 import { randomUUID } from 'node:crypto';
-import { UnavailableError } from './errors.js';
+import { ClosedError, HoldfastError, UnavailableError } from './errors.js';
 import type { Events } from './events.js';
 import type { FairLine } from './locks/fair-line.js';
 import { Grantees } from './locks/grantees.js';
@@ -13,6 +13,7 @@ import type { LockKeys } from './redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from './waiting/channels.js';
 import { Line } from './waiting/line.js';
 import { Lines } from './waiting/lines.js';
+import { Patience, PatienceOver } from './waiting/patience.js';
 import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {
@@ -110,6 +111,31 @@ export class Node {
   /** The line for a fair lock, if anybody of this client stands in it. */
   knownFairLine(keys: LockKeys): FairLine | undefined {
     return this.#fairLines.known(keys.lock);
+  }
+
+  /** In how many milliseconds it answers. It is asked once: what counts is how it is now. */
+  async ping(limitMs: number, registry: Set<Patience>): Promise<number> {
+    const patience = new Patience({ limitMs, registry, isSingleAttempt: true });
+    try {
+      await this.connection.whenReady(patience);
+      const sentAtMs = performance.now();
+      await patience.within(this.connection.ping());
+      return performance.now() - sentAtMs;
+    } catch (error) {
+      throw this.#unanswered(error, limitMs);
+    } finally {
+      patience.dispose();
+    }
+  }
+
+  #unanswered(error: unknown, limitMs: number): Error {
+    if (error instanceof HoldfastError) return error;
+    const isOver = error instanceof PatienceOver;
+    if (isOver && error.ending === 'closed') return new ClosedError('the client is closed');
+    const cause = this.connection.lastError ?? (isOver ? undefined : (error as Error));
+    const limit = isOver ? ` within ${String(limitMs)} ms` : '';
+    const why = cause ? ` (last error: ${describe(cause)})` : '';
+    return new UnavailableError(`Redis did not answer${limit}${why}`, cause && { cause });
   }
 
   async close(): Promise<void> {

@@ -28,7 +28,7 @@ export interface Renewer<Target> {
 
 export interface WatchdogOptions {
   leaseMs: number;
-  /** So many leases stayed unanswered that were answered before. They will be sent again before they end. */
+  /** The first of an outage: so many leases stayed unanswered, and perhaps more will. They will be sent again before they end. */
   failed: (error: unknown, leaseCount: number) => void;
 }
 
@@ -43,6 +43,8 @@ export class Watchdog {
   readonly #intervalMs: number;
   readonly #retryMs: number;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
+  /** Those that stayed unanswered: while there are any, it is one outage. */
+  readonly #unanswered = new Set<Renewable<unknown>>();
   #timer: NodeJS.Timeout | undefined;
   #roundAt = Infinity;
 
@@ -60,6 +62,7 @@ export class Watchdog {
 
   unwatch(lease: Renewable<unknown>): void {
     this.#watched.delete(lease);
+    this.#unanswered.delete(lease);
     if (this.#watched.size === 0) this.#disarm();
   }
 
@@ -137,6 +140,7 @@ export class Watchdog {
         // Released or lost while the renewal was on its way: what it found says nothing about that.
         if (reply === undefined || !this.#watched.has(entry.lease)) continue;
         entry.doubt = undefined;
+        this.#unanswered.delete(entry.lease);
         entry.lease.renewed(reply, sentAt, leaseMs);
       }
       const unknown = batch.filter((_, index) => replies[index] === undefined);
@@ -148,10 +152,14 @@ export class Watchdog {
 
   #failed(error: unknown, batch: readonly Entry[]): void {
     const watched = batch.filter(({ lease }) => this.#watched.has(lease));
-    const news = watched.filter(({ doubt }) => doubt !== 'unanswered');
-    for (const entry of watched) entry.doubt = 'unanswered';
-    if (news.length > 0) this.#options.failed(error, news.length);
-    if (watched.length > 0) this.#roundWithin(this.#retryMs);
+    if (watched.length === 0) return;
+    const isNews = this.#unanswered.size === 0;
+    for (const entry of watched) {
+      entry.doubt = 'unanswered';
+      this.#unanswered.add(entry.lease);
+    }
+    if (isNews) this.#options.failed(error, watched.length);
+    this.#roundWithin(this.#retryMs);
   }
 }
 

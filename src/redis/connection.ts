@@ -15,7 +15,7 @@ import {
 } from './clients.js';
 import { describe, failureKind } from './failure.js';
 import { homesOf, type Homes } from './homes.js';
-import { Link, type LinkListener } from './link.js';
+import { Link, type LinkListener, type LinkStatus } from './link.js';
 import { scriptDenial } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import {
@@ -76,6 +76,11 @@ export class Connection {
     return this.#commands.isReady;
   }
 
+  /** How the connection for commands is. */
+  get status(): LinkStatus {
+    return this.#commands.status;
+  }
+
   /** Why waiting for it would not help; undefined: it would. */
   get refusal(): Error | undefined {
     return this.#commands.refusal;
@@ -129,6 +134,14 @@ export class Connection {
   /** Runs one plain command once. */
   command<T>(send: (client: RedisClient) => Promise<T>): Promise<T> {
     return this.#commands.ask(send, (reply) => reply);
+  }
+
+  /** Asks the server, or every master of the cluster, whether it is there. */
+  async ping(): Promise<void> {
+    await this.command(async (client) => {
+      const nodes = isCluster(client) ? client.nodes('master') : [client];
+      await Promise.all(nodes.map((node) => node.ping()));
+    });
   }
 
   /** The servers that tell of channels. */
@@ -188,11 +201,16 @@ export class Connection {
   ): Link {
     const { silenceLimitMs } = this;
     const limits = { silenceLimitMs, longestSilenceMs: Math.max(silenceLimitMs, longestSilenceMs) };
-    const failed = (cause: Error): void => {
-      const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
-      this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
-    };
-    return new Link(client, limits, { ...listener, failed });
+    return new Link(client, limits, {
+      ...listener,
+      outage: (isOn) => {
+        this.#events.outage(role, isOn);
+      },
+      failed: (cause) => {
+        const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
+        this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
+      },
+    });
   }
 
   /** A command for `sendCommand`, since ioredis' own methods do the same by way of a generic wrapper that costs more. */

@@ -27,13 +27,24 @@ export class UnsentError extends Error {
   override readonly name = 'UnsentError';
 }
 
+/** Whoever shows the way to Redis refuses us. */
+export class RefusedError extends Error {
+  override readonly name = 'RefusedError';
+}
+
 export function failureKind(error: unknown): FailureKind {
   if (error instanceof UnsentError) return 'unsent';
+  if (error instanceof RefusedError) return 'denied';
   if (!(error instanceof Error) || !isReply(error)) return 'unanswered';
   const words = wordsOf(error);
   if (TRANSIENT.test(words)) return 'transient';
   if (DENIED.test(words)) return 'denied';
   return CONFLICT.test(words) ? 'conflict' : 'defect';
+}
+
+/** Whether a server said these words to somebody who may not do something. */
+export function isDenial(words: string): boolean {
+  return DENIED.test(words);
 }
 
 /** The server is a replica now: its master is elsewhere. */

@@ -3,12 +3,15 @@
 import type { Writable } from 'node:stream';
 import { ClosedError, UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
+import { Awaiting } from './awaiting.js';
 import { isCluster, type RedisClient } from './clients.js';
 import { disconnect } from './disconnection.js';
 import { describe, failureKind, isMereLoss, isReply, UnsentError } from './failure.js';
 import { firstWords } from './first-words.js';
+import { Outage } from '../outage.js';
 import { redacted } from './redaction.js';
 import { Silence } from './silence.js';
+import { onTrouble, unexplained } from './troubles.js';
 
 /** What the owner of a link wants to know. */
 export interface LinkListener {
@@ -16,7 +19,9 @@ export interface LinkListener {
   greet?(client: RedisClient): Promise<void>;
   /** A new connection is ready for commands. */
   ready(): void;
-  /** The connection failed; ioredis connects anew by itself. */
+  /** Whether there is none, or none came about; ioredis connects anew by itself. */
+  outage(isOn: boolean): void;
+  /** Why, or what was wrong with the connection. */
   failed(error: Error): void;
   /** The server said something that was not asked for: replies may have been taken for those to other commands. */
   outOfStep?(): void;
@@ -29,11 +34,8 @@ export interface LinkOptions {
   longestSilenceMs: number;
 }
 
-/** A call that waits for the connection. */
-interface Waiter {
-  resolve: () => void;
-  reject: (error: Error) => void;
-}
+/** How a link is: connecting includes connecting anew, for as long as it takes; refused, that waiting would not help. */
+export type LinkStatus = 'connecting' | 'ready' | 'refused' | 'closed';
 
 /** ioredis' words for a reply to no command. */
 const OUT_OF_STEP = 'Command queue state error';
@@ -46,12 +48,17 @@ export class Link {
   #closing: Promise<void> | undefined;
   /** Counts the connections: what a former one still has to say is of no interest. */
   #epoch = 0;
-  readonly #waiters = new Set<Waiter>();
+  readonly #awaiting = new Awaiting();
   /** Why the server does not let us in; waiting would not help. */
   #refusal: UnavailableError | undefined;
   #lastError: Error | undefined;
   #hasListened = false;
   readonly #end = new AbortController();
+  readonly #outage = new Outage();
+  /** Whether the connection that ends next is one that was ready: its end is not that of an attempt. */
+  #isLeaving = false;
+  /** Whether the attempt that is under way has said why it fails. */
+  #isExplained = false;
 
   constructor(client: RedisClient, options: LinkOptions, listener: LinkListener) {
     this.client = client;
@@ -60,19 +67,26 @@ export class Link {
     this.#silence = new Silence(silenceLimitMs, longestSilenceMs, (error) => {
       this.#drop(error);
     });
-    client.on('error', (error: Error) => {
+    onTrouble(client, (error) => {
       if (listener.outOfStep && error.message.startsWith(OUT_OF_STEP)) listener.outOfStep();
-      else this.#failed(redacted(error));
+      else this.#failed(error);
     });
     client.on('connect', () => {
+      this.#isExplained = false;
       this.#silence.awaitHandshake();
     });
     client.on('ready', () => {
       void this.#greet();
     });
     client.on('close', () => {
-      this.#down();
+      this.#ended();
     });
+  }
+
+  get status(): LinkStatus {
+    if (this.#closing) return 'closed';
+    if (this.#isReady) return 'ready';
+    return this.#refusal ? 'refused' : 'connecting';
   }
 
   get isReady(): boolean {
@@ -89,22 +103,15 @@ export class Link {
     return this.#closing ? new ClosedError('the client is closed') : this.#refusal;
   }
 
-  /** Resolves when commands can be sent; rejects when the server refuses us, the link is closed, or patience is over. */
+  /**
+   * Resolves when commands can be sent; rejects when the server refuses us, the link is closed, or patience is over; for a
+   * single attempt also when an attempt to connect has failed that ended after this call.
+   */
   async whenReady(patience: Patience): Promise<void> {
     if (this.#isReady) return;
     if (this.#refusal) throw this.#refusal;
     if (this.#closing) throw new ClosedError('the client is closed');
-    let waiter: Waiter | undefined;
-    const ready = new Promise<void>((resolve, reject) => {
-      waiter = { resolve, reject };
-      this.#waiters.add(waiter);
-    });
-    try {
-      await patience.within(ready);
-    } finally {
-      // An outage may be long: whoever has given up leaves nothing behind.
-      if (waiter) this.#waiters.delete(waiter);
-    }
+    await this.#awaiting.wait(patience);
   }
 
   /**
@@ -150,6 +157,7 @@ export class Link {
   /** Connects anew, to wherever the address leads now: the server at the other end is the wrong one. */
   reconnect(): void {
     if (this.#closing) return;
+    this.#isLeaving ||= this.#isReady;
     this.#down(); // at once: until its socket is gone, ioredis would still call itself ready
     this.client.disconnect(true);
   }
@@ -163,8 +171,9 @@ export class Link {
   async #close(): Promise<void> {
     this.#end.abort();
     this.#down();
+    this.#listener.outage(false);
     this.#lastError = new ClosedError('its client is closed');
-    for (const waiter of this.#waiters) waiter.reject(new ClosedError('the client is closed'));
+    this.#awaiting.fail(new ClosedError('the client is closed'));
     await disconnect(this.client);
   }
 
@@ -182,28 +191,42 @@ export class Link {
     this.#refusal = undefined;
     this.#lastError = undefined;
     this.#hasListened = false;
-    for (const waiter of this.#waiters) waiter.resolve();
+    this.#outage.end();
+    this.#isExplained = false;
+    this.#listener.outage(false);
+    this.#awaiting.ready();
     this.#listener.ready();
   }
 
   #failed(error: Error): void {
     if (this.#closing) return;
-    if (isMereLoss(error)) {
-      if (isReply(this.#lastError)) return; // which says more
-      void this.#listenOnce();
+    const isMute = isMereLoss(error);
+    if (!isMute || !isReply(this.#lastError)) this.#lastError = error; // what the server said says more
+    const isDenied = failureKind(error) === 'denied';
+    if (isDenied) this.#refuse(refused(error));
+    // (A cluster that is ready tells of single nodes.)
+    if (!this.#isReady || !isCluster(this.client)) this.#listener.outage(true);
+    const explained = isMute ? this.#listenOnce() : undefined;
+    if (!this.#isReady) {
+      this.#isExplained = true;
+      if (!isDenied) this.#refusal = undefined; // it may let us in when it is back
+      if (!this.#isLeaving) this.#attemptFailed(explained);
     }
-    const isNews = error.message !== this.#lastError?.message;
-    this.#lastError = error;
-    if (failureKind(error) === 'denied') {
-      this.#refuse(
-        new UnavailableError(`Redis refuses the connection: ${error.message}`, { cause: error }),
-      );
-    }
-    // A server that is down fails every attempt in the same words: say it once.
-    if (isNews) this.#listener.failed(error);
+    if (this.#lastError === error && this.#outage.isNews(describe(error)))
+      this.#listener.failed(error);
   }
 
-  /** The server hung up: once in an outage it is asked whether it says why. */
+  /** Whoever makes a single attempt waits for no other, but for why it failed. */
+  #attemptFailed(explained?: Promise<void>): void {
+    const fail = this.#awaiting.singleAttempts();
+    const tell = (): void => {
+      if (this.#lastError) fail(unreachable(this.#lastError));
+    };
+    if (explained) void explained.then(tell);
+    else tell();
+  }
+
+  /** The server hung up: once in an outage it is asked whether it says why. Resolves when that is known, or was asked before. */
   async #listenOnce(): Promise<void> {
     if (this.#hasListened) return;
     this.#hasListened = true;
@@ -215,11 +238,22 @@ export class Link {
     this.#silence.handshakeEnded(); // it said what it had to say
     this.#lastError ??= refusal;
     this.#refusal = refusal;
-    for (const waiter of this.#waiters) waiter.reject(refusal);
+    this.#awaiting.fail(refusal);
+  }
+
+  /** The connection is gone, or the attempt to make one. */
+  #ended(): void {
+    const isAttempt = !this.#isReady && !this.#isLeaving && !this.#closing;
+    this.#isLeaving = false;
+    this.#down();
+    // (That an attempt said why it failed was its end: who came since waits for the next one.)
+    if (isAttempt && !this.#isExplained) this.#failed(unexplained(this.client));
+    this.#isExplained = false;
   }
 
   #down(): void {
     this.#silence.stop();
+    if (this.#isReady) this.#listener.outage(true);
     this.#isReady = false;
     this.#epoch++;
   }
@@ -233,6 +267,14 @@ export class Link {
   #because(): string {
     return this.#lastError ? ` (last connection error: ${describe(this.#lastError)})` : '';
   }
+}
+
+function refused(cause: Error): UnavailableError {
+  return new UnavailableError(`Redis refuses the connection: ${cause.message}`, { cause });
+}
+
+function unreachable(cause: Error): UnavailableError {
+  return new UnavailableError(`Redis cannot be reached: ${describe(cause)}`, { cause });
 }
 
 function uncork(stream: Writable): void {

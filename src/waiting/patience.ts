@@ -22,6 +22,8 @@ export interface PatienceOptions {
   /** Milliseconds; Infinity: no limit. */
   limitMs: number;
   signal?: AbortSignal | undefined;
+  /** Whether it is for one attempt, or a look, which does not wait for a server that is known to be down. */
+  isSingleAttempt?: boolean;
   /** Where a closing client finds the calls that it has to end. */
   registry?: Set<Patience> | undefined;
 }
@@ -31,6 +33,7 @@ export class Patience {
   trouble: Error | undefined;
   /** Whether a command was sent that may have been executed though no answer came. */
   mayHaveRun = false;
+  readonly isSingleAttempt: boolean;
   readonly #registry: Set<Patience> | undefined;
   readonly #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;
@@ -42,7 +45,8 @@ export class Patience {
   #wake: (() => void) | undefined;
   #shallLookAgain = false;
 
-  constructor({ limitMs, signal, registry }: PatienceOptions) {
+  constructor({ limitMs, signal, registry, isSingleAttempt = false }: PatienceOptions) {
+    this.isSingleAttempt = isSingleAttempt;
     this.#registry = registry;
     this.#endsAtMs = performance.now() + limitMs;
     if (signal) this.#abortables = abortablesOf(signal);

@@ -71,7 +71,7 @@ describe('a waiter that gives up', () => {
     const [first, second] = await twoWaiters({ signal: aborter.signal });
     proxy.refuse();
     const cut = proxy.holdBack(/^exists /i); // with the connection for commands; the subscriber stays
-    const look = waiter.getLock(uniqueName()).isLocked();
+    const look = rejectionOf(waiter.getLock(uniqueName()).isLocked());
     await cut.happened;
     await held.unlock();
     await sleep(100); // its message wakes the first one, which has nobody to ask
@@ -79,7 +79,7 @@ describe('a waiter that gives up', () => {
     expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
     await proxy.accept();
     await (await soon(second)).release();
-    expect(await look).toBe(false);
+    expect(await look).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
   });
 
   it('while its try is under way, by timeout: the next one gets the lock', async () => {

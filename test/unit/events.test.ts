@@ -1,5 +1,5 @@
 // Events: built only for somebody, told outside all scopes, and no listener breaks the lock that tells.
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UnavailableError } from '../../src/errors.js';
 import { Events } from '../../src/events.js';
 import { currentScope, Scope } from '../../src/scope.js';
@@ -11,10 +11,71 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-it('an event without listener is not even built; an `error` without listener is dropped', () => {
-  const describe = vi.fn(() => ({ error: new UnavailableError('down') }));
-  new Events().tell('error', describe);
+it('an event without listener is not even built', () => {
+  const describe = vi.fn(() => WARNING);
+  new Events().tell('warning', describe);
   expect(describe).not.toHaveBeenCalled();
+});
+
+describe('an `error` without listener', () => {
+  let warnings: string[];
+  let events: Events;
+
+  beforeEach(() => {
+    warnings = [];
+    vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
+      warnings.push(String(warning));
+    });
+    events = new Events();
+  });
+
+  function fail(message: string): void {
+    events.tell('error', () => ({ error: new UnavailableError(message) }));
+  }
+
+  it('becomes a warning of the process, which says how to hear more', () => {
+    fail('it is down');
+    expect(warnings).toEqual([expect.stringMatching(/^it is down .*holdfast\.on\('error', …\)/)]);
+  });
+
+  it('becomes one in an outage, whatever fails, on whichever connection', () => {
+    for (let outages = 1; outages <= 3; outages++) {
+      events.outage('commands', true);
+      fail('the commands connection failed: refused');
+      events.outage('commands', true);
+      events.outage('subscriber', true);
+      fail('the subscriber connection failed: refused');
+      fail('a release failed');
+      events.outage('commands', false);
+      fail('a renewal failed');
+      events.outage('subscriber', false);
+      expect(warnings).toHaveLength(outages);
+    }
+  });
+
+  it('becomes one for each thing that fails besides, numbers aside', () => {
+    for (const lock of ['a', 'b']) {
+      fail(`cannot subscribe to ${lock}`);
+      fail('renewal of 5 leases stayed unanswered after 44.4 ms');
+      fail('renewal of 61 leases stayed unanswered after 120 ms');
+    }
+    expect(warnings).toHaveLength(3);
+    for (let count = 0; count < 100; count++) fail('x'.repeat(count));
+    expect(warnings).toHaveLength(20);
+    events.outage('commands', true);
+    fail('refused');
+    events.outage('commands', false);
+    fail('cannot subscribe to a');
+    expect(warnings).toHaveLength(22);
+  });
+
+  it('becomes none when somebody listens', () => {
+    const heard = vi.fn();
+    events.on('error', heard);
+    fail('it is down');
+    expect(heard).toHaveBeenCalledOnce();
+    expect(warnings).toEqual([]);
+  });
 });
 
 it('a listener that throws, or rejects, is reported, and the others hear the event', async () => {

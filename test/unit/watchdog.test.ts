@@ -117,6 +117,23 @@ it('a failed batch is sent again soon, until it is answered, and told once', asy
   expect(failed).toHaveBeenCalledTimes(2);
 });
 
+it('batches that fail in one outage are told as one, and the next outage again', async () => {
+  batchKey = ({ lock }) => lock;
+  const leases = watch(60);
+  renew.mockRejectedValue(new Error('CLUSTERDOWN'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS + 5 * RETRY_MS);
+  watchdog.unwatch(leases[0]!);
+  watchdog.unwatch(leases[1]!);
+  await vi.advanceTimersByTimeAsync(5 * RETRY_MS);
+  expect(failed).toHaveBeenCalledOnce();
+
+  renew.mockImplementation((batch) => Promise.resolve(batch.map(() => 'kept')));
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  renew.mockRejectedValue(new Error('CLUSTERDOWN'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS + 5 * RETRY_MS);
+  expect(failed).toHaveBeenCalledTimes(2);
+});
+
 it('one failing batch does not stop the others, nor the next round', async () => {
   const leases = watch(1_000);
   renew.mockRejectedValueOnce(new Error('lost'));

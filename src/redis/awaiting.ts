@@ -1,0 +1,46 @@
+// The calls that wait for one connection to be ready.
+
+import type { UnavailableError } from '../errors.js';
+import type { Patience } from '../waiting/patience.js';
+
+interface Call {
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+  /** Whether it waits for no more than one attempt to connect. */
+  readonly isSingleAttempt: boolean;
+}
+
+export class Awaiting {
+  readonly #calls = new Set<Call>();
+
+  /** Resolves with `ready`; rejects with `fail`, or when patience is over. */
+  async wait(patience: Patience): Promise<void> {
+    let call: Call | undefined;
+    const ready = new Promise<void>((resolve, reject) => {
+      call = { resolve, reject, isSingleAttempt: patience.isSingleAttempt };
+      this.#calls.add(call);
+    });
+    try {
+      await patience.within(ready);
+    } finally {
+      // An outage may be long: whoever has given up leaves nothing behind.
+      if (call) this.#calls.delete(call);
+    }
+  }
+
+  ready(): void {
+    for (const { resolve } of this.#calls) resolve();
+  }
+
+  fail(error: Error): void {
+    for (const { reject } of this.#calls) reject(error);
+  }
+
+  /** Lets those fail that wait now, and for one attempt only. */
+  singleAttempts(): (error: UnavailableError) => void {
+    const calls = [...this.#calls].filter(({ isSingleAttempt }) => isSingleAttempt);
+    return (error) => {
+      for (const { reject } of calls) reject(error);
+    };
+  }
+}

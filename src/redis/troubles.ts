@@ -1,0 +1,74 @@
+// What ioredis says of attempts to connect that fail: one error for each, with the reason of those who were asked, if there is one.
+
+import { isCluster, type RedisClient } from './clients.js';
+import { failureKind, isDenial, isMereLoss, RefusedError } from './failure.js';
+import { redacted } from './redaction.js';
+
+/** What one node of a cluster, or one Sentinel, had to say, and where it is. */
+interface Saying {
+  readonly error: Error;
+  readonly address: string;
+}
+
+/** A cluster may have many nodes, and one of them may fail often while the others are well. */
+const MOST_SAYINGS = 100;
+
+/** Calls back with each error of a client. */
+export function onTrouble(client: RedisClient, listener: (error: Error) => void): void {
+  let sayings: Saying[] = [];
+  const note = (error: Error, address: string): void => {
+    if (sayings.length < MOST_SAYINGS) sayings.push({ error: redacted(error), address });
+  };
+  client.on('node error', note);
+  client.on('sentinelError', (error: Error) => {
+    const [, address = '', reason = error.message] = SENTINEL_ERROR.exec(error.message) ?? [];
+    note(new Error(reason), address);
+  });
+  client.on('error', (error: Error) => {
+    const said = sayings;
+    sayings = [];
+    listener(redacted(explained(client, error, said)));
+  });
+}
+
+/** An attempt that came to its end without an error. */
+export function unexplained(client: RedisClient): Error {
+  if (isCluster(client))
+    return new Error('the cluster is not up (cluster_state), or CLUSTER INFO is not permitted');
+  if (client.options.sentinels)
+    return new Error('the server that Sentinel names is not its master, or closed the connection');
+  const error = new Error('the server closed the connection before it was ready');
+  return Object.assign(error, { code: 'ECONNRESET' });
+}
+
+/** ioredis' words: "failed to connect to sentinel 127.0.0.1:26379 because …", "connected to sentinel … successfully, but …". */
+const SENTINEL_ERROR = /sentinel (\S+) (?:because|successfully, but) (.*)$/s;
+
+/** What a Sentinel answers about a group that it does not watch: to one question or to another. */
+const UNKNOWN_GROUP = /No such master with that name|invalid reply: null/;
+
+function explained(client: RedisClient, error: Error, said: readonly Saying[]): Error {
+  if (isCluster(client)) {
+    if (!('lastNodeError' in error)) return error; // "Failed to refresh slots cache." is all that the others say
+    const denial = said.find((one) => failureKind(one.error) === 'denied');
+    return denial?.error ?? unreachable('node of the cluster', said, error);
+  }
+  // "All sentinels are unreachable. Retrying from scratch after 44.4 ms.", other words each time
+  if (!error.message.startsWith('All sentinels are unreachable')) return error;
+  const reasons = said.map((one) => one.error.message);
+  const denial = reasons.find(isDenial);
+  if (denial !== undefined) return new RefusedError(`Sentinel: ${denial}`);
+  if (reasons.some((reason) => UNKNOWN_GROUP.test(reason))) {
+    const { name = '' } = client.options;
+    return new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);
+  }
+  return unreachable('Sentinel', said, error);
+}
+
+/** Nobody could be asked: why, where that is known, and who was tried. */
+function unreachable(what: string, said: readonly Saying[], cause: Error): Error {
+  const reason = said.map(({ error }) => error).find((error) => !isMereLoss(error));
+  if (reason) return reason;
+  const addresses = [...new Set(said.map(({ address }) => address))].join(', ');
+  return new Error(`no ${what} can be reached (tried ${addresses})`, { cause });
+}
