@@ -25,9 +25,8 @@ if redis.call('EXISTS', lock) == 0 then
 end
 
 if redis.call('HEXISTS', lock, owner) == 1 then
-  if redis.call('PTTL', lock) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
-  end
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
   return 1
 end
 

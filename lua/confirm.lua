@@ -52,8 +52,9 @@ if count == '0' then
   return 'kept'
 end
 if count then
-  if ttlMs >= 0 and ttlMs < leaseMs then
-    redis.call('PEXPIRE', lock, leaseMs)
+  if ttlMs >= 0 then
+    -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+    redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
   end
   return 'kept'
 end

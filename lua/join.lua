@@ -34,9 +34,8 @@ local token = ARGV[8]
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  if redis.call('PTTL', lock) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
-  end
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
   return count == '0' and 2 or 1
 end

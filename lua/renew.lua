@@ -26,8 +26,9 @@ local function renew(lock, forced, owner)
   if count then
     local ttlMs = redis.call('PTTL', lock)
     local becomesOne = count == '0' and leaseMs > 0
-    -- Before the count: a full memory refuses what takes memory only before anything is written.
-    if ttlMs >= 0 and leaseMs > 0 and (ttlMs < leaseMs or becomesOne) then
+    -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
+    -- already: WAIT asks replicas for what its own connection wrote last.
+    if ttlMs >= 0 and leaseMs > 0 then
       redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
     end
     if becomesOne and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then

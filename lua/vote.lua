@@ -27,7 +27,8 @@ if isFree then
   redis.call('HSET', lock, owner, 1)
   done = redis.pcall('PEXPIRE', lock, leaseMs)
 elseif redis.call('HEXISTS', lock, owner) == 1 then
-  done = ttlMs >= leaseMs or redis.pcall('PEXPIRE', lock, leaseMs)
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, leaseMs))
 else
   -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
   -- to something else.

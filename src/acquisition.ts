@@ -59,6 +59,7 @@ export class Acquisition {
       leaseMs: this.#leaseMs,
       isWatched: this.#isWatched,
       mayWait: request.waitMs > 0,
+      limit: this.#patience,
       seniority: request.seniority,
     };
     this.#candidacy = new Candidacy(client, lock, wanted, this.#patience, ownerId);

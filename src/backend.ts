@@ -1,13 +1,17 @@
 // The seam between what all locks share (scopes, holds, the watchdog, waiting in line) and what one kind of lock
 // does on its server or servers.
 
-import type { Instant } from './clock.js';
+import type { Instant, TimeLimit } from './clock.js';
 import type { LossReason, SeenHolder } from './errors.js';
 import type { KeyInTheWay } from './key-conflict.js';
 import type { Validity } from './validity.js';
 
 /** What a try at a lock found. */
 export type AcquireReply = Acquired | HandedOver | HeldReply;
+
+export function isAcquired({ outcome }: { readonly outcome: AcquireReply['outcome'] }): boolean {
+  return outcome !== 'held';
+}
 
 /** It is ours. */
 interface Acquired {
@@ -46,6 +50,8 @@ export interface Wanted {
   readonly isWatched: boolean;
   /** Whether to wait if the lock is not free. */
   readonly mayWait: boolean;
+  /** How long the caller will wait; left out: for ever. */
+  readonly limit?: TimeLimit;
   readonly seniority?: Seniority | undefined;
 }
 
@@ -79,6 +85,10 @@ export interface Candidate {
 
 /** What the server says of a lock that its caller should hold: kept, or how it was lost. */
 export type KeepReply = 'kept' | Extract<LossReason, 'taken' | 'deleted' | 'forced'>;
+
+export function isKept(reply: KeepReply): boolean {
+  return reply === 'kept';
+}
 
 /** A lease that the watchdog looks after: of a lock that is held, or of a place in line. */
 export interface Renewable<Reply = KeepReply> {
@@ -118,8 +128,15 @@ export interface LockBackend {
   /**
    * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
    * at all); or says how it was lost.
+   *
+   * @param limit - how long its caller will wait
    */
-  reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply>;
+  reenter(
+    ownerId: string,
+    holdCount: number,
+    leaseMs: number,
+    limit: TimeLimit,
+  ): Promise<KeepReply>;
   /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
   release(ownerId: string): Promise<boolean>;
   /** Nobody of this client holds it as this owner any more, nor waits for it as this owner. */

@@ -15,6 +15,14 @@ export function elapsedMs(since: Instant): number {
   return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs);
 }
 
+/** How long something may go on. */
+export interface TimeLimit {
+  /** Milliseconds from now, which may become 0 early; Infinity: no limit. */
+  readonly leftMs: number;
+}
+
+export const NO_LIMIT: TimeLimit = { leftMs: Infinity };
+
 /** The longest delay that a Node.js timer takes; a longer one would fire at once. */
 export const MAX_TIMER_MS: number = 2 ** 31 - 1;
 

@@ -16,6 +16,7 @@ import { parseMultiMembers } from './multi-members.js';
 import { Node } from './node.js';
 import {
   parseBoolean,
+  parseCount,
   parseDuration,
   parseFunction,
   parseName,
@@ -48,6 +49,12 @@ export interface HoldfastOptions {
    * Default: false.
    */
   classicUnlockChannels?: boolean | undefined;
+  /**
+   * How many replicas must have acknowledged an acquisition before it counts, and so must what prolongs a lease: a failover to one
+   * of them loses nothing. With fewer, within `commandTimeout` and the caller's wait, an acquisition is undone and rejects with
+   * {@link UnavailableError}. Default: 0.
+   */
+  replicas?: number | undefined;
 }
 
 /** How a {@link Holdfast} stands with its Redis. */
@@ -66,12 +73,13 @@ const KNOWN_OPTIONS = [
   'clientId',
   'keyPrefix',
   'classicUnlockChannels',
+  'replicas',
 ] as const;
 
 /**
  * A client of one Redis or Valkey (standalone, Sentinel or cluster), and the locks on it.
  *
- * It has two connections of its own: one for commands, one for subscriptions as soon as something waits.
+ * It has two connections of its own: one for commands, one for subscriptions as soon as something waits; with `replicas` a third.
  *
  * ```ts
  * const holdfast = new Holdfast({ redis: 'redis://localhost:6379' });
@@ -116,10 +124,18 @@ export class Holdfast implements AsyncDisposable {
       given.classicUnlockChannels ?? false,
       'classicUnlockChannels',
     );
+    const replicas = parseCount(given.replicas ?? 0, 'replicas');
     // A dead connection must be noticed in time for another renewal.
     const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
     this.#node = new Node(
-      { redis: options.redis, silenceLimitMs, lockWatchdogTimeoutMs, hasClassicUnlockChannels },
+      {
+        redis: options.redis,
+        silenceLimitMs,
+        commandTimeoutMs,
+        lockWatchdogTimeoutMs,
+        hasClassicUnlockChannels,
+        replicas,
+      },
       this.#events,
     );
     this.#keyPrefix = this.#node.connection.keyPrefix + keyPrefix;

@@ -131,6 +131,12 @@ function isWholeNumber(value: unknown, minimum: number, maximum: number): value 
   return Number.isInteger(value) && (value as number) >= minimum && (value as number) <= maximum;
 }
 
+/** How many of something: a whole number of at least 0. */
+export function parseCount(count: unknown, what: string): number {
+  if (typeof count === 'number' && Number.isSafeInteger(count) && count >= 0) return count;
+  throw invalid(what, count, 'a whole number of at least 0');
+}
+
 export function parseText(text: unknown, what: string): string {
   if (typeof text === 'string' && text !== '' && text.isWellFormed()) return text;
   throw invalid(what, text, 'a string of at least one character');

@@ -126,7 +126,8 @@ export class Ownership extends Tenure {
 
   /** Tells the server the hold count and the lease; returns when that was sent. Throws if the lock is lost. */
   async #keep(holdCount: number, leaseMs: number, patience: Patience): Promise<Instant> {
-    const send = (): Promise<KeepReply> => this.lock.reenter(this.ownerId, holdCount, leaseMs);
+    const send = (): Promise<KeepReply> =>
+      this.lock.reenter(this.ownerId, holdCount, leaseMs, patience);
     return await this.#ask(send, patience);
   }
 

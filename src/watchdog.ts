@@ -144,7 +144,7 @@ export class Watchdog {
         entry.lease.renewed(reply, sentAt, leaseMs);
       }
       const unknown = batch.filter((_, index) => replies[index] === undefined);
-      if (unknown.length > 0) this.#failed(new Error('too few masters answered'), unknown);
+      if (unknown.length > 0) this.#failed(new Error('too few servers confirmed it'), unknown);
     } catch (error) {
       this.#failed(error, batch);
     }

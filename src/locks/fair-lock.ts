@@ -1,7 +1,8 @@
 // The fair lock on one Redis: first come, first served. What its scripts are sent and what they answer; the data is that of
 // the reentrant lock, and a line beside it.
 
-import type { Candidate, KeepReply, Wanted } from '../backend.js';
+import { isAcquired, isKept, type Candidate, type KeepReply, type Wanted } from '../backend.js';
+import type { TimeLimit } from '../clock.js';
 import type { SeenHolder } from '../errors.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
@@ -85,13 +86,15 @@ export class FairLockBackend extends ReentrantLock {
     );
   }
 
-  join(request: JoinRequest): Promise<JoinReply> {
+  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply> {
     const { ownerId, leaseMs, mayWait, isFixed, isListening, nonce, ticket } = request;
     const { lock, line, places } = this.keys;
     const placeLeaseMs = mayWait ? this.placeLeaseMs : 0;
     const flags = [Number(isFixed), Number(isListening)];
     const args = [ownerId, leaseMs, placeLeaseMs, nonce, ticket, ...flags, this.node.token];
-    return this.node.connection.run(scripts.join, [lock, line, places], args, readJoin);
+    const keys = [lock, line, places];
+    const { connection } = this.node;
+    return connection.runReplicated(scripts.join, keys, args, readJoin, isAcquired, limit);
   }
 
   /** Sees to it that a lock that nobody holds goes to the first in line. Returns its time to live, as in `HandOver`. */
@@ -106,12 +109,18 @@ export class FairLockBackend extends ReentrantLock {
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
     const { lock, forced, line, places, channel, grants } = this.keys;
     const unlock = [channel, this.node.publishCommand(this.keys)];
-    return this.node.connection.run(
+    return this.node.connection.runReplicated(
       scripts.confirm,
       [lock, forced, line, places],
       [ownerId, leaseMs, ...unlock, grants, this.node.grantCommand],
       (reply) => reply as KeepReply,
+      isKept,
     );
+  }
+
+  /** Whether replicas must have acknowledged a hand-over before it counts. */
+  get isReplicated(): boolean {
+    return this.node.connection.isReplicated;
   }
 
   /** How long a place in line is kept without a renewal, in milliseconds. */

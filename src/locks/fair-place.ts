@@ -75,11 +75,15 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     return handedOver ? Promise.resolve(handedOver) : this.#join();
   }
 
-  /** With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused. */
+  /**
+   * With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused. It also
+   * does when replicas must know: whoever handed over did not wait for them.
+   */
   claim(): HandedOver | undefined {
     const lease = this.#grant?.validity;
     this.#grant = undefined;
     if (!lease || leftMs(lease) < this.#lock.placeLeaseMs / 2) return undefined;
+    if (this.#lock.isReplicated) return undefined;
     this.#mayStand = false;
     return this.#handedOver(lease);
   }
@@ -177,7 +181,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     this.#wasListening = this.isListening;
     const flags = { isFixed: !isWatched, isListening: this.#wasListening };
     try {
-      const reply = await this.#lock.join({ ...request, ...flags });
+      const reply = await this.#lock.join({ ...request, ...flags }, this.#wanted.limit);
       this.#confirmed(nonce);
       if (reply.outcome === 'held') {
         this.#ticket = reply.ticket;

@@ -1,12 +1,13 @@
 // Somebody who wants a reentrant lock.
 
 import type { AcquireReply, Wanted } from '../backend.js';
+import type { TimeLimit } from '../clock.js';
 import { LineCandidate } from '../waiting/line-candidate.js';
 import type { Line } from '../waiting/line.js';
 
 /** What a candidate needs of its lock. */
 export interface ContestedLock {
-  acquire(ownerId: string, leaseMs: number): Promise<AcquireReply>;
+  acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply>;
   line(): Line;
 }
 
@@ -21,6 +22,6 @@ export class ReentrantCandidate extends LineCandidate {
   }
 
   try(): Promise<AcquireReply> {
-    return this.#lock.acquire(this.ownerId, this.wanted.leaseMs);
+    return this.#lock.acquire(this.ownerId, this.wanted.leaseMs, this.wanted.limit);
   }
 }

@@ -1,14 +1,17 @@
 // The reentrant lock on one Redis: what its scripts are sent and what they answer. The data is Redisson's RLock.
 
-import type {
-  AcquireReply,
-  Candidate,
-  HeldLease,
-  KeepReply,
-  LockBackend,
-  Wanted,
+import {
+  isAcquired,
+  isKept,
+  type AcquireReply,
+  type Candidate,
+  type HeldLease,
+  type KeepReply,
+  type LockBackend,
+  type Wanted,
 } from '../backend.js';
 import type { KeyInTheWay } from '../key-conflict.js';
+import type { TimeLimit } from '../clock.js';
 import type { Node } from '../node.js';
 import type { Connection } from '../redis/connection.js';
 import { LockKeys } from '../redis/keys.js';
@@ -53,23 +56,28 @@ export class ReentrantLock implements LockBackend {
     return new ReentrantCandidate(this, ownerId, wanted);
   }
 
-  acquire(ownerId: string, leaseMs: number): Promise<AcquireReply> {
-    return this.node.connection.run(
+  /** @param limit - how long replicas may take to acknowledge it, besides `commandTimeout` */
+  acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
+    return this.node.connection.runReplicated(
       scripts.acquire,
       [this.keys.lock],
       [ownerId, leaseMs],
       readAcquire,
+      isAcquired,
+      limit,
     );
   }
 
   /** Acquires it as one of the masters of a Redlock, which remember for how long they were asked to keep it. */
-  vote(ownerId: string, leaseMs: number): Promise<VoteReply> {
+  vote(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<VoteReply> {
     const { lock, longestLease } = this.keys;
-    return this.node.connection.run(
+    return this.node.connection.runReplicated(
       scripts.vote,
       [lock, longestLease],
       [ownerId, leaseMs],
       readVote,
+      ({ reply }) => isAcquired(reply),
+      limit,
     );
   }
 
@@ -79,15 +87,20 @@ export class ReentrantLock implements LockBackend {
     await this.node.connection.run(scripts.remember, keys, [leaseMs], () => undefined);
   }
 
-  reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
-    const { lock, forced } = this.keys;
+  /** What prolongs a lease is acknowledged by replicas, too: they would let others in earlier than we expect. */
+  reenter(
+    ownerId: string,
+    holdCount: number,
+    leaseMs: number,
+    limit?: TimeLimit,
+  ): Promise<KeepReply> {
+    const { connection } = this.node;
+    const keys = [this.keys.lock, this.keys.forced];
     const args = [ownerId, holdCount, leaseMs];
-    return this.node.connection.run(
-      scripts.reenter,
-      [lock, forced],
-      args,
-      (reply) => reply as KeepReply,
-    );
+    const read = (reply: unknown): KeepReply => reply as KeepReply;
+    return leaseMs > 0
+      ? connection.runReplicated(scripts.reenter, keys, args, read, isKept, limit)
+      : connection.run(scripts.reenter, keys, args, read);
   }
 
   release(ownerId: string): Promise<boolean> {
@@ -104,9 +117,10 @@ export class ReentrantLock implements LockBackend {
     locks: readonly ReentrantLock[],
     ownerIds: readonly string[],
     leaseMs: number,
-  ): Promise<readonly KeepReply[]> {
+    limit?: TimeLimit,
+  ): Promise<readonly (KeepReply | undefined)[]> {
     const keys = locks.map((lock) => lock.keys);
-    return this.node.holdRenewer.send(keys, ownerIds, leaseMs);
+    return this.node.holdRenewer.send(keys, ownerIds, leaseMs, limit);
   }
 
   /** Which client, and so which server, it belongs to. */

@@ -1,6 +1,7 @@
 // One master of a Redlock: its part of the lock, and what is known of its health.
 
 import type { KeepReply } from '../backend.js';
+import type { TimeLimit } from '../clock.js';
 import { OptionError } from '../errors.js';
 import type { Leftovers } from '../leftovers.js';
 import type { ReentrantLock, VoteReply } from '../locks/reentrant-lock.js';
@@ -47,8 +48,8 @@ export class Master {
   }
 
   /** Asks for its vote. One that comes after it was given up already is taken back. */
-  async vote(ownerId: string, leaseMs: number): Promise<VoteReply> {
-    const vote = this.lock.vote(ownerId, leaseMs);
+  async vote(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<VoteReply> {
+    const vote = this.lock.vote(ownerId, leaseMs, limit);
     this.#asked.set(ownerId, vote);
     try {
       const given = await vote;
@@ -66,9 +67,9 @@ export class Master {
   }
 
   /** Confirms it there, as `reenter` does. A lease that is asked for counts only if it is remembered. */
-  keep(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
+  keep(ownerId: string, holdCount: number, leaseMs: number, limit: TimeLimit): Promise<KeepReply> {
     const { lock } = this;
-    const keep = (): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs);
+    const keep = (): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs, limit);
     return this.#remembering([lock], leaseMs, keep);
   }
 
@@ -77,9 +78,10 @@ export class Master {
     locks: readonly ReentrantLock[],
     ownerIds: readonly string[],
     leaseMs: number,
-  ): Promise<readonly KeepReply[]> {
-    const renew = (): Promise<readonly KeepReply[]> =>
-      this.lock.renewMany(locks, ownerIds, leaseMs);
+    limit: TimeLimit,
+  ): Promise<readonly (KeepReply | undefined)[]> {
+    const renew = (): Promise<readonly (KeepReply | undefined)[]> =>
+      this.lock.renewMany(locks, ownerIds, leaseMs, limit);
     return this.#remembering(locks, leaseMs, renew);
   }
 

@@ -74,7 +74,9 @@ export class RedLockBackend implements LockBackend {
 
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
     this.#services.noteLease(leaseMs);
-    const ask = (master: Master): Promise<KeepReply> => master.keep(ownerId, holdCount, leaseMs);
+    const limit = { leftMs: this.nodeTimeoutMs };
+    const ask = (master: Master): Promise<KeepReply> =>
+      master.keep(ownerId, holdCount, leaseMs, limit);
     return this.#poll('not confirmed', ask, (answers) => {
       return kept(
         answers.map((answer) => (answer?.kind === 'answered' ? answer.value : undefined)),

@@ -32,14 +32,16 @@ export class RedRenewer implements Renewer<RedTarget> {
     const targets = batch.map(({ target }) => target);
     const ownerIds = targets.map(({ lease }) => lease.ownerId);
     const masters = targets[0]?.lock.masters ?? [];
+    const limitMs = this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0);
     const answers = await poll(
       masters,
       (master, index) => {
         const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
-        return master.renewMany(locks, ownerIds, leaseMs);
+        return master.renewMany(locks, ownerIds, leaseMs, { leftMs: limitMs });
       },
-      this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0),
-      (all: readonly Answer<readonly KeepReply[]>[], isFinal) => (isFinal ? all : undefined),
+      limitMs,
+      (all: readonly Answer<readonly (KeepReply | undefined)[]>[], isFinal) =>
+        isFinal ? all : undefined,
     );
     return targets.map((target, index) => {
       const replies = answers.map((answer) =>

@@ -49,7 +49,7 @@ export async function vote(election: Election): Promise<Vote> {
   };
   const send = async (master: Master): Promise<VoteReply> => {
     try {
-      const given = await master.vote(ownerId, leaseMs);
+      const given = await master.vote(ownerId, leaseMs, { leftMs: nodeTimeoutMs });
       // A vote that came after all was lost is taken back again: it may have been overtaken by what took it back.
       if (isOver && given.reply.outcome === 'acquired') master.withdraw(ownerId);
       return given;

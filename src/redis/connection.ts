@@ -1,6 +1,6 @@
 // A client's way to Redis: one connection for commands, and one for subscriptions when somebody first waits.
 
-import { Command } from 'ioredis';
+import { NO_LIMIT, type TimeLimit } from '../clock.js';
 import type { Events } from '../events.js';
 import { UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
@@ -8,7 +8,6 @@ import { inOwnContext } from '../scope.js';
 import {
   clientFactory,
   isCluster,
-  isOfOurIoredis,
   type ClientFactory,
   type RedisClient,
   type RedisSource,
@@ -16,6 +15,8 @@ import {
 import { describe, failureKind } from './failure.js';
 import { homesOf, type Homes } from './homes.js';
 import { Link, type LinkListener, type LinkStatus } from './link.js';
+import { Replicated } from './replicated.js';
+import { isUnknownScript, scriptSender, type SendScript } from './script-command.js';
 import { scriptDenial } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import {
@@ -34,6 +35,10 @@ export interface ConnectionOptions {
   redis: RedisSource;
   /** A connection is dropped and made anew when it does not answer for this long. */
   silenceLimitMs: number;
+  /** How many replicas must have acknowledged what counts only then; 0: none. */
+  replicas: number;
+  /** Bounds how long they may take. */
+  commandTimeoutMs: number;
 }
 
 export class Connection {
@@ -42,7 +47,8 @@ export class Connection {
   readonly silenceLimitMs: number;
   readonly #events: Events;
   readonly #commands: Link;
-  readonly #takesOurCommands: boolean;
+  readonly #sendScript: SendScript;
+  readonly #replicated: Replicated | undefined;
   readonly #readyListeners = new Set<() => void>();
   #subscriber: Link | undefined;
   #server: ServerInfo = { version: undefined };
@@ -51,7 +57,8 @@ export class Connection {
   #saidTooOld = false;
   #isSharded = false;
 
-  constructor({ redis, silenceLimitMs }: ConnectionOptions, events: Events) {
+  constructor(options: ConnectionOptions, events: Events) {
+    const { redis, silenceLimitMs } = options;
     this.#factory = clientFactory(redis, silenceLimitMs);
     this.silenceLimitMs = silenceLimitMs;
     this.#events = events;
@@ -64,7 +71,13 @@ export class Connection {
         },
       }),
     );
-    this.#takesOurCommands = isOfOurIoredis(this.#commands.client);
+    this.#sendScript = scriptSender(this.#commands.client);
+    if (options.replicas > 0) {
+      const link = inOwnContext(() =>
+        this.#link(this.#factory.create(), 'acknowledged commands', { ready: () => undefined }),
+      );
+      this.#replicated = new Replicated(link, options);
+    }
   }
 
   /** The key prefix of the user's own client. */
@@ -122,13 +135,38 @@ export class Connection {
     args: readonly (string | number)[],
     read: (reply: unknown) => T,
   ): Promise<T> {
-    return this.#commands.ask(this.#script('evalsha', script.sha1, keys, args), read, (error) =>
-      isUnknownScript(error)
-        ? this.#commands.ask(this.#script('eval', script.source, keys, args), read, (refusal) =>
-            denied(refusal, script),
-          )
-        : denied(error, script),
+    const send = this.#sendScript;
+    return this.#commands.ask(
+      (client) => send(client, script, true, keys, args),
+      read,
+      (error) =>
+        isUnknownScript(error)
+          ? this.#commands.ask(
+              (client) => send(client, script, false, keys, args),
+              read,
+              (refusal) => denied(refusal, script),
+            )
+          : denied(error, script),
     );
+  }
+
+  /** Whether there are scripts whose effect counts only when replicas have acknowledged it. */
+  get isReplicated(): boolean {
+    return this.#replicated !== undefined;
+  }
+
+  /** The same for a script whose effect counts only when the replicas that were asked for have it: if `isEffect` says so of the reply. */
+  runReplicated<T>(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    read: (reply: unknown) => T,
+    isEffect: (reply: T) => boolean,
+    limit: TimeLimit = NO_LIMIT,
+  ): Promise<T> {
+    return this.#replicated
+      ? this.#replicated.run({ script, keys, args }, read, isEffect, limit)
+      : this.run(script, keys, args, read);
   }
 
   /** Runs one plain command once. */
@@ -190,7 +228,7 @@ export class Connection {
   }
 
   async close(): Promise<void> {
-    await this.#commands.close();
+    await Promise.all([this.#commands.close(), this.#replicated?.close()]);
   }
 
   #link(
@@ -211,19 +249,6 @@ export class Connection {
         this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
       },
     });
-  }
-
-  /** A command for `sendCommand`, since ioredis' own methods do the same by way of a generic wrapper that costs more. */
-  #script(
-    name: 'evalsha' | 'eval',
-    body: string,
-    keys: readonly string[],
-    args: readonly (string | number)[],
-  ): (client: RedisClient) => Promise<unknown> {
-    const parts = [body, keys.length, ...keys, ...args];
-    if (!this.#takesOurCommands) return (client) => client.call(name, parts);
-    return (client) =>
-      client.sendCommand(new Command(name, parts, { replyEncoding: 'utf8' })) as Promise<unknown>;
   }
 
   async #greet(client: RedisClient): Promise<void> {
@@ -262,10 +287,6 @@ async function answerOf<T>(reply: Promise<T>): Promise<T | Error> {
     if (failureKind(error) === 'unanswered') throw error;
     return error as Error;
   }
-}
-
-function isUnknownScript(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }
 
 /** What to reject with instead, when the server does not say which command is not permitted. */

@@ -20,7 +20,7 @@ const DENIED =
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 
 /** A cluster's client has passed on refusals often enough: none of them ran. */
-const REDIRECTED = /^Too many Cluster redirections\. Last error: ReplyError: /;
+const REDIRECTED = 'Too many Cluster redirections. Last error: ReplyError: ';
 
 /** A command was not sent. */
 export class UnsentError extends Error {
@@ -55,7 +55,7 @@ export function isReadOnly(error: Error): boolean {
 /** Whether the server said something, if only that it cannot or may not. */
 export function isReply(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  return error.name === 'ReplyError' || REDIRECTED.test(error.message);
+  return error.name === 'ReplyError' || error.message.startsWith(REDIRECTED);
 }
 
 /** Where in a script it was said, and by which server, is of no use to an operator. */

@@ -23,7 +23,7 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: '1b4ccf60cb3dffbb3f9e134d608e8adf6a26f69e',
+    sha1: '78138a4c2c7b7137075bd2cada65e7e14ceeb381',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner.
 --
 -- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
@@ -51,9 +51,8 @@ if redis.call('EXISTS', lock) == 0 then
 end
 
 if redis.call('HEXISTS', lock, owner) == 1 then
-  if redis.call('PTTL', lock) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
-  end
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
   return 1
 end
 
@@ -68,7 +67,7 @@ return { holders[1], redis.call('PTTL', lock) }
   },
   confirm: {
     name: 'confirm',
-    sha1: 'fb989050359165eedef26e98305aaa6c0f1744b5',
+    sha1: 'e830fe8d574c4b69be7d4ca43d3bfdc193fc3e8b',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
 --
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
@@ -123,8 +122,9 @@ if count == '0' then
   return 'kept'
 end
 if count then
-  if ttlMs >= 0 and ttlMs < leaseMs then
-    redis.call('PEXPIRE', lock, leaseMs)
+  if ttlMs >= 0 then
+    -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+    redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
   end
   return 'kept'
 end
@@ -358,7 +358,7 @@ return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reaso
   },
   join: {
     name: 'join',
-    sha1: '2538c9d9cfeeafbef96fad492c517d2c806b0af1',
+    sha1: '875e6ce70d90416136abd23f4b47db2627016684',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -395,9 +395,8 @@ local token = ARGV[8]
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  if redis.call('PTTL', lock) < tonumber(leaseMs) then
-    redis.call('PEXPIRE', lock, leaseMs)
-  end
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
   return count == '0' and 2 or 1
 end
@@ -686,7 +685,7 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '2e289988aae72598eed422c8a645ae9b5388b4e6',
+    sha1: 'db367adaa2fb959a05e162ef02182efd14b5da8c',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
@@ -715,8 +714,9 @@ local function renew(lock, forced, owner)
   if count then
     local ttlMs = redis.call('PTTL', lock)
     local becomesOne = count == '0' and leaseMs > 0
-    -- Before the count: a full memory refuses what takes memory only before anything is written.
-    if ttlMs >= 0 and leaseMs > 0 and (ttlMs < leaseMs or becomesOne) then
+    -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
+    -- already: WAIT asks replicas for what its own connection wrote last.
+    if ttlMs >= 0 and leaseMs > 0 then
       redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
     end
     if becomesOne and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
@@ -744,7 +744,7 @@ return answers
   },
   vote: {
     name: 'vote',
-    sha1: '29b69b2099c588dcb8a135715e6b3bdbf3cce3ff',
+    sha1: 'd0d330f0aad1c145c69358cbb1eaf6dab7ac4b22',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
 -- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty.
 --
@@ -774,7 +774,8 @@ if isFree then
   redis.call('HSET', lock, owner, 1)
   done = redis.pcall('PEXPIRE', lock, leaseMs)
 elseif redis.call('HEXISTS', lock, owner) == 1 then
-  done = ttlMs >= leaseMs or redis.pcall('PEXPIRE', lock, leaseMs)
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, leaseMs))
 else
   -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
   -- to something else.

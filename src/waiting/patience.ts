@@ -1,6 +1,6 @@
 // How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
 
-import { setTimer } from '../clock.js';
+import { setTimer, type TimeLimit } from '../clock.js';
 
 /** Why a call may not go on. */
 export type Ending = 'timeout' | 'aborted' | 'closed';
@@ -28,7 +28,7 @@ export interface PatienceOptions {
   registry?: Set<Patience> | undefined;
 }
 
-export class Patience {
+export class Patience implements TimeLimit {
   /** What went wrong so far, for whoever has to explain the end. */
   trouble: Error | undefined;
   /** Whether a command was sent that may have been executed though no answer came. */
@@ -52,6 +52,11 @@ export class Patience {
     if (signal) this.#abortables = abortablesOf(signal);
     this.#abortables?.add(this);
     registry?.add(this);
+  }
+
+  /** How long it may go on, in milliseconds; 0 when it is over. */
+  get leftMs(): number {
+    return this.#ending ? 0 : this.#endsAtMs - performance.now();
   }
 
   /** The promise's outcome, or PatienceOver if that comes first. A late outcome is dropped: whoever must undo it does. */

@@ -49,6 +49,8 @@ export class FakeFairRedis {
       lockWatchdogTimeoutMs: PLACE_LEASE_MS,
       silenceLimitMs: 10_000,
       hasClassicUnlockChannels: false,
+      replicas: 0,
+      commandTimeoutMs: 10_000,
     };
     this.node = new Node(options, new Events());
     const { connection } = this.node;

@@ -1,6 +1,7 @@
 // Starts groups of Redis servers: independent masters, a master with a replica, a Sentinel set-up, a cluster.
 import { Redis } from 'ioredis';
 import { eventually } from './eventually.js';
+import { openReplicationLink, type Address, type ReplicationLink } from './replication-link.js';
 import { startRedisProcess } from './redis-process.js';
 import { startRedis, type RedisServer } from './redis-server.js';
 
@@ -18,13 +19,13 @@ export interface Pair extends AsyncDisposable {
   swap(how: 'REPLICAOF' | 'FAILOVER'): Promise<void>;
 }
 
+/** Without waiting for further replicas; they notice soon what they missed. */
+const SYNC_AT_ONCE = ['--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '1'];
+
 /** Starts a master with a replica, and waits until that is in step. */
 export async function startPair(): Promise<Pair> {
-  const syncAtOnce = ['--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '1'];
-  const master = await startRedisProcess({ args: syncAtOnce });
-  const replicaOf = ['--replicaof', master.host, String(master.port)];
-  const replica = await startRedisProcess({ args: [...syncAtOnce, ...replicaOf] });
-  await inStep(master, replica);
+  const master = await startRedisProcess({ args: SYNC_AT_ONCE });
+  const replica = await startReplica(master, master);
   return {
     master,
     replica,
@@ -42,6 +43,40 @@ export async function startPair(): Promise<Pair> {
   };
 }
 
+/** A master and replicas that learn everything a little later. */
+export interface Replicated extends AsyncDisposable {
+  readonly master: RedisServer;
+  readonly replicas: readonly RedisServer[];
+  /** The master's address for its replicas, and for all who look after them. */
+  readonly link: ReplicationLink;
+}
+
+/** Starts a master with replicas, and waits until they are in step; they learn everything `delayMs` later. */
+export async function startReplicated({ replicaCount = 1, delayMs = 0 } = {}): Promise<Replicated> {
+  const master = await startRedisProcess({ args: SYNC_AT_ONCE });
+  const link = await openReplicationLink(master, delayMs);
+  const replicas = await Promise.all(
+    Array.from({ length: replicaCount }, () => startReplica(master, link)),
+  );
+  return {
+    master,
+    replicas,
+    link,
+    [Symbol.asyncDispose]: async () => {
+      await disposeAll([...replicas, master]);
+      await link[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Starts a replica that finds its master at `address`, and waits until it is in step. */
+async function startReplica(master: RedisServer, { host, port }: Address): Promise<RedisServer> {
+  const args = [...SYNC_AT_ONCE, '--replicaof', host, String(port)];
+  const replica = await startRedisProcess({ args });
+  await inStep(master, replica);
+  return replica;
+}
+
 export interface SentinelSetup extends AsyncDisposable {
   /** The name of the group of master and replica. */
   readonly name: string;
@@ -53,12 +88,17 @@ export interface SentinelSetup extends AsyncDisposable {
   failover(): Promise<void>;
 }
 
-/** Starts a master with a replica and three sentinels, and waits until they know each other. */
-export async function startSentinel(): Promise<SentinelSetup> {
+/**
+ * Starts a master with a replica and three sentinels, and waits until they know each other. The replica learns everything
+ * `delayMs` later than the master.
+ */
+export async function startSentinel({ delayMs = 0 } = {}): Promise<SentinelSetup> {
   const name = 'holdfast';
-  const { master, replica } = await startPair();
+  const servers = await startReplicated({ delayMs });
+  const { master, link } = servers;
+  const replica = servers.replicas[0]!;
   const sentinels = await Promise.all([1, 2, 3].map(() => startRedisProcess({ mode: 'sentinel' })));
-  await Promise.all(sentinels.map((sentinel) => watchMaster(sentinel, name, master)));
+  await Promise.all(sentinels.map((sentinel) => watchMaster(sentinel, name, link)));
   await Promise.all(
     sentinels.map((sentinel) =>
       eventually(async () => {
@@ -82,7 +122,10 @@ export async function startSentinel(): Promise<SentinelSetup> {
           throw new Error('no failover yet');
       }, 30_000);
     },
-    [Symbol.asyncDispose]: () => disposeAll([...sentinels, replica, master]),
+    [Symbol.asyncDispose]: async () => {
+      await disposeAll(sentinels);
+      await servers[Symbol.asyncDispose]();
+    },
   };
 }
 
@@ -97,7 +140,7 @@ export interface Cluster extends AsyncDisposable {
 /** Starts a cluster of three masters, all slots covered; the first `replicaCount` of them have a replica. */
 export async function startCluster({ replicaCount = 0 } = {}): Promise<Cluster> {
   const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
-  args.push('--repl-diskless-sync-delay', '0');
+  args.push(...SYNC_AT_ONCE);
   const nodeCount = 3 + replicaCount;
   const nodes = await Promise.all(
     Array.from({ length: nodeCount }, () => startRedisProcess({ args })),
@@ -178,11 +221,7 @@ async function replication(server: RedisServer): Promise<string> {
   return String(await call(server, 'INFO', 'replication'));
 }
 
-async function watchMaster(
-  sentinel: RedisServer,
-  name: string,
-  master: RedisServer,
-): Promise<void> {
+async function watchMaster(sentinel: RedisServer, name: string, master: Address): Promise<void> {
   await call(sentinel, 'SENTINEL', 'MONITOR', name, master.host, String(master.port), '2');
   await call(sentinel, 'SENTINEL', 'SET', name, 'down-after-milliseconds', '500');
   await call(sentinel, 'SENTINEL', 'SET', name, 'failover-timeout', '3000');

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const STARTS_SERVER =
-  /\b(startRedis|startPair|startSentinel|startCluster|startMasters|startRedisProcess)\(/;
+  /\b(startRedis|startPair|startSentinel|startReplicated|startCluster|startMasters|startRedisProcess)\(/;
 
 /** The integration test files that cannot run with one given server, as paths from the repository's root. */
 export function filesThatStartServers(): string[] {

@@ -1,0 +1,157 @@
+// What is sent on one connection and counts only when enough replicas have acknowledged it. WAIT goes out in the same write
+// as the command, and is the next one's, too, if that is sent before it was answered: the server reads nothing while it waits.
+
+import type { Redis } from 'ioredis';
+import { setTimer } from '../clock.js';
+import { UnavailableError } from '../errors.js';
+import { describe, failureKind } from './failure.js';
+import type { Link } from './link.js';
+
+/** How long one WAIT takes at most: what is sent behind it, and may need no replica, is kept for so long. */
+const LONGEST_WAIT_MS = 100;
+
+/** The master became a replica after it ran the command: the next try finds the new master. */
+const IS_REPLICA = 'ERR WAIT cannot be used with';
+
+/** One command whose acknowledgements are awaited. */
+interface Sending {
+  /** Its place among all that was sent. */
+  readonly number: number;
+  /** By how many replicas it was acknowledged, when that was last asked. */
+  count: number;
+  isOver: boolean;
+  /** Why it will not be known. */
+  failure: Error | undefined;
+  readonly isGivenUp: () => boolean;
+  /** Tells that something of this has changed. */
+  changed: () => void;
+}
+
+export class Acknowledgements {
+  readonly #redis: Redis;
+  readonly #link: Link;
+  readonly #replicas: number;
+  readonly #waitMs: number;
+  /** Those that were not acknowledged so far, and are not known to need none. */
+  readonly #pending = new Set<Sending>();
+  #sentCount = 0;
+  #isWaiting = false;
+
+  /** `replicas`: how many are enough; `silenceLimitMs`: how long the connection may say nothing. */
+  constructor(redis: Redis, link: Link, replicas: number, silenceLimitMs: number) {
+    this.#redis = redis;
+    this.#link = link;
+    this.#replicas = replicas;
+    this.#waitMs = Math.max(1, Math.min(LONGEST_WAIT_MS, Math.floor(silenceLimitMs / 2)));
+  }
+
+  /**
+   * Sends a command. Resolves to its reply when that needs no acknowledgement, or has enough.
+   *
+   * @param send - writes the command; it must be one that writes, since others may leave WAIT with nothing to wait for
+   * @param isNeeded - whether a reply needs to be acknowledged
+   * @param limitMs - how long to wait for the acknowledgements, from now
+   * @param isGivenUp - whether nobody waits for them any more
+   * @throws UnavailableError there were too few
+   */
+  async run<T>(
+    send: (redis: Redis) => Promise<T>,
+    isNeeded: (reply: T) => boolean,
+    limitMs: number,
+    isGivenUp: () => boolean,
+  ): Promise<T> {
+    const endsAtMs = performance.now() + limitMs;
+    const sending: Sending = {
+      number: ++this.#sentCount,
+      count: 0,
+      isOver: false,
+      failure: undefined,
+      isGivenUp,
+      changed: () => undefined,
+    };
+    this.#pending.add(sending);
+    try {
+      const reply = await this.#sendWithWait(send);
+      if (isNeeded(reply)) await this.#acknowledged(sending, endsAtMs, limitMs);
+      return reply;
+    } finally {
+      this.#pending.delete(sending);
+    }
+  }
+
+  #sendWithWait<T>(send: (redis: Redis) => Promise<T>): Promise<T> {
+    const stream = this.#redis.stream as Redis['stream'] | undefined; // none before it is connected
+    stream?.cork();
+    try {
+      const reply = this.#link.ask(
+        () => send(this.#redis),
+        (answer) => answer,
+      );
+      if (!this.#isWaiting) this.#wait();
+      return reply;
+    } finally {
+      stream?.uncork();
+    }
+  }
+
+  #wait(): void {
+    this.#isWaiting = true;
+    const upTo = this.#sentCount;
+    const covered = (): Sending[] => [...this.#pending].filter(({ number }) => number <= upTo);
+    this.#link
+      .ask(() => this.#redis.wait(this.#replicas, this.#waitMs), Number)
+      .then(
+        (count) => {
+          for (const sending of covered()) this.#counted(sending, count);
+        },
+        (error: unknown) => {
+          for (const sending of covered()) this.#failed(sending, error);
+        },
+      )
+      .finally(() => {
+        this.#isWaiting = false;
+        if (this.#pending.size > 0) this.#wait();
+      });
+  }
+
+  #counted(sending: Sending, count: number): void {
+    sending.count = count;
+    sending.isOver = count >= this.#replicas;
+    if (sending.isOver) this.#pending.delete(sending);
+    sending.changed();
+  }
+
+  #failed(sending: Sending, error: unknown): void {
+    sending.isOver = true;
+    sending.failure = asFailure(error);
+    this.#pending.delete(sending);
+    sending.changed();
+  }
+
+  async #acknowledged(sending: Sending, endsAtMs: number, limitMs: number): Promise<void> {
+    if (!sending.isOver) {
+      let timer: NodeJS.Timeout | undefined;
+      await new Promise<void>((resolve) => {
+        sending.changed = () => {
+          if (sending.isOver || sending.isGivenUp()) resolve();
+        };
+        timer = setTimer(resolve, endsAtMs - performance.now());
+      });
+      clearTimeout(timer);
+    }
+    if (sending.failure) throw sending.failure;
+    if (sending.isOver) return;
+    throw new UnavailableError(
+      `${String(sending.count)} of ${String(this.#replicas)} replicas acknowledged it within ${String(Math.round(limitMs))} ms, so it does not count`,
+    );
+  }
+}
+
+/** The command was run, so this must not pass for its refusal. Whether the replicas have it is not known. */
+function asFailure(cause: unknown): Error {
+  const why = cause instanceof Error ? describe(cause) : String(cause);
+  const kind = failureKind(cause);
+  const message = `whether replicas acknowledged it is not known: ${why}`;
+  const mayHelp = (kind !== 'denied' && kind !== 'defect') || why.startsWith(IS_REPLICA);
+  return mayHelp ? new Error(message, { cause }) : new UnavailableError(message, { cause });
+}
