@@ -104,6 +104,9 @@ describe('a place', () => {
     proxy.heal();
     await eventually(async () => {
       expect(await lock.getWaiters()).toEqual([first.ownerId, second.ownerId]); // its old place
+      // What was on its way when its connections were dropped comes first, and says that it listens, when it does not yet.
+      const channels = await redis.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`);
+      expect(channels).toHaveLength(2);
     });
     await hold.release();
     await Promise.all([first.done, second.done]);
