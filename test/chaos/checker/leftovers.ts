@@ -36,8 +36,8 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
       );
       return [
         ...standing
-          // Word for whoever was forced out, which ends by itself.
-          .filter(({ key, ttlMs }) => !(isWord(key) && ttlMs > 0 && ttlMs <= 2 * plan.watchdogMs))
+          // They remember something for as long as the leases that it is about, and end by themselves.
+          .filter(({ key, ttlMs }) => !(isMemory(key) && ttlMs > 0 && ttlMs <= 2 * plan.watchdogMs))
           .filter(({ ttlMs }) => ttlMs !== -2)
           .map(({ key, ttlMs }) => `key "${key}" (${ttlMs} ms)`),
         ...[...channels, ...sharded]
@@ -49,6 +49,6 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
   return lists.flat();
 }
 
-function isWord(key: string): boolean {
-  return key.startsWith('holdfast_forced:');
+function isMemory(key: string): boolean {
+  return /^holdfast_(forced|longest_lease):/.test(key);
 }
