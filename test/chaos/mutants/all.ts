@@ -69,8 +69,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'const votesInMs = guardMs - lock.connection.serverAgeMs;',
-        to: 'const votesInMs = 0 * (guardMs - lock.connection.serverAgeMs);',
+        from: 'return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
+        to: 'return 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
       },
     ],
   },
