@@ -20,7 +20,8 @@ describe('under fake timers', () => {
       holdfast.getMultiLock(lock, other),
       holdfast.getRedLock(holdfast.getLock(uniqueName()), { restartGuard: false }),
     ];
-    for (const kind of kinds) expect(await kind.withLock({ lease: 500 }, () => 'done')).toBe('done');
+    for (const kind of kinds)
+      expect(await kind.withLock({ lease: 500 }, () => 'done')).toBe('done');
     await holdfast.close();
   });
 
