@@ -6,7 +6,7 @@ import { permittedCommands, readmePermissions } from '../support/permissions.js'
 /** What the client sends besides what is in the scripts. */
 const OF_THE_CLIENT = {
   server: ['ping', 'info', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
-  cluster: ['cluster|slots', 'cluster|info', 'ssubscribe', 'sunsubscribe'],
+  cluster: ['cluster|slots', 'cluster|info', 'asking', 'ssubscribe', 'sunsubscribe'],
 };
 const PUBLISHED_BY = {
   server: ['publish', 'pubsub|numsub'],
