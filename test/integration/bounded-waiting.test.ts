@@ -71,7 +71,8 @@ const troubles: Trouble[] = [
   {
     title: 'the network is a black hole from the start',
     isConnectedBefore: false,
-    reason: /did not answer/,
+    // The command and the handshake before it have the same limit: either may be the first to have run out.
+    reason: /did not answer|no handshake within/,
     begin: () => {
       proxy.blackhole();
     },
