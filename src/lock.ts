@@ -2,7 +2,7 @@
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected, type LockDescription } from './description.js';
-import { LockTimeoutError } from './errors.js';
+import { LockTimeoutError, OptionError } from './errors.js';
 import type { Hold, HoldOrigin, OwnHold } from './hold.js';
 import {
   parseFunction,
@@ -13,6 +13,7 @@ import {
   type LockOptions,
 } from './options.js';
 import { currentScope, Scope } from './scope.js';
+import { shown } from './shown.js';
 
 /** As which owner a client holds a lock, and for how long it may rely on that. */
 export interface HeldHere {
@@ -56,10 +57,16 @@ export abstract class Lock {
    * @returns false when somebody else had it all the time
    */
   async tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean> {
-    const options =
-      typeof wait === 'object'
-        ? parseOptions('the options of tryLock()', wait, ALL_OPTIONS, this.name)
-        : { wait, lease };
+    const hasOptions = typeof wait === 'object';
+    if (hasOptions && lease !== undefined) {
+      throw new OptionError(
+        `lock "${this.name}": tryLock() was given a lease of ${shown(lease)} beside its options: it must be one of them`,
+        { lockName: this.name },
+      );
+    }
+    const options = hasOptions
+      ? parseOptions('the options of tryLock()', wait, ALL_OPTIONS, this.name)
+      : { wait, lease };
     return (await this.#tryAcquire(parseRequest(this.name, options, 0), 'lock')) !== undefined;
   }
 
@@ -120,6 +127,12 @@ export abstract class Lock {
     ...args: [(hold: Hold) => T | Promise<T>] | [AcquireOptions, (hold: Hold) => T | Promise<T>]
   ): Promise<T> {
     const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
+    if (typeof options === 'function') {
+      throw new OptionError(
+        `lock "${this.name}": withLock() was given a function and then ${shown(fn)}: its options come first, then the function`,
+        { lockName: this.name },
+      );
+    }
     const request = this.#request('the options of withLock()', options, Infinity);
     parseFunction(fn, 'the function given to withLock()', this.name);
     const scope = new Scope(currentScope(), false);

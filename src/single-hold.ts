@@ -14,7 +14,7 @@ export class SingleHold implements OwnHold {
   readonly #client: Client;
   readonly #holder: Holder;
   #origin: HoldOrigin;
-  readonly isWatched: boolean;
+  #isWatched: boolean;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
@@ -24,7 +24,7 @@ export class SingleHold implements OwnHold {
   constructor(client: Client, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
     this.#client = client;
     this.#holder = holder;
-    this.isWatched = isWatched;
+    this.#isWatched = isWatched;
     this.#origin = origin;
     holder.add(this);
     holder.ownership.add(this);
@@ -126,9 +126,14 @@ export class SingleHold implements OwnHold {
     return !this.#holder.parent && this.#ownership.holdCount <= 1;
   }
 
-  /** Its lease is not renewed any more. */
+  /** Whether it wants the lease to be renewed. */
+  get isWatched(): boolean {
+    return this.#isWatched;
+  }
+
+  /** The lease is not renewed for its sake any more: for that of another hold of the same owner it still is. */
   stopRenewing(): void {
-    this.#ownership.stopRenewing();
+    this.#isWatched = false;
   }
 
   /** Takes it from whoever has it: its scope has ended, or the lock of several that it is part of was lost. */

@@ -33,7 +33,6 @@ export abstract class Tenure implements HeldLease {
   #state: State = HELD;
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
   #isRenewalUnanswered = false;
-  #shallRenew = true;
 
   constructor(client: Client, lock: LockBackend, ownerId: string, confirmed: Validity) {
     this.client = client;
@@ -93,14 +92,9 @@ export abstract class Tenure implements HeldLease {
     if (this.holds.length === 0) this.lock.unwatch(this);
   }
 
-  /** Not renewed from now on, whatever its holds say: it ends with its lease at the latest. */
-  stopRenewing(): void {
-    this.#shallRenew = false;
-  }
-
   /** Whether its lease is prolonged when it is due. One of a fixed lease is only looked after. */
   get isWatched(): boolean {
-    return this.#shallRenew && this.holds.some(({ isWatched }) => isWatched);
+    return this.holds.some(({ isWatched }) => isWatched);
   }
 
   /** It was lost: whoever relies on it learns it now. */

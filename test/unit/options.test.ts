@@ -45,6 +45,11 @@ describe('a request that is not usable is refused, and nothing is sent', () => {
     "lease is '100'": (lock) => lock.lock('100' as never),
     'wait is NaN': (lock) => lock.tryLock(NaN),
     'wait is -1': (lock) => lock.acquire({ wait: -1 }),
+    'tryLock() was given a lease of 5000 beside its options': (lock) =>
+      lock.tryLock({ wait: 5 }, 5_000),
+    'a lease of null beside its options': (lock) => lock.tryLock({}, null as never),
+    'its options come first, then the function': (lock) =>
+      lock.withLock((() => 1) as never, { wait: 5 } as never),
     "wait is '5'": (lock) => lock.tryAcquire({ wait: '5' as never }),
     'signal is': (lock) => lock.acquire({ signal: {} as never }),
     'the options of lock() have no "wait"': (lock) => lock.lock({ wait: 5 } as never),

@@ -160,6 +160,23 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
     await hold.release();
   });
 
+  it('a withLock that a live lock() re-entered goes on being renewed; what is left after it ends with its lease', async () => {
+    const { getLock, server } = fakeHoldfast();
+    const lock = getLock('a');
+    await lock.lock(1_000);
+    await vi.advanceTimersByTimeAsync(1_001);
+    await lock.withLock(async (hold) => {
+      await lock.lock();
+      await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+      await vi.advanceTimersByTimeAsync(100_000);
+      expect(hold.signal.aborted).toBe(false);
+    });
+    expect(server.holder('a')?.count).toBe(1);
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(server.heldNames).toEqual([]);
+    await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+  });
+
   it('of locks of other names it undoes none', async () => {
     const { getLock, server } = fakeHoldfast();
     await getLock('a').lock();
