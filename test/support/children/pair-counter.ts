@@ -1,0 +1,84 @@
+// Counts what an uncontended pair makes, and a raw one beside it, in a process where nothing else goes on.
+//
+// Environment: HOLDFAST_TEST_REDIS_URL, and HOLDFAST_TEST_LOCK (a name).
+// By itself: costs {[title]: PairCost}, and the process ends by itself.
+import { createHook } from 'node:async_hooks';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { Redis } from 'ioredis';
+import { Holdfast } from '../../../src/index.js';
+import { stopListening, tell } from '../child-messages.js';
+import type { PairCost } from '../pair-cost.js';
+
+const url = process.env['HOLDFAST_TEST_REDIS_URL']!;
+const name = process.env['HOLDFAST_TEST_LOCK']!;
+
+/** Compares and deletes, as every lock of a single key must. */
+const RAW_RELEASE = `return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KEYS[1])`;
+
+const PAIRS_A_COUNT = 20;
+
+const redis = new Redis(url);
+await using client = new Holdfast({ redis: url });
+const lock = client.getLock(name);
+const sha = String(await redis.script('LOAD', RAW_RELEASE));
+
+const pairs: Record<string, () => Promise<void>> = {
+  'a raw pair': async () => {
+    await redis.set(`${name}:raw`, 'token', 'PX', 30_000, 'NX');
+    await redis.evalsha(sha, 1, `${name}:raw`, 'token');
+  },
+  'acquire() and release()': async () => {
+    const hold = await lock.acquire();
+    await hold.release();
+  },
+  'withLock()': () => lock.withLock(() => undefined),
+};
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+const costs: Record<string, PairCost> = {};
+for (const pair of Object.values(pairs)) for (let i = 0; i < 1_000; i++) await pair();
+for (const [title, pair] of Object.entries(pairs)) costs[title] = await costOf(pair);
+tell('costs', { costs });
+redis.disconnect();
+stopListening();
+
+/** The median of several counts: a timer that is due or a garbage collection may fall into one. */
+async function costOf(pair: () => Promise<void>): Promise<PairCost> {
+  const counts: PairCost[] = [];
+  for (let count = 0; count < 9; count++) {
+    const heapKib = await heapKibOf(pair);
+    counts.push({ ...(await resourcesOf(pair)), heapKib });
+  }
+  const median = (of: (cost: PairCost) => number): number =>
+    counts.map(of).sort((a, b) => a - b)[4]!;
+  return {
+    promises: median(({ promises }) => promises),
+    timers: median(({ timers }) => timers),
+    heapKib: median(({ heapKib }) => heapKib),
+  };
+}
+
+async function resourcesOf(pair: () => Promise<void>): Promise<Omit<PairCost, 'heapKib'>> {
+  let promises = 0;
+  let timers = 0;
+  const hook = createHook({
+    init: (_id, type) => {
+      if (type === 'PROMISE') promises++;
+      if (type === 'Timeout' || type === 'Immediate') timers++;
+    },
+  });
+  hook.enable();
+  for (let done = 0; done < PAIRS_A_COUNT; done++) await pair();
+  hook.disable();
+  return { promises: promises / PAIRS_A_COUNT, timers: timers / PAIRS_A_COUNT };
+}
+
+async function heapKibOf(pair: () => Promise<void>): Promise<number> {
+  collectGarbage();
+  const before = process.memoryUsage().heapUsed;
+  for (let done = 0; done < PAIRS_A_COUNT; done++) await pair();
+  return (process.memoryUsage().heapUsed - before) / PAIRS_A_COUNT / 1_024;
+}
