@@ -50,17 +50,21 @@ describe('the packed package', () => {
     expect(await runInProject('use.cjs')).toBe('held 1\nfree\n');
   });
 
-  it.each(['typed.mts', 'typed.cts'])('type-checks in %s', async (file) => {
-    await write(file, TYPED);
-    await typeCheck(file);
-  });
+  it.each(['typed.mts', 'typed.cts'])(
+    'type-checks in %s',
+    async (file) => {
+      await write(file, TYPED);
+      await typeCheck(file);
+    },
+    120_000,
+  );
 
   it('rejects wrong types', async () => {
     await write('wrong.mts', TYPED.replace('lease: 5_000', "lease: '5s'"));
     await expect(typeCheck('wrong.mts')).rejects.toMatchObject({
       stdout: expect.stringContaining("Type 'string' is not assignable to type 'number'") as string,
     });
-  });
+  }, 120_000);
 });
 
 const USE = `

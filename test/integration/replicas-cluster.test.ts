@@ -29,7 +29,12 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
   });
 
   function connect(): Holdfast {
-    return newClient({ redis: instance, replicas: 1, commandTimeout: 800 });
+    return newClient({
+      redis: instance,
+      replicas: 1,
+      lockWatchdogTimeout: 30_000,
+      commandTimeout: 1_500,
+    });
   }
 
   it('an acquisition there is acknowledged, one on another master is not', async () => {

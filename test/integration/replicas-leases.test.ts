@@ -103,7 +103,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
 
   // Only since Redis 8 does WAIT on a new connection ask for nothing.
   it('is not taken for known by a renewal that finds it long enough, on a new connection', async () => {
-    await using client = connect({ ...short, commandTimeout: 300 });
+    await using client = connect({ lockWatchdogTimeout: 4_000, commandTimeout: 1_000 });
     const hold = await client.getLock(uniqueName()).acquire();
     await nextEvent(client, 'renewed');
     await servers.replicas[0]!.pause();

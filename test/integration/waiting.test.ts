@@ -60,7 +60,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
     let last!: Promise<void>;
     const all: Promise<boolean>[] = [];
     await server.waiting(waiter, awaited, WAITERS + 1, () => {
-      for (let index = 0; index < WAITERS; index++) all.push(awaited.tryLock(700));
+      for (let index = 0; index < WAITERS; index++) all.push(awaited.tryLock(2_500));
       last = awaited.lock();
     });
     expect(new Set(await Promise.all(all))).toEqual(new Set([false]));
