@@ -6,6 +6,9 @@ import { templateOf, type RedisClient, type RedisSource } from './source.js';
 
 export type { RedisClient, RedisSource };
 
+/** How long ioredis waits at most before it connects again, in milliseconds. */
+export const LONGEST_RECONNECT_DELAY_MS = 1_250;
+
 /** The options in the form that ioredis 6 wants under exact optional property types. */
 type DuplicateOptions = ClusterOptions & { redisOptions: { replyMapping?: never } };
 
@@ -31,7 +34,7 @@ export function clientFactory(source: RedisSource, silenceLimitMs: number): Clie
     const keyPrefix = template.options.keyPrefix ?? template.options.redisOptions?.keyPrefix ?? '';
     return {
       keyPrefix,
-      create: () => template.duplicate([], clusterOptions(template.options)),
+      create: () => withAskingHandled(template.duplicate([], clusterOptions(template.options))),
     };
   }
   return {
@@ -113,7 +116,25 @@ function clusterOptions(options: ClusterOptions): DuplicateOptions {
   };
 }
 
-/** Exponential from 50 ms to 1 s, with jitter so that a fleet does not come back as one. */
+/**
+ * While a slot migrates, ioredis sends an ASKING of its own and drops its promise: if that connection is lost, its rejection would
+ * end the process. The command behind it says what there is to say.
+ */
+function withAskingHandled(cluster: Cluster): Cluster {
+  cluster.on('+node', (node: Redis) => {
+    const asking = node.asking.bind(node);
+    node.asking = (...args: Parameters<Redis['asking']>) => {
+      const asked = asking(...args);
+      asked.catch(() => undefined);
+      return asked;
+    };
+  });
+  return cluster;
+}
+
+/** Exponential from 50 ms, with jitter so that a fleet does not come back as one. */
 function reconnectDelayMs(attempt: number): number {
-  return Math.min(50 * 2 ** (attempt - 1), 1_000) * (0.75 + Math.random() / 2);
+  return (
+    Math.min(62.5 * 2 ** (attempt - 1), LONGEST_RECONNECT_DELAY_MS) * (0.6 + 0.4 * Math.random())
+  );
 }
