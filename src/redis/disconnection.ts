@@ -9,7 +9,8 @@ const CLOSE_LIMIT_MS = 500;
 
 export async function disconnect(client: RedisClient): Promise<void> {
   if (client.status === 'end') return;
-  const isBetweenAttempts = client.status === 'reconnecting'; // then nothing is there to end, and nothing tells
+  // Then nothing is there to end, and nothing tells. (A cluster may be left with the second.)
+  const isBetweenAttempts = client.status === 'reconnecting' || client.status === 'close';
   if (isBetweenAttempts) {
     client.disconnect();
     return;

@@ -5,6 +5,7 @@ import { ClosedError, UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
 import { Awaiting } from './awaiting.js';
 import { isCluster, type RedisClient } from './clients.js';
+import { hasNodes, seeToComeback } from './comeback.js';
 import { disconnect } from './disconnection.js';
 import { describe, failureKind, isMereLoss, isReply, UnsentError } from './failure.js';
 import { firstWords } from './first-words.js';
@@ -54,6 +55,7 @@ export class Link {
   #lastError: Error | undefined;
   #hasListened = false;
   readonly #end = new AbortController();
+  readonly #stopLooking: (() => void) | undefined;
   readonly #outage = new Outage();
   /** Whether the connection that ends next is one that was ready: its end is not that of an attempt. */
   #isLeaving = false;
@@ -81,6 +83,7 @@ export class Link {
     client.on('close', () => {
       this.#ended();
     });
+    if (isCluster(client)) this.#stopLooking = seeToComeback(client);
   }
 
   get status(): LinkStatus {
@@ -170,6 +173,7 @@ export class Link {
 
   async #close(): Promise<void> {
     this.#end.abort();
+    this.#stopLooking?.();
     this.#down();
     this.#listener.outage(false);
     this.#lastError = new ClosedError('its client is closed');
@@ -185,7 +189,7 @@ export class Link {
       if (error instanceof UnavailableError) this.#refuse(error);
       return;
     }
-    if (this.#closing || this.#epoch !== epoch || this.client.status !== 'ready') return;
+    if (this.#closing || this.#epoch !== epoch || !isReady(this.client)) return;
     this.#silence.handshakeEnded();
     this.#isReady = true;
     this.#refusal = undefined;
@@ -267,6 +271,11 @@ export class Link {
   #because(): string {
     return this.#lastError ? ` (last connection error: ${describe(this.#lastError)})` : '';
   }
+}
+
+/** A cluster may say that it is and have no node. */
+function isReady(client: RedisClient): boolean {
+  return client.status === 'ready' && !(isCluster(client) && !hasNodes(client));
 }
 
 function refused(cause: Error): UnavailableError {
