@@ -52,6 +52,7 @@ export class SlotMover implements AsyncDisposable {
         await from.redis.call('MIGRATE', ...target, 'KEYS', ...keys);
         continue;
       }
+      await knowsEpochOf(to, from);
       await to.redis.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
       try {
         await from.redis.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
@@ -88,6 +89,29 @@ interface Master {
   readonly host: string;
   readonly port: number;
   readonly id: string;
+}
+
+/**
+ * Waits until a master that is to take over a slot knows how recent the word of its owner is. It takes it over with a higher epoch
+ * than all it knows; with one that is not higher it would lose the slot again to a ping that its former owner sent before.
+ */
+async function knowsEpochOf(to: Master, from: Master): Promise<void> {
+  for (;;) {
+    const [known, own, present] = await Promise.all([
+      epochOf(to, from),
+      epochOf(from, from),
+      epochOf(to, to),
+    ]);
+    if (known === own && present !== own) return;
+    await sleep(10);
+  }
+}
+
+/** The epoch of a master's slots, as somebody knows it. */
+async function epochOf(asked: Master, { id }: Master): Promise<number> {
+  const nodes = (await asked.redis.call('CLUSTER', 'NODES')) as string;
+  const fields = nodes.split('\n').find((line) => line.startsWith(id)) ?? '';
+  return Number(fields.split(' ')[6]);
 }
 
 /** The slots that a master takes for its own, as ranges. */
