@@ -8,11 +8,11 @@ import type { SeenHolder } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { Holder } from './holder.js';
 import type { AcquireRequest } from './options.js';
+import { isKnown, limitMs, outOfPatience } from './out-of-patience.js';
 import { Ownership } from './ownership.js';
-import { NoQuorum } from './quorum/no-quorum.js';
 import { SingleHold } from './single-hold.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
-import { aborted, heldElsewhere, SLOW_ANSWER_MS } from './refusals.js';
+import { aborted, heldElsewhere } from './refusals.js';
 import { noticeWaiting } from './waiting/notice.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
 
@@ -31,7 +31,6 @@ export class Acquisition {
   readonly #patience: Patience;
   readonly #candidacy: Candidacy;
   #endWaiting: (() => void) | undefined;
-  #seen: SeenHolder | undefined;
 
   constructor(
     client: Client,
@@ -50,7 +49,7 @@ export class Acquisition {
     client.assertOpen(lock.name);
     if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
     this.#patience = new Patience({
-      limitMs: this.#limitMs,
+      limitMs: limitMs(client, request),
       isSingleAttempt: request.waitMs === 0,
       signal: request.signal,
       registry: client.acquisitions,
@@ -116,12 +115,14 @@ export class Acquisition {
   async #enterBelow(outer: Holder, acting: Scope | undefined): Promise<Attempt> {
     const { ownership, turns } = outer;
     if (!turns.tryTake()) {
-      this.#seen = { holder: ownership.ownerId, holderTtlMs: Math.round(ownership.remaining()) };
+      const seen = {
+        holder: ownership.ownerId,
+        holderTtlMs: Math.round(ownership.remaining()),
+      };
       // Another call of the same scope that is just entering does so for this one, too.
       const isElsewhere = !acting || outer.entering !== acting;
-      if (this.#request.waitMs === 0 && isElsewhere)
-        throw heldElsewhere(this.#lock.name, 0, this.#seen);
-      this.#beginWaiting(this.#seen);
+      if (this.#request.waitMs === 0 && isElsewhere) throw heldElsewhere(this.#lock.name, 0, seen);
+      this.#beginWaiting(seen);
       // A wake-up is for somebody who can try now.
       this.#candidacy.leave();
       if (!(await turns.take(this.#patience))) return 'look again';
@@ -170,7 +171,6 @@ export class Acquisition {
   }
 
   #held(seen: SeenHolder): Attempt {
-    this.#seen = seen;
     if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, seen);
     this.#beginWaiting(seen);
     return 'held';
@@ -186,7 +186,11 @@ export class Acquisition {
   }
 
   #beginWaiting(seen: SeenHolder): void {
-    this.#endWaiting ??= noticeWaiting(this.#client, this.#lock, this.#position, this.#patience, {
+    if (this.#endWaiting) return;
+    this.#patience.lookBeforeEnd(() => {
+      if (!isKnown(this.#patience, this.#candidacy.findings)) this.#candidacy.look();
+    });
+    this.#endWaiting = noticeWaiting(this.#client, this.#lock, this.#position, this.#patience, {
       lockName: this.#lock.name,
       ownerId: this.#candidacy.ownerId ?? seen.holder,
       holder: seen.holder,
@@ -217,30 +221,14 @@ export class Acquisition {
     return hold;
   }
 
-  /** What ended the patience, in the words of the caller. */
   #explain(error: unknown): unknown {
     if (!(error instanceof PatienceOver)) return error;
-    if (error.ending === 'aborted')
-      return aborted(this.#lock.name, 'while waiting', this.#request.signal);
-    if (error.ending === 'closed') return this.#client.closedError(this.#lock.name);
-    return this.#timedOut(error.trouble);
-  }
-
-  /** A single attempt is bounded as any command is. */
-  get #limitMs(): number {
-    const { waitMs, attemptMs = Infinity } = this.#request;
-    return waitMs === 0 ? Math.min(this.#client.commandTimeoutMs, attemptMs) : waitMs;
-  }
-
-  /** "Somebody else has it" is said only if the server said so, and could still be asked. */
-  #timedOut(trouble: Error | undefined): Error {
-    const isAnswered =
-      !(trouble instanceof NoQuorum) && this.#candidacy.unansweredMs <= SLOW_ANSWER_MS;
-    const isReachable = this.#lock.isReachable ?? this.#client.connection.isReady;
-    if (this.#seen && isReachable && isAnswered) {
-      return heldElsewhere(this.#lock.name, this.#request.waitMs, this.#seen);
-    }
-    const limitMs = Math.round(this.#limitMs);
-    return this.#client.unanswered(this.#lock.name, 'not acquired', limitMs, trouble);
+    return outOfPatience(error, {
+      client: this.#client,
+      lock: this.#lock,
+      request: this.#request,
+      patience: this.#patience,
+      findings: this.#candidacy.findings,
+    });
   }
 }

@@ -5,6 +5,7 @@ import type { Instant, TimeLimit } from './clock.js';
 import type { LossReason, SeenHolder } from './errors.js';
 import type { KeyInTheWay } from './key-conflict.js';
 import type { Validity } from './validity.js';
+import type { Findings } from './waiting/findings.js';
 
 /** What a try at a lock found. */
 export type AcquireReply = Acquired | HandedOver | HeldReply;
@@ -72,6 +73,10 @@ export interface Candidate {
   claim?(): HandedOver | undefined;
   /** A try, begun at `triedAtMs` (monotonic), found somebody else: waits in line, at the same place as before. */
   wait(seen: HeldReply, triedAtMs: number): void;
+  /** What those of this client who wait for the lock know of it; undefined: it does not wait. */
+  readonly findings?: Findings | undefined;
+  /** Sees to it that the server is asked now, once for all of them. */
+  look(): void;
   /** Whether it is this one's turn to try. */
   readonly isUp: boolean;
   /** Resolves when it is. */

@@ -14,6 +14,7 @@ import { insist } from './insist.js';
 import { failureKind } from './redis/failure.js';
 import { Ownership } from './ownership.js';
 import { leftMs, validity, type Validity } from './validity.js';
+import type { Findings } from './waiting/findings.js';
 import type { Patience } from './waiting/patience.js';
 
 export class Candidacy {
@@ -58,9 +59,14 @@ export class Candidacy {
     return this.#candidate?.isUp === false;
   }
 
-  /** For how long a try has gone without an answer, in milliseconds; 0: there is none. */
-  get unansweredMs(): number {
-    return this.#unansweredSinceMs === undefined ? 0 : performance.now() - this.#unansweredSinceMs;
+  /** What it, or anybody who waits with it, was told last. */
+  get findings(): Findings | undefined {
+    return this.#candidate?.findings;
+  }
+
+  /** Sees to it that the server is asked now, by one for all who wait with it. */
+  look(): void {
+    this.#candidate?.look();
   }
 
   /** Takes what was handed over to it while it waited, if anything was. */
@@ -77,8 +83,10 @@ export class Candidacy {
     const reply = await insist(this.#client.connection, this.#patience, this.#lock, () => {
       sentAt = now();
       this.#unansweredSinceMs ??= sentAt.monotonicMs;
-      this.#trying = candidate.try();
-      return this.#trying;
+      const trying = candidate.try();
+      this.#trying = trying;
+      if (candidate.findings) share(trying, candidate.findings, sentAt.monotonicMs);
+      return trying;
     });
     // Nobody takes what was granted in the instant in which the caller gave up: it is undone like a try without an answer.
     this.#patience.mayHaveRun = true;
@@ -87,6 +95,7 @@ export class Candidacy {
     this.#unansweredSinceMs = undefined;
     if (reply.outcome === 'held') {
       candidate.wait(reply, sentAt.monotonicMs);
+      candidate.findings?.held(reply, sentAt.monotonicMs);
       return reply;
     }
     if (reply.outcome === 'handed over') return this.#acquired(reply.validity, reply.confirm);
@@ -138,4 +147,16 @@ export class Candidacy {
     this.#client.leftovers.remove(this.#lock, ownerId);
     return undefined;
   }
+}
+
+/** Whoever asks asks for all who wait: also when it has gone by the time of the answer. */
+function share(trying: Promise<AcquireReply>, findings: Findings, askedAtMs: number): void {
+  trying.then(
+    (reply) => {
+      if (reply.outcome === 'held') findings.held(reply, askedAtMs);
+    },
+    (error: unknown) => {
+      if (error instanceof Error) findings.trouble = error;
+    },
+  );
 }

@@ -149,6 +149,7 @@ export class MultiAcquisition {
     }
     await undo(inOrder);
     if (refusals.length === 0) {
+      this.#lastHeld = undefined;
       this.#throwIfOver(inOrder);
       return undefined;
     }
@@ -157,7 +158,10 @@ export class MultiAcquisition {
     const unreachable = refusals.find(
       ({ member, error }) => member !== first && isUnanswered(error),
     );
-    if (unreachable && !this.#isOver) return unreachable.member;
+    if (unreachable && !this.#isOver) {
+      this.#lastHeld = undefined; // long ago when that one was waited for
+      return unreachable.member;
+    }
     return this.#inTheWay(refusals, triedAtMs);
   }
 

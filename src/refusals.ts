@@ -17,9 +17,23 @@ export function heldElsewhere(
       ? 'without expiry'
       : `its lease ends in ${String(holderTtlMs)} ms unless renewed`;
   return new LockTimeoutError(
-    `lock "${lockName}" not acquired within ${String(waitMs)} ms: held by ${holder}, ${until}`,
+    `lock "${lockName}" not acquired within ${rounded(waitMs)} ms: held by ${holder}, ${until}`,
     { lockName, holder, holderTtlMs },
   );
+}
+
+/** The same at the end of a wait; of the client that waited it is told, since its callers may wait for each other. */
+export function timedOut(
+  lockName: string,
+  waitMs: number,
+  seen: SeenHolder,
+  clientId: string,
+): LockTimeoutError {
+  const { message } = heldElsewhere(lockName, waitMs, seen);
+  const hint = seen.holder.startsWith(`${clientId}:`)
+    ? '; this client holds it too: callers that take several locks one by one may wait for each other, getMultiLock() takes all at once'
+    : '';
+  return new LockTimeoutError(message + hint, { lockName, ...seen });
 }
 
 /** The same for a lock of several, one of which was in the way. */
@@ -30,9 +44,14 @@ export function memberHeldElsewhere(
 ): LockTimeoutError {
   const { lockName: member = '', holder = 'somebody', holderTtlMs = -1 } = cause;
   return new LockTimeoutError(
-    `lock "${lockName}" not acquired within ${String(waitMs)} ms: its member "${member}" is held by ${holder}`,
+    `lock "${lockName}" not acquired within ${rounded(waitMs)} ms: its member "${member}" is held by ${holder}`,
     { lockName, holder, holderTtlMs, cause },
   );
+}
+
+/** What is left of a wait is a fraction. */
+function rounded(ms: number): string {
+  return String(Math.round(ms));
 }
 
 export function aborted(

@@ -3,6 +3,7 @@
 
 import { setTimer } from '../clock.js';
 import type { Subscription } from '../waiting/channels.js';
+import { Findings } from '../waiting/findings.js';
 import type { FairLockBackend } from './fair-lock.js';
 import type { FairPlace } from './fair-place.js';
 
@@ -10,6 +11,7 @@ import type { FairPlace } from './fair-place.js';
 const SAME_TIME_MS = 5;
 
 export class FairLine {
+  readonly findings: Findings = new Findings();
   readonly #lock: FairLockBackend;
   readonly #onEmpty: () => void;
   readonly #places = new Map<string, FairPlace>();
@@ -18,6 +20,8 @@ export class FairLine {
   #timer: NodeJS.Timeout | undefined;
   #lookAtMs = Infinity;
   #isLooking = false;
+  /** Who asks who has the lock, for all. */
+  #looker: FairPlace | undefined;
   /** A message came while a look was under way: that may have been too early. */
   #shallLookAgain = false;
 
@@ -59,11 +63,25 @@ export class FairLine {
 
   leave(place: FairPlace): void {
     this.#places.delete(place.ownerId);
+    if (this.#looker === place) this.#looker = undefined;
     if (this.#places.size > 0) return;
     clearTimeout(this.#timer);
     this.#grants?.close();
     this.#unlocks?.close();
     this.#onEmpty();
+  }
+
+  /** One that wants to know who has the lock asks for all: their places do not depend on which. */
+  look(place: FairPlace): void {
+    if (this.#looker) return;
+    this.#looker = place;
+    place.up();
+  }
+
+  /** A place was told who has the lock. If that is another of ours, nobody has told that one. */
+  looked(place: FairPlace, holder: string): void {
+    if (this.#looker === place) this.#looker = undefined;
+    this.#places.get(holder)?.up();
   }
 
   renew(places: Iterable<FairPlace>): void {

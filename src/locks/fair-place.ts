@@ -6,6 +6,7 @@ import { now, type Instant } from '../clock.js';
 import type { SeenHolder } from '../errors.js';
 import type { LockKeys } from '../redis/keys.js';
 import { leftMs, validity, type Validity } from '../validity.js';
+import type { Findings } from '../waiting/findings.js';
 import type { FairLine } from './fair-line.js';
 import type { FairLockBackend } from './fair-lock.js';
 import { Sendings } from './sendings.js';
@@ -88,7 +89,15 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     return this.#handedOver(lease);
   }
 
-  wait({ holderTtlMs }: SeenHolder, triedAtMs: number): void {
+  get findings(): Findings | undefined {
+    return this.#line?.findings;
+  }
+
+  look(): void {
+    this.#line?.look(this);
+  }
+
+  wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {
     if (!this.#wanted.mayWait || this.#grant) return; // or handed over while the answer was on its way
     this.#isUp = false;
     this.#woken = new Promise((resolve) => (this.#wake = resolve));
@@ -96,6 +105,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     const wasInLine = this.#line !== undefined;
     const line = (this.#line ??= this.#lock.fairLine());
     line.join(this);
+    line.looked(this, holder);
     // Told before we listened: the message may even overtake the answer.
     const mayHaveMissed = !wasInLine && line.mayHaveMissed(triedAtMs);
     const isDeafThere = line.isListening && !this.#wasListening;
@@ -125,7 +135,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     const sentAt = this.#sendings.sentAt(nonce);
     if (!sentAt || this.#grant) return;
     this.#grant = { nonce, validity: validity(sentAt, this.#lock.placeLeaseMs) };
-    this.#up();
+    this.up();
   }
 
   checkDeadline(): void {
@@ -148,13 +158,13 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
         return;
       case 'yours':
         this.#grant = { nonce: reply.nonce, validity: validity(sentAt, leaseMs) };
-        this.#up();
+        this.up();
         return;
       case 'gone':
         // What was sent later has had the place again, or will tell.
         if (this.#sendings.hasLater(reply.nonce)) return;
         this.#forget();
-        this.#up();
+        this.up();
     }
   }
 
@@ -219,7 +229,8 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     };
   }
 
-  #up(): void {
+  /** It is its turn to try. */
+  up(): void {
     this.#isUp = true;
     this.#wake();
   }

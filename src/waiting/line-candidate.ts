@@ -2,6 +2,7 @@
 // the lock may be free.
 
 import type { AcquireReply, Candidate, HeldReply, Wanted } from '../backend.js';
+import type { Findings } from './findings.js';
 import type { Line, Place } from './line.js';
 
 const NOW = Promise.resolve();
@@ -24,6 +25,14 @@ export abstract class LineCandidate implements Candidate {
     if (this.#place) this.#place.stillHeld(retryInMs);
     else if (this.wanted.mayWait)
       this.#place = this.#line().join(triedAtMs, retryInMs, this.wanted.seniority);
+  }
+
+  get findings(): Findings | undefined {
+    return this.#place?.findings;
+  }
+
+  look(): void {
+    this.#place?.look();
   }
 
   get isUp(): boolean {

@@ -5,6 +5,7 @@
 import type { Seniority } from '../backend.js';
 import { setTimer } from '../clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
+import { Findings } from './findings.js';
 
 /** One waiter's place in the line. */
 export class Place {
@@ -41,6 +42,15 @@ export class Place {
     this.#line.stillHeld(this, ttlMs);
   }
 
+  get findings(): Findings {
+    return this.#line.findings;
+  }
+
+  /** The first in the line tries now, unless it does already. */
+  look(): void {
+    this.#line.look();
+  }
+
   /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
   leave(leaseMs?: number): void {
     clearTimeout(this.#deferTimer);
@@ -59,6 +69,7 @@ export class Place {
 }
 
 export class Line implements ChannelListener {
+  readonly findings: Findings = new Findings();
   readonly #subscription: Subscription;
   readonly #lookEveryMs: number;
   readonly #onEmpty: () => void;
@@ -66,6 +77,8 @@ export class Line implements ChannelListener {
   readonly #places = new Set<Place>();
   #youngestSinceMs = 0;
   #trying: Place | undefined;
+  /** Whether that one only asks who has the lock: its answer is shared also when it has gone, and nobody need try in its place. */
+  #isLook = false;
   /** A message came while somebody was trying: that try may have been too early. */
   #wokenMeanwhile = false;
   #timer: NodeJS.Timeout | undefined;
@@ -131,8 +144,14 @@ export class Line implements ChannelListener {
       return;
     }
     if (leaseMs !== undefined) this.#lookAt(this.#nextLookAtMs(leaseMs));
-    else if (wasTrying) this.#wake();
+    else if (wasTrying && !this.#isLook) this.#wake();
     if (this.#wokenMeanwhile) this.#wake();
+  }
+
+  look(): void {
+    if (this.#trying) return;
+    this.#wake();
+    this.#isLook = true;
   }
 
   subscribed(): void {
@@ -148,6 +167,7 @@ export class Line implements ChannelListener {
     if (this.#trying) return;
     const first = this.#places.values().next();
     if (first.done) return;
+    this.#isLook = false;
     this.#trying = first.value;
     first.value.wake();
   }

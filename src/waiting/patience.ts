@@ -1,6 +1,13 @@
 // How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
 
 import { setTimer, type TimeLimit } from '../clock.js';
+import { abortablesOf, type Abortables } from './abortables.js';
+
+/** How long before its end a long sleep is interrupted by a last look: early enough for a slow server to answer. */
+const LAST_LOOK_MS = 800;
+
+/** How late its end may be, in milliseconds: if the event loop was blocked for longer, a last look has so long for its answer. */
+export const LATE_MS = 100;
 
 /** Why a call may not go on. */
 export type Ending = 'timeout' | 'aborted' | 'closed';
@@ -35,7 +42,7 @@ export class Patience implements TimeLimit {
   mayHaveRun = false;
   readonly isSingleAttempt: boolean;
   readonly #registry: Set<Patience> | undefined;
-  readonly #endsAtMs: number;
+  #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;
   readonly #abortables: Abortables | undefined;
   #ending: Ending | undefined;
@@ -44,6 +51,9 @@ export class Patience implements TimeLimit {
   /** Wakes the sleep that is going on now. */
   #wake: (() => void) | undefined;
   #shallLookAgain = false;
+  #look: (() => void) | undefined;
+  /** When the look before the end is to come, on the monotonic clock; Infinity: it was, or there is none. */
+  #lookAtMs = Infinity;
 
   constructor({ limitMs, signal, registry, isSingleAttempt = false }: PatienceOptions) {
     this.isSingleAttempt = isSingleAttempt;
@@ -93,6 +103,23 @@ export class Patience implements TimeLimit {
     else this.#shallLookAgain = true;
   }
 
+  /** When the time is over, on the monotonic clock. */
+  get endsAtMs(): number {
+    return this.#endsAtMs;
+  }
+
+  /**
+   * Has `look` called shortly before the time is over: what is said then must not rest on what was known long ago. If the event
+   * loop was blocked until later, it is called then, and the time is over a moment after that.
+   */
+  lookBeforeEnd(look: () => void): void {
+    if (this.#endsAtMs === Infinity) return;
+    this.#look = look;
+    this.#lookAtMs = Math.max(this.#endsAtMs - LAST_LOOK_MS, performance.now());
+    clearTimeout(this.#timer);
+    this.#timer = setTimer(checkTime, this.#untilNextMs, this);
+  }
+
   async pause(delayMs: number): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     try {
@@ -109,8 +136,7 @@ export class Patience implements TimeLimit {
       return;
     }
     this.#stop = stop;
-    if (this.#endsAtMs !== Infinity)
-      this.#timer ??= setTimer(checkTime, this.#endsAtMs - performance.now(), this);
+    if (this.#endsAtMs !== Infinity) this.#timer ??= setTimer(checkTime, this.#untilNextMs, this);
   }
 
   assertNotOver(): void {
@@ -129,45 +155,31 @@ export class Patience implements TimeLimit {
     this.#registry?.delete(this);
   }
 
+  /** Until the last look, if one is to come, or the end. */
+  get #untilNextMs(): number {
+    return Math.min(this.#lookAtMs, this.#endsAtMs) - performance.now();
+  }
+
   /** Looks at the clock, since a timer may be early, or too short for a long wait. */
   checkTime(): void {
-    const leftMs = this.#endsAtMs - performance.now();
+    if (this.#untilNextMs <= 1) this.#lookNow();
+    const leftMs = this.#untilNextMs;
     if (leftMs > 1) this.#timer = setTimer(checkTime, leftMs, this);
     // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
     else this.#timer = setTimer(timeOut, 1, this);
   }
-}
 
-/** All who end with one signal, and its one listener: Node.js warns of more than ten. */
-class Abortables {
-  readonly #signal: AbortSignal;
-  readonly #patiences = new Set<Patience>();
-
-  constructor(signal: AbortSignal) {
-    this.#signal = signal;
+  /** The look before the end is due; or the end is, but so late that what that look found is old. */
+  #lookNow(): void {
+    const look = this.#look;
+    const isLate = this.#untilNextMs < -LATE_MS;
+    const hasLooked = this.#lookAtMs === Infinity;
+    if (!look || (hasLooked && !isLate)) return;
+    if (hasLooked) this.#look = undefined; // a second time, not for ever
+    this.#lookAtMs = Infinity;
+    if (isLate) this.#endsAtMs = Math.max(this.#endsAtMs, performance.now() + LATE_MS);
+    look();
   }
-
-  add(patience: Patience): void {
-    if (this.#patiences.size === 0) this.#signal.addEventListener('abort', this.#abort);
-    this.#patiences.add(patience);
-  }
-
-  delete(patience: Patience): void {
-    this.#patiences.delete(patience);
-    if (this.#patiences.size === 0) this.#signal.removeEventListener('abort', this.#abort);
-  }
-
-  readonly #abort = (): void => {
-    for (const patience of [...this.#patiences]) patience.end('aborted');
-  };
-}
-
-const abortables = new WeakMap<AbortSignal, Abortables>();
-
-function abortablesOf(signal: AbortSignal): Abortables {
-  const known = abortables.get(signal) ?? new Abortables(signal);
-  abortables.set(signal, known);
-  return known;
 }
 
 // One function for all, with the patience as its argument: no closures are made for a call that is answered at once.

@@ -59,7 +59,7 @@ describe('long before its turn', () => {
     const leaving = await line.join(unreachable, 'leaver', { wait: 2_000 });
     const next = await line.join(other, 'next');
     proxy.blackhole();
-    expect(await rejectionOf(leaving.done)).toMatchObject({ code: 'LOCK_TIMEOUT' });
+    expect(await rejectionOf(leaving.done)).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     expect(await line.owners()).toEqual([leaving.ownerId, next.ownerId]);
     proxy.heal();
     await eventually(async () => {

@@ -135,6 +135,45 @@ it('a member that was waited for, and is lost when it is extended, is tried agai
   await expect(acquiring).resolves.toBeDefined();
 });
 
+describe('an acquisition whose last tries are cut short by the end of its wait', () => {
+  const WAIT_MS = 1_400;
+  let endsAtMs: number;
+
+  const untilNear = (): Promise<unknown> => sleep(endsAtMs - 40 - performance.now());
+
+  async function isCutShort(): Promise<never> {
+    await sleep(endsAtMs + 10 - performance.now());
+    throw new UnavailableError('no answer', { lockName: 'one' });
+  }
+
+  it('is told which member was held until a moment ago', async () => {
+    endsAtMs = performance.now() + WAIT_MS;
+    two.answer = async (hold) => {
+      if (two.requests.length === 1) return isHeld();
+      await untilNear();
+      return hold;
+    };
+    one.answer = (hold) => (one.requests.length === 1 ? hold : isCutShort());
+    await expect(begin(WAIT_MS)).rejects.toMatchObject({ code: 'LOCK_TIMEOUT', holder: 'they:1' });
+  });
+
+  it('is not told of one that was held more than a second ago', async () => {
+    endsAtMs = performance.now() + WAIT_MS;
+    two.answer = (hold) => {
+      if (two.requests.length === 1) return isHeld();
+      return two.requests.length === 2 ? hold : isCutShort();
+    };
+    one.answer = async (hold) => {
+      if (one.requests.length === 1) return hold;
+      // Unreachable, so it is what is waited for next.
+      if (one.requests.length === 2) throw new UnavailableError('no answer', { lockName: 'one' });
+      await untilNear();
+      return hold;
+    };
+    await expect(begin(WAIT_MS)).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+  });
+});
+
 describe('who is woken lets others try first', () => {
   const waiting: Promise<unknown>[] = [];
 

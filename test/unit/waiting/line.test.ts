@@ -66,6 +66,18 @@ describe('a message', () => {
     expect(isUp(places)).toEqual([false, true]);
   });
 
+  it('while somebody looks who then leaves goes to the next; without one nobody tries in its place', () => {
+    const places = join(3);
+    places[2]!.look();
+    expect(isUp(places)).toEqual([true, false, false]);
+    places[0]!.leave(); // its answer is shared when it comes
+    expect(isUp(places)).toEqual([false, false, false]);
+    places[2]!.look();
+    line.message();
+    places[1]!.leave();
+    expect(isUp(places)).toEqual([false, false, true]);
+  });
+
   it('while somebody tries who gets the lock lets the next try', () => {
     const places = join(2);
     line.message();

@@ -1,0 +1,65 @@
+// What an acquisition is told whose patience is over. "Somebody else has it" rests on an answer that is young, or on a grant of
+// this very client; otherwise it is not known who has it.
+
+import type { LockBackend } from './backend.js';
+import type { Client } from './client.js';
+import type { SeenHolder } from './errors.js';
+import type { AcquireRequest } from './options.js';
+import { NoQuorum } from './quorum/no-quorum.js';
+import { aborted, timedOut } from './refusals.js';
+import type { Findings } from './waiting/findings.js';
+import { LATE_MS, type Patience, type PatienceOver } from './waiting/patience.js';
+
+/** How old what is told may be: a second, when the wait ends as late as it may. */
+const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
+
+/** An acquisition as far as its end has to be explained. */
+export interface Waited {
+  readonly client: Client;
+  readonly lock: LockBackend;
+  readonly request: AcquireRequest;
+  readonly patience: Patience;
+  readonly findings: Findings | undefined;
+}
+
+/** Whether the last answer will still be young when the time is over. */
+export function isKnown(patience: Patience, findings: Findings | undefined): boolean {
+  return findings !== undefined && findings.askedAtMs >= patience.endsAtMs - OLDEST_ANSWER_MS;
+}
+
+/** What bounds it: a single attempt is bounded as any command is. In milliseconds. */
+export function limitMs(client: Client, { waitMs, attemptMs = Infinity }: AcquireRequest): number {
+  return waitMs === 0 ? Math.min(client.commandTimeoutMs, attemptMs) : waitMs;
+}
+
+/** What ended the patience, in the words of the caller. */
+export function outOfPatience(over: PatienceOver, waited: Waited): Error {
+  const { client, lock, request, findings } = waited;
+  if (over.ending === 'aborted') return aborted(lock.name, 'while waiting', request.signal);
+  if (over.ending === 'closed') return client.closedError(lock.name);
+  const trouble = over.trouble ?? findings?.trouble;
+  const seen = seenLately(waited, trouble) ?? heldHere(waited);
+  if (seen) return timedOut(lock.name, request.waitMs, seen, client.clientId);
+  return client.unanswered(
+    lock.name,
+    'not acquired',
+    Math.round(limitMs(client, request)),
+    trouble,
+  );
+}
+
+/** Who had it, if that was said lately and could still be asked. */
+function seenLately(
+  { client, lock, patience, findings }: Waited,
+  trouble: Error | undefined,
+): SeenHolder | undefined {
+  const isReachable = lock.isReachable ?? client.connection.isReady;
+  if (!isReachable || trouble instanceof NoQuorum) return undefined;
+  return isKnown(patience, findings) ? findings?.holder : undefined;
+}
+
+/** What this client itself holds of the lock. */
+function heldHere({ client, lock }: Waited): SeenHolder | undefined {
+  const grant = client.grantOf(lock.id);
+  return grant && { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
+}
