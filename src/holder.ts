@@ -31,7 +31,7 @@ export class Holder {
   /** The turns of its children. */
   get turns(): Turns {
     this.#turns ??= new Turns(() => {
-      if (this.#holds.length === 0) this.#leave();
+      if (!this.#isHeld) this.#leave();
     });
     return this.#turns;
   }
@@ -42,7 +42,12 @@ export class Holder {
 
   /** Whether all its holds were given up. (One that was lost has not ended: whoever re-enters it must learn that.) */
   get hasEnded(): boolean {
-    return this.#holds.length === 0 || this.ownership.isReleased;
+    return !this.#isHeld || this.ownership.isReleased;
+  }
+
+  /** What was forsaken is only owed an `unlock()`, or a release. */
+  get #isHeld(): boolean {
+    return this.#holds.some(({ isForsaken }) => !isForsaken);
   }
 
   add(hold: SingleHold): void {
@@ -54,8 +59,18 @@ export class Holder {
     const index = this.#holds.indexOf(hold);
     if (index < 0) return;
     this.#holds.splice(index, 1);
-    if (this.#holds.length > 0) return;
-    this.scope?.leave(this.ownership.lock.id, this);
+    if (this.#holds.length === 0) this.scope?.leave(this.ownership.lock.id, this);
+    this.#passOn();
+  }
+
+  /** A hold was forsaken: it counts no more, but the scope keeps it until it is given up. */
+  forsake(hold: SingleHold): void {
+    if (this.scope) this.#passOn();
+    else this.remove(hold);
+  }
+
+  #passOn(): void {
+    if (this.#isHeld) return;
     this.#surfaceChildren();
     if (!this.#turns?.isTaken) this.#leave();
   }

@@ -19,6 +19,7 @@ export class SingleHold implements OwnHold {
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
+  #isForsaken = false;
   #onEnd: (() => void) | undefined;
 
   constructor(client: Client, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
@@ -96,8 +97,12 @@ export class SingleHold implements OwnHold {
   }
 
   async releaseQuietly(): Promise<void> {
+    await this.#quietly(this.release());
+  }
+
+  async #quietly(releasing: Promise<void>): Promise<void> {
     try {
-      await this.release();
+      await releasing;
     } catch (error) {
       if (!isUnanswered(error)) throw error;
       this.#client.events.tell('error', () => ({
@@ -136,7 +141,7 @@ export class SingleHold implements OwnHold {
     this.#isWatched = false;
   }
 
-  /** Takes it from whoever has it: its scope has ended, or the lock of several that it is part of was lost. */
+  /** Takes it from whoever has it: its scope has ended, or its client is closing. */
   async revoke(error: LockLostError): Promise<void> {
     // The unlock() that it is still owed, if it is, must learn of it.
     if (!this.#holder.scope) this.#client.anonymous.lost(this.#ownership.lock.id, this, error);
@@ -148,8 +153,20 @@ export class SingleHold implements OwnHold {
   /** The lock of several that it is part of was lost. What was held before it, or in addition, stays held. */
   async forsake(error: LockLostError): Promise<void> {
     if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
-    if (this.isOutermost) this.#ownership.forsake(error);
-    else await this.revoke(error);
+    if (this.isOutermost) {
+      this.#ownership.forsake(error);
+      return;
+    }
+    this.#isForsaken = true;
+    const released = this.#quietly(this.#countOut(false));
+    this.lost(error);
+    this.#holder.forsake(this);
+    await released;
+  }
+
+  /** Whether it was lost while its owner goes on: the `unlock()` that it is owed must find it, and undo no other. */
+  get isForsaken(): boolean {
+    return this.#isForsaken;
   }
 
   /** The ownership was lost. */
@@ -172,10 +189,7 @@ export class SingleHold implements OwnHold {
       const isRepeat = this.#isGivenUp;
       this.#isGivenUp = true;
       this.#throwIfLost();
-      await ownership.remove(this, isRepeat);
-      const { heldForMs, holdCount } = ownership;
-      const { lockName, ownerId } = this;
-      this.#client.events.tell('released', () => ({ lockName, ownerId, holdCount, heldForMs }));
+      await this.#countOut(isRepeat);
     } catch (error) {
       if (isUnanswered(error)) this.#release = undefined;
       if (error instanceof LockLostError) this.lost(error); // found out by this very release
@@ -185,6 +199,14 @@ export class SingleHold implements OwnHold {
       this.#holder.remove(this);
       if (!this.#holder.scope) this.#client.anonymous.delete(ownership.lock.id, this);
     }
+  }
+
+  async #countOut(isRepeat: boolean): Promise<void> {
+    const ownership = this.#ownership;
+    await ownership.remove(this, isRepeat);
+    const { heldForMs, holdCount } = ownership;
+    const { lockName, ownerId } = this;
+    this.#client.events.tell('released', () => ({ lockName, ownerId, holdCount, heldForMs }));
   }
 
   #throwIfLost(): void {

@@ -107,8 +107,9 @@ export class SingleLock extends Lock {
   #holdOfRun(): SingleHold | undefined {
     const position = currentScope();
     const own = actingScope(position)?.holders(this.#backend.id) ?? [];
-    return holdersAround(position, this.#backend.id)
-      .filter((holder) => own.includes(holder))
+    const around = holdersAround(position, this.#backend.id);
+    return own
+      .filter((holder) => around.includes(holder) || holder.hasEnded) // of that, what was forsaken is left
       .flatMap((holder) => [...holder.holds])
       .findLast(({ isUnlockable }) => isUnlockable);
   }

@@ -106,3 +106,47 @@ it('a member that the scope held already outlives the loss of another one', asyn
   });
   expect(await redis.exists(b.name)).toBe(0);
 });
+
+it('each unlock() of one run that locked it twice tells the loss', async () => {
+  await client.run(async () => {
+    expect(await multi.tryLock()).toBe(true);
+    await multi.lock();
+    await a.forceUnlock();
+    await expect(multi.unlock()).rejects.toMatchObject(isLost);
+    await expect(multi.unlock()).rejects.toMatchObject(isLost);
+    await expect(multi.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+  });
+  await eventually(async () => {
+    expect(await redis.exists(a.name, b.name)).toBe(0);
+  });
+});
+
+it('unlock() in a run that held a member before tells the loss, and that member stays held', async () => {
+  await client.run(async () => {
+    await b.lock();
+    await multi.lock();
+    await a.forceUnlock();
+    await expect(multi.unlock()).rejects.toMatchObject(isLost);
+    await eventually(async () => {
+      expect(Object.values(await redis.hgetall(b.name))).toEqual(['1']);
+    });
+    expect(await b.getHoldCount()).toBe(1);
+    await b.unlock();
+  });
+  expect(await redis.exists(a.name, b.name)).toBe(0);
+});
+
+it('unlock() in a run inside the hold of a member tells the loss, and a sibling gets that member', async () => {
+  await b.withLock(async (outer) => {
+    await client.run(async () => {
+      await multi.lock();
+      await a.forceUnlock();
+      // The run does not hold the member any more, so it is free for the next branch inside the outer hold.
+      expect(await client.run(() => b.withLock({ wait: 1_000 }, () => 'in'))).toBe('in');
+      await expect(multi.unlock()).rejects.toMatchObject(isLost);
+      await expect(b.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+    });
+    expect(outer.remaining()).toBeGreaterThan(0);
+  });
+  expect(await redis.exists(a.name, b.name)).toBe(0);
+});
