@@ -29,28 +29,31 @@ export class RedRenewer implements Renewer<RedTarget> {
     batch: readonly Watched<RedTarget>[],
     leaseMs: number,
   ): Promise<readonly (KeepReply | undefined)[]> {
-    const targets = batch.map(({ target }) => target);
+    const targets = batch.map(({ target }) => ({ ...target, repaired: new Set<number>() }));
     const ownerIds = targets.map(({ lease }) => lease.ownerId);
     const masters = targets[0]?.lock.masters ?? [];
     const limitMs = this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0);
-    const answers = await poll(
+    return await poll(
       masters,
       (master, index) => {
         const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
         return master.renewMany(locks, ownerIds, leaseMs, { leftMs: limitMs });
       },
       limitMs,
-      (all: readonly Answer<readonly (KeepReply | undefined)[]>[], isFinal) =>
-        isFinal ? all : undefined,
+      // It is called after it has decided, too: who answers later may have lost a key as well.
+      (answers: readonly Answer<readonly (KeepReply | undefined)[]>[], isFinal) => {
+        const decisions = targets.map((target, index) => {
+          const replies = answers.map((answer) =>
+            answer?.kind === 'answered' ? answer.value[index] : undefined,
+          );
+          const reply = kept(replies, target.lock.quorum);
+          if (reply === 'kept') repair(target, replies, leaseMs, target.repaired);
+          return reply;
+        });
+        // A majority is enough. How a lock was lost may be known by a single master.
+        return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
+      },
     );
-    return targets.map((target, index) => {
-      const replies = answers.map((answer) =>
-        answer?.kind === 'answered' ? answer.value[index] : undefined,
-      );
-      const reply = kept(replies, target.lock.quorum);
-      if (reply === 'kept') repair(target, replies, leaseMs);
-      return reply;
-    });
   }
 
   /** Each answer counts, and there is time for it; but what most of them confirm must be known well before the lease ends. */
@@ -64,12 +67,15 @@ function repair(
   { lock, lease }: RedTarget,
   replies: readonly (KeepReply | undefined)[],
   renewedMs: number,
+  repaired: Set<number>,
 ): void {
   const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(lease.remaining());
   if (leaseMs < 1 || lease.ageMs < 0) return; // released meanwhile
   for (const [index, reply] of replies.entries()) {
     const master = lock.masters[index];
-    if (reply === 'deleted' && master) void repairOne(master, lease, leaseMs);
+    if (reply !== 'deleted' || !master || repaired.has(index)) continue;
+    repaired.add(index);
+    void repairOne(master, lease, leaseMs);
   }
 }
 

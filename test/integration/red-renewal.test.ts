@@ -1,7 +1,8 @@
 // Part 7: renewals count with a majority in time, repair masters that lost the key, and may be limited.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { eventsOf, newClient, rejectionOf } from '../support/clients.js';
+import { eventsOf, newClient, nextEvent, rejectionOf } from '../support/clients.js';
+import { EventLoopLag } from '../support/event-loop-lag.js';
 import { eventually } from '../support/eventually.js';
 import { RedNodes, redNodes } from '../support/red-nodes.js';
 import { startMasters } from '../support/redis-topologies.js';
@@ -138,6 +139,31 @@ describe('part 7: the watchdog', () => {
     await hold.release();
     await nodes.nothingLeft(lock);
     await Promise.all(members.map((member) => member.close()));
+  });
+
+  it('counts as soon as most masters confirm it, though one is silent; one that answers later is repaired then', async () => {
+    const lockWatchdogTimeout = 6_000;
+    const silenceMs = lockWatchdogTimeout / 6; // for less than the connection is dropped, or its answer not waited for any more
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
+    await using client = await nodes.client(
+      { lockWatchdogTimeout },
+      proxies.map(({ url }) => url),
+    );
+    const lock = client.lock(uniqueName(), { nodeTimeout: 10_000 });
+    const hold = await lock.acquire();
+    await nodes.remove(lock, [0]);
+    proxies[0]!.delay({ downstreamMs: silenceMs });
+    using lag = new EventLoopLag();
+    await nextEvent(client.holdfast, 'renewed');
+    // Counted from when it was sent: so long ago.
+    expect(lockWatchdogTimeout - hold.remaining()).toBeLessThan(silenceMs / 2 + lag.longestMs);
+    expect((await nodes.owners(lock))[0]).toBe('');
+    await eventually(async () => {
+      expect((await nodes.owners(lock))[0]).toBe(hold.ownerId);
+    }, lockWatchdogTimeout / 3);
+    await hold.release();
+    await nodes.nothingLeft(lock);
+    for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
   });
 
   it('does not renew what was released, nor repair it', async () => {
