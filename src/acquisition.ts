@@ -7,6 +7,7 @@ import type { Client } from './client.js';
 import type { SeenHolder } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { Holder } from './holder.js';
+import { anonymousLockId, lockCallBegins } from './lock-calls.js';
 import type { AcquireRequest } from './options.js';
 import { isKnown, limitMs, outOfPatience } from './out-of-patience.js';
 import { Ownership } from './ownership.js';
@@ -52,6 +53,7 @@ export class Acquisition {
       limitMs: limitMs(client, request),
       isSingleAttempt: request.waitMs === 0,
       signal: request.signal,
+      anonymousLockId: anonymousLockId(origin, lock.id, this.#position),
       registry: client.acquisitions,
     });
     const wanted = {
@@ -70,6 +72,13 @@ export class Acquisition {
    */
   async hold(): Promise<SingleHold> {
     let isAcquired = false;
+    const endCall = lockCallBegins(
+      this.#client,
+      this.#lock,
+      this.#origin,
+      this.#request.leaseMs,
+      this.#position,
+    );
     try {
       for (;;) {
         const attempt = await this.#attempt();
@@ -83,6 +92,7 @@ export class Acquisition {
     } catch (error) {
       throw this.#explain(error);
     } finally {
+      endCall?.();
       this.#endWaiting?.();
       this.#candidacy.leave(isAcquired ? this.#leaseMs : undefined);
       this.#patience.dispose();

@@ -1,7 +1,6 @@
 // The holds of a client that belong to no scope, and what `unlock()` outside any run undoes.
 
-import type { LockBackend } from './backend.js';
-import { LockLostError, LockNotHeldError } from './errors.js';
+import { LockLostError } from './errors.js';
 import type { SingleHold } from './single-hold.js';
 
 /** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
@@ -60,20 +59,13 @@ export class AnonymousHolds {
     return this.#losses.has(id) || this.oldest(id) !== undefined;
   }
 
-  /** Undoes the oldest `lock()` or `tryLock()`. */
-  async unlock(lock: LockBackend): Promise<void> {
-    this.#throwIfLost(lock.id);
-    const hold = this.oldest(lock.id);
-    if (!hold) {
-      throw new LockNotHeldError(
-        `lock "${lock.name}" cannot be unlocked: no lock() or tryLock() outside a run is left to undo`,
-        { lockName: lock.name },
-      );
-    }
+  /** Undoes the oldest `lock()` or `tryLock()`, if there is one. */
+  async unlock(id: string): Promise<void> {
+    this.#throwIfLost(id);
     try {
-      await hold.release();
+      await this.oldest(id)?.release();
     } catch (error) {
-      if (error instanceof LockLostError) this.#stopRenewing(lock.id);
+      if (error instanceof LockLostError) this.#stopRenewing(id);
       throw error;
     }
   }

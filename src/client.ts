@@ -16,12 +16,10 @@ import { describe, isReply } from './redis/failure.js';
 import type { SingleHold } from './single-hold.js';
 import type { Tenure } from './tenure.js';
 import { Patience, PatienceOver, type PatienceOptions } from './waiting/patience.js';
+import { Warnings } from './warnings.js';
 
 /** How many releases a closing client has under way at a time. */
 const CLOSE_CONCURRENCY = 64;
-
-/** For how many names a nested call is also told through `process.emitWarning`. */
-const MAX_NAMES_WARNED = 1_000;
 
 export interface ClientOptions {
   /** Identifies this client on the server: the first half of every owner. */
@@ -38,6 +36,7 @@ export class Client {
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
   readonly events: Events;
+  readonly warnings: Warnings;
   readonly connection: Reachable;
   readonly leftovers: Leftovers = new Leftovers();
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
@@ -49,7 +48,6 @@ export class Client {
   readonly multiAcquisitions: Set<MultiAcquisition> = new Set<MultiAcquisition>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Patience> = new Set<Patience>();
-  readonly #warnedNames = new Set<string>();
   readonly #closeConcurrency: number;
   #isClosed = false;
 
@@ -66,6 +64,7 @@ export class Client {
     this.commandTimeoutMs = options.commandTimeoutMs;
     this.connection = connection;
     this.events = events;
+    this.warnings = new Warnings(events);
   }
 
   get isClosed(): boolean {
@@ -149,14 +148,6 @@ export class Client {
       insist(this.connection, patience, lock, question);
     const options = { registry: this.acquisitions, isSingleAttempt: true };
     return await this.bounded(lock.name, 'not looked at', insistently, options);
-  }
-
-  /** Something that works but is probably not meant: an event, and once per name a warning of the process. */
-  warn(lockName: string, message: string, ownerId?: string): void {
-    this.events.tell('warning', () => ({ message, lockName, ownerId }));
-    if (this.#warnedNames.has(lockName) || this.#warnedNames.size >= MAX_NAMES_WARNED) return;
-    this.#warnedNames.add(lockName);
-    process.emitWarning(message, 'HoldfastWarning');
   }
 
   /**

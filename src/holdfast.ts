@@ -338,7 +338,7 @@ export class Holdfast implements AsyncDisposable {
       scope.end().map(async (hold) => {
         const { lockName, ownerId } = hold;
         const message = `a run ended while it still held lock "${lockName}": it was released; unlock it before the run ends`;
-        this.#client.warn(lockName, message, ownerId);
+        this.#client.warnings.tell('forgotten unlock', lockName, message, ownerId);
         const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
           lockName,
           lossReason: 'closed',

@@ -6,10 +6,11 @@ import type { Client } from './client.js';
 import { MAX_TIMER_MS } from './clock.js';
 import { isUnanswered, LockLostError, LockTimeoutError, UnavailableError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
+import { anonymousLockId, lockCallBegins } from './lock-calls.js';
 import { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
 import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from './refusals.js';
-import type { Scope } from './scope.js';
+import { currentScope, type Scope } from './scope.js';
 import type { SingleHold } from './single-hold.js';
 import type { SingleLock } from './single-lock.js';
 import { Patience, PatienceOver } from './waiting/patience.js';
@@ -65,11 +66,15 @@ export class MultiAcquisition {
 
   /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was in the way */
   async hold(): Promise<MultiHold> {
-    const { lockName, signal } = this.#request;
+    const { lockName, signal, origin, leaseMs } = this.#request;
+    const position = currentScope();
+    const named = { id: lockName, name: lockName };
+    const endCall = lockCallBegins(this.#client, named, origin, leaseMs, position);
     // The wait ends with that of a member: only an abort and a closing client must be watched for here.
     const patience = new Patience({
       limitMs: Infinity,
       signal,
+      anonymousLockId: anonymousLockId(origin, lockName, position),
       registry: this.#client.acquisitions,
     });
     this.#client.multiAcquisitions.add(this);
@@ -84,6 +89,7 @@ export class MultiAcquisition {
       if (error.ending === 'closed') throw this.#client.closedError(lockName);
       throw aborted(lockName, 'while waiting', signal);
     } finally {
+      endCall?.();
       patience.dispose();
       this.#client.multiAcquisitions.delete(this);
     }

@@ -1,9 +1,9 @@
 // Several locks as one: all of them, or none.
 
 import type { Client } from './client.js';
-import { LockNotHeldError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { Lock, type HeldHere } from './lock.js';
+import { nothingToUnlock } from './lock-calls.js';
 import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from './options.js';
@@ -42,10 +42,8 @@ export class MultiLock extends Lock {
 
   override async unlock(): Promise<void> {
     if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
-      throw new LockNotHeldError(
-        `lock "${this.name}" cannot be unlocked: there is no lock() or tryLock() of all its members to undo`,
-        { lockName: this.name },
-      );
+      const isHeldAround = this.#members.every((member) => member.isHeldAround);
+      throw nothingToUnlock(this.#client, { id: this.name, name: this.name }, isHeldAround);
     }
     await this.#all((member) => member.unlock());
   }

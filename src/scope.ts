@@ -17,6 +17,7 @@ export class Scope {
   #hasEnded = false;
   readonly #holders = new Map<string, Holder[]>();
   readonly #attempts = new Map<string, Turns>();
+  #lockCalls: Map<string, number> | undefined;
   readonly #waiters = new Map<string, Set<Patience>>();
 
   constructor(parent: Scope | undefined, isRun: boolean) {
@@ -59,6 +60,11 @@ export class Scope {
     let turns = this.#attempts.get(id);
     if (!turns) this.#attempts.set(id, (turns = new Turns(() => this.#attempts.delete(id))));
     return turns;
+  }
+
+  /** How many `lock()` and `tryLock()` calls that act for it are under way, by lock. */
+  get lockCalls(): Map<string, number> {
+    return (this.#lockCalls ??= new Map());
   }
 
   /** Tells a waiter when this scope gets the lock; returns how to stop that. */

@@ -3,9 +3,9 @@
 import { Acquisition } from './acquisition.js';
 import type { LockBackend } from './backend.js';
 import type { Client } from './client.js';
-import { LockNotHeldError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
 import { Lock, type HeldHere } from './lock.js';
+import { nothingToUnlock } from './lock-calls.js';
 import type { AcquireRequest } from './options.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
 import type { SingleHold } from './single-hold.js';
@@ -47,18 +47,14 @@ export class SingleLock extends Lock {
 
   override async unlock(): Promise<void> {
     this.#client.assertOpen(this.name);
-    if (!actingScope(currentScope())) {
-      await this.#client.anonymous.unlock(this.#backend);
-      return;
-    }
-    const hold = this.#holdOfRun();
-    if (!hold) {
-      throw new LockNotHeldError(
-        `lock "${this.name}" cannot be unlocked: this run has no lock() or tryLock() to undo`,
-        { lockName: this.name },
-      );
-    }
-    await hold.release();
+    if (!this.isUnlockable) throw nothingToUnlock(this.#client, this, this.isHeldAround);
+    if (actingScope(currentScope())) await this.#holdOfRun()?.release();
+    else await this.#client.anonymous.unlock(this.id);
+  }
+
+  /** Whether the caller is inside a hold of it. @internal */
+  get isHeldAround(): boolean {
+    return nearestHolder(currentScope(), this.id) !== undefined;
   }
 
   /** Whether `unlock()` has something to undo, or to tell the loss of. @internal */

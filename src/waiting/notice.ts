@@ -23,7 +23,8 @@ export function noticeWaiting(
   const deafen = [...outwards(position)].map((scope) => scope.onEnter(id, patience));
   const timer = setTimeout(() => {
     const holder = client.anonymous.held(id)?.ownerId;
-    if (holder !== undefined) client.warn(name, nestedCallMessage(name, holder), holder);
+    if (holder === undefined) return;
+    client.warnings.tell('nested call', name, nestedCallMessage(name, holder), holder);
   }, NESTED_CALL_WARNING_MS);
   return () => {
     clearTimeout(timer);

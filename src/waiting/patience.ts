@@ -31,6 +31,8 @@ export interface PatienceOptions {
   signal?: AbortSignal | undefined;
   /** Whether it is for one attempt, or a look, which does not wait for a server that is known to be down. */
   isSingleAttempt?: boolean;
+  /** The lock, if it is for a `lock()` or `tryLock()` outside any run. */
+  anonymousLockId?: string | undefined;
   /** Where a closing client finds the calls that it has to end. */
   registry?: Set<Patience> | undefined;
 }
@@ -41,6 +43,7 @@ export class Patience implements TimeLimit {
   /** Whether a command was sent that may have been executed though no answer came. */
   mayHaveRun = false;
   readonly isSingleAttempt: boolean;
+  readonly anonymousLockId: string | undefined;
   readonly #registry: Set<Patience> | undefined;
   #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;
@@ -55,7 +58,14 @@ export class Patience implements TimeLimit {
   /** When the look before the end is to come, on the monotonic clock; Infinity: it was, or there is none. */
   #lookAtMs = Infinity;
 
-  constructor({ limitMs, signal, registry, isSingleAttempt = false }: PatienceOptions) {
+  constructor({
+    limitMs,
+    signal,
+    registry,
+    anonymousLockId,
+    isSingleAttempt = false,
+  }: PatienceOptions) {
+    this.anonymousLockId = anonymousLockId;
     this.isSingleAttempt = isSingleAttempt;
     this.#registry = registry;
     this.#endsAtMs = performance.now() + limitMs;

@@ -146,7 +146,11 @@ async function execute({ steps, travels }: Program): Promise<number> {
   expect(server.heldNames).toEqual([]);
   expect(['0', '1', '2'].map((name) => server.listenerCount(name))).toEqual([0, 0, 0]);
   expect([client.ownerships.size, client.acquisitions.size]).toEqual([0, 0]);
-  expect([...told('lost'), ...told('warning'), ...told('error')]).toEqual([]);
+  // Programs have branches of one run that lock() at the same time; nothing else is warned of.
+  const warnings = told('warning').filter(
+    ({ message }) => !message.includes('calls of one run overlap'),
+  );
+  expect([...told('lost'), ...warnings, ...told('error')]).toEqual([]);
   return execution.oracle.entered;
 }
 

@@ -1,0 +1,200 @@
+// Calls that are probably not meant as they are written: they are warned of once, or refused in words that lead to the mistake.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Lock } from '../../../src/index.js';
+import { MultiLock } from '../../../src/multi-lock.js';
+import { parseMultiMembers } from '../../../src/multi-members.js';
+import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
+import { settle } from '../../support/occupancy.js';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('two calls of one run that overlap', () => {
+  it('are warned of, once per name', async () => {
+    const { getLock, run, told, processWarnings } = fakeHoldfast();
+    for (let round = 0; round < 2; round++) {
+      await run(async () => {
+        const lock = getLock('a');
+        await Promise.all([lock.lock(), lock.lock(), lock.tryLock()]);
+        for (let i = 0; i < 3; i++) await lock.unlock();
+      });
+    }
+    expect(told('warning')).toMatchObject([{ lockName: 'a' }]);
+    expect(told('warning')[0]?.message).toMatch(/"a".*overlap.*withLock/);
+    expect(processWarnings).toHaveLength(1);
+    await run(async () => {
+      await Promise.all([getLock('b').lock(), getLock('b').lock()]);
+      await getLock('b').unlock();
+      await getLock('b').unlock();
+    });
+    expect(told('warning').map(({ lockName }) => lockName)).toEqual(['a', 'b']);
+  });
+
+  it('of a MultiLock are, too', async () => {
+    const given = fakeHoldfast();
+    await given.run(async () => {
+      const lock = multiLock(given);
+      await Promise.all([lock.lock(), lock.lock()]);
+      await lock.unlock();
+      await lock.unlock();
+    });
+    expect(given.told('warning')).toMatchObject([{ lockName: 'multi(x, y)' }]);
+  });
+
+  it('are warned of also when the first has long waited', async () => {
+    const { getLock, run, server, told } = fakeHoldfast();
+    server.hold('a');
+    await run(async () => {
+      const first = getLock('a').lock();
+      await vi.advanceTimersByTimeAsync(3_000);
+      expect(told('warning')).toEqual([]);
+      expect(await getLock('a').tryLock()).toBe(false);
+      expect(told('warning')).toHaveLength(1);
+      server.free('a');
+      await first;
+      await getLock('a').unlock();
+    });
+  });
+
+  it('are not if they come one after another, are for several locks or runs, or are withLock', async () => {
+    const { getLock, run, told } = fakeHoldfast();
+    const lock = getLock('a');
+    await run(async () => {
+      await lock.lock();
+      await lock.lock();
+      await lock.unlock();
+      await lock.unlock();
+      await Promise.all([lock.lock(), getLock('b').lock()]);
+      await lock.unlock();
+      await getLock('b').unlock();
+      await Promise.all([lock.withLock(settle), lock.withLock(settle)]);
+      const branch = (): Promise<void> =>
+        run(async () => {
+          await lock.lock();
+          await lock.unlock();
+        });
+      await Promise.all([branch(), branch()]);
+    });
+    const anonymous = [lock.lock(), lock.lock()];
+    await anonymous[0];
+    await lock.unlock();
+    await anonymous[1];
+    await lock.unlock();
+    expect(told('warning')).toEqual([]);
+  });
+});
+
+describe('a lease that is a few milliseconds long', () => {
+  const calls: Record<string, (lock: Lock) => Promise<unknown>> = {
+    'lock(30)': (lock) => lock.lock(30),
+    'tryLock(0, 99)': (lock) => lock.tryLock(0, 99),
+    'lock({ lease: 30 })': (lock) => lock.lock({ lease: 30 }),
+  };
+  it.each(Object.entries(calls))('%s is warned of, once per name', async (_, call) => {
+    const { getLock, told, processWarnings } = fakeHoldfast();
+    for (let round = 0; round < 2; round++) {
+      await call(getLock('a'));
+      await vi.advanceTimersByTimeAsync(200);
+    }
+    expect(told('warning')).toMatchObject([{ lockName: 'a' }]);
+    expect(told('warning')[0]?.message).toMatch(/"a".*lease.*milliseconds/);
+    expect(processWarnings).toHaveLength(1);
+  });
+
+  it('of a MultiLock is, too', async () => {
+    const given = fakeHoldfast();
+    await multiLock(given).tryLock(0, 30);
+    expect(given.told('warning')).toMatchObject([{ lockName: 'multi(x, y)' }]);
+    await vi.advanceTimersByTimeAsync(200);
+  });
+
+  it('is not warned of from 100 ms on, in a call that gives a hold, or when it is refused', async () => {
+    const { getLock, told } = fakeHoldfast();
+    await getLock('a').lock(100);
+    await getLock('b').acquire({ lease: 30 });
+    await getLock('c').withLock({ lease: 30 }, () => undefined);
+    await getLock('d').lock(-1);
+    await getLock('d').unlock();
+    await expect(getLock('e').lock(0)).rejects.toMatchObject({ code: 'INVALID_OPTION' });
+    expect(told('warning')).toEqual([]);
+    await vi.advanceTimersByTimeAsync(200);
+  });
+});
+
+it('the process is warned once of each kind of mistake with a name', async () => {
+  const { getLock, run, processWarnings } = fakeHoldfast();
+  for (let round = 0; round < 2; round++) {
+    await run(() => getLock('a').lock()); // forgotten
+    await getLock('a').lock(30);
+    await vi.advanceTimersByTimeAsync(200);
+  }
+  expect(processWarnings).toHaveLength(2);
+});
+
+describe('unlock() that has nothing to undo', () => {
+  it.each(['in a run', 'outside any run'])(
+    '%s says that the lock() was not awaited',
+    async (where) => {
+      const given = fakeHoldfast();
+      const work = async (): Promise<void> => {
+        for (const lock of [given.getLock('a'), multiLock(given)]) {
+          const locking = lock.lock();
+          await expect(lock.unlock()).rejects.toMatchObject({
+            code: 'LOCK_NOT_HELD',
+            lockName: lock.name,
+            message: expect.stringMatching(/lock\(\) .*not awaited/) as unknown,
+          });
+          await locking;
+          await lock.unlock();
+        }
+      };
+      await (where === 'in a run' ? given.run(work) : work());
+      expect(given.server.heldNames).toEqual([]);
+    },
+  );
+
+  it('does not say so of the lock() of another run, or of another kind of call', async () => {
+    const { getLock, run, server } = fakeHoldfast();
+    server.hold('a');
+    const lock = getLock('a');
+    const others = [run(() => lock.tryLock(1_000)), lock.tryAcquire({ wait: 1_000 })];
+    const refused = { message: expect.not.stringContaining('awaited') as unknown };
+    await expect(lock.unlock()).rejects.toMatchObject(refused);
+    await expect(run(() => lock.unlock())).rejects.toMatchObject(refused);
+    await vi.advanceTimersByTimeAsync(1_010);
+    await Promise.all(others);
+  });
+
+  it.each(['in a run', 'outside any run'])(
+    'inside withLock, %s, says that this releases it',
+    async (where) => {
+      const given = fakeHoldfast();
+      const { getLock, run, server } = given;
+      const inside = async (lock: Lock): Promise<void> => {
+        await lock.withLock(async () => {
+          await expect(lock.unlock()).rejects.toMatchObject({
+            code: 'LOCK_NOT_HELD',
+            message: expect.stringMatching(/withLock\(\).*releases/) as unknown,
+          });
+        });
+      };
+      const work = async (): Promise<void> => {
+        await inside(getLock('a'));
+        await inside(multiLock(given));
+      };
+      await (where === 'in a run' ? run(work) : work());
+      expect(server.heldNames).toEqual([]);
+    },
+  );
+});
+
+function multiLock({ client, getLock }: FakeHoldfast): MultiLock {
+  let lastOwnerNumber = 1_000;
+  const members = parseMultiMembers([getLock('x'), getLock('y')]);
+  return new MultiLock(client, members, () => `me:${String(++lastOwnerNumber)}`);
+}
