@@ -2,7 +2,8 @@
 // wait in line; and after every wait look again, since whoever was in the way may have gone.
 
 import type { LockBackend } from './backend.js';
-import { Candidacy } from './candidacy.js';
+import { beginHold } from './begin-hold.js';
+import { Candidacy, type BegunTry } from './candidacy.js';
 import type { Client } from './client.js';
 import type { SeenHolder } from './errors.js';
 import type { HoldOrigin } from './hold.js';
@@ -15,7 +16,12 @@ import { SingleHold } from './single-hold.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
 import { aborted, heldElsewhere } from './refusals.js';
 import { noticeWaiting } from './waiting/notice.js';
-import { Patience, PatienceOver } from './waiting/patience.js';
+import { Patience, PatienceOver, type Ending } from './waiting/patience.js';
+
+/** One whose first try is on its way already, or was, and from where it was called. */
+export interface BegunAcquisition extends BegunTry {
+  readonly position: Scope | undefined;
+}
 
 /** What an attempt came to. */
 type Attempt = SingleHold | 'held' | 'look again';
@@ -26,7 +32,7 @@ export class Acquisition {
   readonly #request: AcquireRequest;
   readonly #origin: HoldOrigin;
   readonly #leaseMs: number;
-  readonly #position: Scope | undefined = currentScope();
+  readonly #position: Scope | undefined;
   /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
   readonly #ownScope: Scope | undefined;
   readonly #patience: Patience;
@@ -40,6 +46,7 @@ export class Acquisition {
     origin: HoldOrigin,
     ownScope?: Scope,
     ownerId?: string,
+    begun?: BegunAcquisition,
   ) {
     this.#client = client;
     this.#lock = lock;
@@ -47,7 +54,8 @@ export class Acquisition {
     this.#origin = origin;
     this.#ownScope = ownScope;
     this.#leaseMs = request.leaseMs ?? client.lockWatchdogTimeoutMs;
-    client.assertOpen(lock.name);
+    this.#position = begun ? begun.position : currentScope();
+    if (!begun) client.assertOpen(lock.name);
     if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
     this.#patience = new Patience({
       limitMs: limitMs(client, request),
@@ -63,7 +71,7 @@ export class Acquisition {
       limit: this.#patience,
       seniority: request.seniority,
     };
-    this.#candidacy = new Candidacy(client, lock, wanted, this.#patience, ownerId);
+    this.#candidacy = new Candidacy(client, lock, wanted, this.#patience, ownerId, begun);
   }
 
   /**
@@ -97,6 +105,10 @@ export class Acquisition {
       this.#candidacy.leave(isAcquired ? this.#leaseMs : undefined);
       this.#patience.dispose();
     }
+  }
+
+  end(ending: Ending): void {
+    this.#patience.end(ending);
   }
 
   /** Not async itself: an uncontended acquire awaits no more than it must. */
@@ -218,17 +230,7 @@ export class Acquisition {
   }
 
   #begin(holder: Holder): SingleHold {
-    const { ownership } = holder;
-    const hold = new SingleHold(this.#client, holder, this.#origin, this.#isWatched);
-    if (!holder.scope) this.#client.anonymous.add(this.#lock.id, hold);
-    this.#client.events.tell('acquired', () => ({
-      lockName: this.#lock.name,
-      ownerId: ownership.ownerId,
-      holdCount: ownership.holdCount,
-      leaseMs: this.#leaseMs,
-      watched: this.#isWatched,
-    }));
-    return hold;
+    return beginHold(this.#client, holder, this.#origin, this.#request);
   }
 
   #explain(error: unknown): unknown {

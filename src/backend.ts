@@ -130,6 +130,8 @@ export interface LockBackend {
   /** A new owner, never used before. */
   newOwnerId(): string;
   candidate(ownerId: string, wanted: Wanted): Candidate;
+  /** Sends the one command of a first try, where a try is no more than that; undefined: it is. */
+  tryAtOnce?(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined;
   /**
    * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
    * at all); or says how it was lost.

@@ -9,13 +9,20 @@ import type {
   Wanted,
 } from './backend.js';
 import type { Client } from './client.js';
-import { now } from './clock.js';
+import { now, type Instant } from './clock.js';
 import { insist } from './insist.js';
 import { failureKind } from './redis/failure.js';
 import { Ownership } from './ownership.js';
 import { leftMs, validity, type Validity } from './validity.js';
 import type { Findings } from './waiting/findings.js';
 import type { Patience } from './waiting/patience.js';
+
+/** A try that was sent before there was anything to go on with, and did not settle at once. */
+export interface BegunTry {
+  readonly ownerId: string;
+  readonly sentAt: Instant;
+  readonly reply: Promise<AcquireReply>;
+}
 
 export class Candidacy {
   readonly #client: Client;
@@ -24,6 +31,7 @@ export class Candidacy {
   readonly #patience: Patience;
   /** The owner to be, where several locks shall have the same. It is used once. */
   #givenOwnerId: string | undefined;
+  #begun: BegunTry | undefined;
   #candidate: Candidate | undefined;
   /** Since when a try is on its way whose answer is not known, on the monotonic clock. */
   #unansweredSinceMs: number | undefined;
@@ -36,12 +44,21 @@ export class Candidacy {
     wanted: Wanted,
     patience: Patience,
     ownerId: string | undefined,
+    begun?: BegunTry,
   ) {
     this.#client = client;
     this.#lock = lock;
     this.#wanted = wanted;
     this.#patience = patience;
-    this.#givenOwnerId = ownerId;
+    if (!begun) {
+      this.#givenOwnerId = ownerId;
+      return;
+    }
+    this.#begun = begun;
+    this.#candidate = lock.candidate(begun.ownerId, wanted);
+    this.#trying = begun.reply;
+    this.#unansweredSinceMs = begun.sentAt.monotonicMs;
+    patience.mayHaveRun = true;
   }
 
   /** The owner to be, once it has tried. */
@@ -81,9 +98,11 @@ export class Candidacy {
     const candidate = (this.#candidate ??= this.#newCandidate());
     let sentAt = now();
     const reply = await insist(this.#client.connection, this.#patience, this.#lock, () => {
-      sentAt = now();
+      const begun = this.#begun;
+      this.#begun = undefined;
+      sentAt = begun?.sentAt ?? now();
       this.#unansweredSinceMs ??= sentAt.monotonicMs;
-      const trying = candidate.try();
+      const trying = begun?.reply ?? candidate.try();
       this.#trying = trying;
       if (candidate.findings) share(trying, candidate.findings, sentAt.monotonicMs);
       return trying;
@@ -107,6 +126,7 @@ export class Candidacy {
     const candidate = this.#candidate;
     if (!candidate) return;
     this.#candidate = undefined;
+    this.#begun = undefined;
     const mayHaveAcquired = this.#patience.mayHaveRun && this.#unansweredSinceMs !== undefined;
     const mayStand = candidate.leave(leaseMs);
     if (!mayStand && !mayHaveAcquired) return;

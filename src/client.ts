@@ -4,6 +4,8 @@ import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import { AnonymousHolds } from './anonymous-holds.js';
 import type { LockBackend } from './backend.js';
+import { CommandLimits } from './command-limits.js';
+import { Deadlines } from './deadlines.js';
 import { ClosedError, UnavailableError, type HoldfastError } from './errors.js';
 import type { Events } from './events.js';
 import { insist } from './insist.js';
@@ -15,7 +17,7 @@ import type { Connection } from './redis/connection.js';
 import { describe, isReply } from './redis/failure.js';
 import type { SingleHold } from './single-hold.js';
 import type { Tenure } from './tenure.js';
-import { Patience, PatienceOver, type PatienceOptions } from './waiting/patience.js';
+import { Patience, PatienceOver, type Call, type PatienceOptions } from './waiting/patience.js';
 import { Warnings } from './warnings.js';
 
 /** How many releases a closing client has under way at a time. */
@@ -40,6 +42,8 @@ export class Client {
   readonly connection: Reachable;
   readonly leftovers: Leftovers = new Leftovers();
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
+  readonly deadlines: Deadlines = new Deadlines();
+  readonly limits: CommandLimits;
   /** All that is held on the server. */
   readonly ownerships: Set<Tenure> = new Set<Tenure>();
   /** What is held on other clients for locks of this one. */
@@ -47,7 +51,7 @@ export class Client {
   /** All acquisitions of several locks that are under way. */
   readonly multiAcquisitions: Set<MultiAcquisition> = new Set<MultiAcquisition>();
   /** All acquisitions that are under way. */
-  readonly acquisitions: Set<Patience> = new Set<Patience>();
+  readonly acquisitions: Set<Call> = new Set<Call>();
   readonly #closeConcurrency: number;
   #isClosed = false;
 
@@ -62,6 +66,7 @@ export class Client {
     this.clientId = options.clientId;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
+    this.limits = new CommandLimits(options.commandTimeoutMs);
     this.connection = connection;
     this.events = events;
     this.warnings = new Warnings(events);
@@ -115,9 +120,9 @@ export class Client {
     lockName: string,
     what: string,
     operation: (patience: Patience) => Promise<T>,
-    options: Omit<PatienceOptions, 'limitMs'> = {},
+    options: Partial<PatienceOptions> = {},
   ): Promise<T> {
-    const patience = new Patience({ ...options, limitMs: this.commandTimeoutMs });
+    const patience = new Patience({ limitMs: this.commandTimeoutMs, ...options });
     try {
       return await operation(patience);
     } catch (error) {
@@ -156,7 +161,7 @@ export class Client {
    */
   async close(others?: Promise<void>): Promise<void> {
     this.#isClosed = true;
-    for (const patience of [...this.acquisitions]) patience.end('closed');
+    for (const call of [...this.acquisitions]) call.end('closed');
     const limit = pLimit(this.#closeConcurrency);
     const releases = [...this.ownerships].map((ownership) => {
       if (!ownership.isReleased) ownership.lose('closed');
@@ -175,6 +180,8 @@ export class Client {
     // Also if there is no patience left: nothing may be tried again later.
     await this.leftovers.close(patience).catch(() => undefined);
     patience.dispose();
+    this.deadlines.stop();
+    this.limits.stop();
   }
 
   /** Releases what a closing client held. */

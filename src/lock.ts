@@ -86,11 +86,15 @@ export abstract class Lock {
    * @param options - `wait` is `Infinity` by default
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out
    */
-  async acquire(options?: AcquireOptions): Promise<Hold> {
-    return await this.acquireHold(
-      this.#request('the options of acquire()', options, Infinity),
-      'acquire',
-    );
+  acquire(options?: AcquireOptions): Promise<Hold> {
+    // Not async: the promise that the caller gets is the only one that is made for it.
+    try {
+      const request = this.#request('the options of acquire()', options, Infinity);
+      return this.acquireHold(request, 'acquire');
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      return Promise.reject(error);
+    }
   }
 
   /**

@@ -13,7 +13,7 @@ import type { LockKeys } from './redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from './waiting/channels.js';
 import { Line } from './waiting/line.js';
 import { Lines } from './waiting/lines.js';
-import { Patience, PatienceOver } from './waiting/patience.js';
+import { Patience, PatienceOver, type Call } from './waiting/patience.js';
 import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {
@@ -114,7 +114,7 @@ export class Node {
   }
 
   /** In how many milliseconds it answers. It is asked once: what counts is how it is now. */
-  async ping(limitMs: number, registry: Set<Patience>): Promise<number> {
+  async ping(limitMs: number, registry: Set<Call>): Promise<number> {
     const patience = new Patience({ limitMs, registry, isSingleAttempt: true });
     try {
       await this.connection.whenReady(patience);
@@ -139,6 +139,7 @@ export class Node {
   }
 
   async close(): Promise<void> {
+    this.watchdog.stop();
     await Promise.all([this.channels.close(), this.connection.close()]);
   }
 }

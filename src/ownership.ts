@@ -9,6 +9,12 @@ import { Tenure, type OwnedHold } from './tenure.js';
 import { Patience } from './waiting/patience.js';
 import { Turns } from './waiting/turns.js';
 
+/** A release that did not settle at once. */
+interface BegunRelease {
+  readonly answer: Promise<boolean>;
+  readonly limitMs: number;
+}
+
 export class Ownership extends Tenure {
   /** A hand-over is being confirmed. */
   #confirming: Patience | undefined;
@@ -59,14 +65,56 @@ export class Ownership extends Tenure {
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
   remove(hold: OwnedHold, isRepeat: boolean): Promise<void> {
     this.drop(hold);
-    return this.client
-      .bounded(this.lock.name, 'not known to be released', (patience) =>
-        this.#release(patience, isRepeat),
-      )
-      .catch((error: unknown) => {
-        if (isUnanswered(error) && this.holds.length === 0) this.abandon();
-        throw error;
-      });
+    const { connection } = this.client;
+    const isLast = this.holds.length === 0 && !this.isReleased && !this.loss;
+    return isLast && connection.isReady && this.#turns.tryTake()
+      ? this.#releaseAtOnce()
+      : this.#releaseInsistently(isRepeat);
+  }
+
+  /** Nobody else has anything to say about it: one command, and if that does not settle it, what comes of that command. */
+  #releaseAtOnce(): Promise<void> {
+    const { limits, commandTimeoutMs } = this.client;
+    const sentAtMs = performance.now();
+    this.end(false);
+    return new Promise((resolve, reject) => {
+      let isSettled = false;
+      const settle = (): boolean => {
+        const isFirst = !isSettled;
+        isSettled = true;
+        limits.delete(limited);
+        if (isFirst) this.#turns.pass();
+        return isFirst;
+      };
+      const goOn = (): void => {
+        if (!settle()) return;
+        const limitMs = sentAtMs + commandTimeoutMs - performance.now();
+        this.#releaseInsistently(false, { answer, limitMs }).then(resolve, reject);
+      };
+      const limited = { onOver: goOn };
+      limits.add(limited);
+      const answer = this.lock.release(this.ownerId);
+      answer.then((isReleased) => {
+        if (!isReleased) goOn();
+        else if (settle()) {
+          this.end(true);
+          resolve();
+        }
+      }, goOn);
+    });
+  }
+
+  /** `begun`: the command that is on its way already, or was, and for how long it may go on. */
+  async #releaseInsistently(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
+    const options = begun ? { limitMs: begun.limitMs } : {};
+    const release = (patience: Patience): Promise<void> =>
+      this.#release(patience, isRepeat, begun?.answer);
+    try {
+      await this.client.bounded(this.lock.name, 'not known to be released', release, options);
+    } catch (error) {
+      if (isUnanswered(error) && this.holds.length === 0) this.abandon();
+      throw error;
+    }
   }
 
   protected override ended(): void {
@@ -94,7 +142,7 @@ export class Ownership extends Tenure {
     }
   }
 
-  async #release(patience: Patience, isRepeat: boolean): Promise<void> {
+  async #release(patience: Patience, isRepeat: boolean, begun?: Promise<boolean>): Promise<void> {
     if (!this.#turns.tryTake() && !(await this.#turns.take(patience))) return;
     try {
       this.throwIfLost();
@@ -103,15 +151,18 @@ export class Ownership extends Tenure {
         return;
       }
       if (this.isReleaseConfirmed) return; // by a release of another hold that was before us
-      isRepeat ||= this.isReleased;
+      isRepeat ||= this.isReleased && !begun;
       this.end(false);
+      let answer = begun;
       const isReleased = await insist(
         this.client.connection,
         patience,
         this.#named,
         (isSentAgain) => {
           isRepeat ||= isSentAgain;
-          return this.lock.release(this.ownerId);
+          const sent = answer ?? this.lock.release(this.ownerId);
+          answer = undefined;
+          return sent;
         },
       );
       // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: it was lost.

@@ -96,21 +96,16 @@ export class SingleHold implements OwnHold {
     await this.releaseQuietly();
   }
 
-  async releaseQuietly(): Promise<void> {
-    await this.#quietly(this.release());
+  releaseQuietly(): Promise<void> {
+    return this.#quietly(this.release());
   }
 
-  async #quietly(releasing: Promise<void>): Promise<void> {
-    try {
-      await releasing;
-    } catch (error) {
+  #quietly(releasing: Promise<void>): Promise<void> {
+    return releasing.catch((error: unknown) => {
       if (!isUnanswered(error)) throw error;
-      this.#client.events.tell('error', () => ({
-        error,
-        lockName: this.lockName,
-        ownerId: this.ownerId,
-      }));
-    }
+      const { lockName, ownerId } = this;
+      this.#client.events.tell('error', () => ({ error, lockName, ownerId }));
+    });
   }
 
   /** Whether `unlock()` may undo it. */
@@ -158,7 +153,7 @@ export class SingleHold implements OwnHold {
       return;
     }
     this.#isForsaken = true;
-    const released = this.#quietly(this.#countOut(false));
+    const released = this.#quietly(this.#countOut());
     this.lost(error);
     this.#holder.forsake(this);
     await released;
@@ -183,30 +178,41 @@ export class SingleHold implements OwnHold {
     return this.#holder.ownership;
   }
 
-  async #giveUp(): Promise<void> {
-    const ownership = this.#ownership;
-    try {
-      const isRepeat = this.#isGivenUp;
-      this.#isGivenUp = true;
-      this.#throwIfLost();
-      await this.#countOut(isRepeat);
-    } catch (error) {
-      if (isUnanswered(error)) this.#release = undefined;
-      if (error instanceof LockLostError) this.lost(error); // found out by this very release
-      throw error;
-    } finally {
-      this.#onEnd?.();
-      this.#holder.remove(this);
-      if (!this.#holder.scope) this.#client.anonymous.delete(ownership.lock.id, this);
-    }
+  #giveUp(): Promise<void> {
+    const isRepeat = this.#isGivenUp;
+    this.#isGivenUp = true;
+    const loss = this.#loss ?? this.#ownership.loss;
+    const removal = loss ? Promise.reject(loss) : this.#ownership.remove(this, isRepeat);
+    return removal.then(
+      () => {
+        this.#tellReleased();
+        this.#leave();
+      },
+      (error: unknown) => {
+        if (isUnanswered(error)) this.#release = undefined;
+        if (error instanceof LockLostError) this.lost(error); // found out by this very release
+        this.#leave();
+        throw error;
+      },
+    );
   }
 
-  async #countOut(isRepeat: boolean): Promise<void> {
-    const ownership = this.#ownership;
-    await ownership.remove(this, isRepeat);
-    const { heldForMs, holdCount } = ownership;
-    const { lockName, ownerId } = this;
-    this.#client.events.tell('released', () => ({ lockName, ownerId, holdCount, heldForMs }));
+  #leave(): void {
+    this.#onEnd?.();
+    this.#holder.remove(this);
+    if (!this.#holder.scope) this.#client.anonymous.delete(this.#ownership.lock.id, this);
+  }
+
+  async #countOut(): Promise<void> {
+    await this.#ownership.remove(this, false);
+    this.#tellReleased();
+  }
+
+  #tellReleased(): void {
+    this.#client.events.tell('released', () => {
+      const { heldForMs, holdCount } = this.#ownership;
+      return { lockName: this.lockName, ownerId: this.ownerId, holdCount, heldForMs };
+    });
   }
 
   #throwIfLost(): void {

@@ -3,6 +3,7 @@
 import { Acquisition } from './acquisition.js';
 import type { LockBackend } from './backend.js';
 import type { Client } from './client.js';
+import { firstTry } from './first-try.js';
 import type { HoldOrigin } from './hold.js';
 import { Lock, type HeldHere } from './lock.js';
 import { nothingToUnlock } from './lock-calls.js';
@@ -96,7 +97,11 @@ export class SingleLock extends Lock {
     scope?: Scope,
     ownerId?: string,
   ): Promise<SingleHold> {
-    return new Acquisition(this.#client, this.#backend, request, origin, scope, ownerId).hold();
+    const client = this.#client;
+    const backend = this.#backend;
+    const tried =
+      ownerId === undefined ? firstTry(client, backend, request, origin, scope) : undefined;
+    return tried ?? new Acquisition(client, backend, request, origin, scope, ownerId).hold();
   }
 
   /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */

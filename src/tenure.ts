@@ -38,9 +38,7 @@ export abstract class Tenure implements HeldLease {
     this.client = client;
     this.lock = lock;
     this.ownerId = ownerId;
-    this.#lease = new Lease(confirmed, () => {
-      this.checkDeadline();
-    });
+    this.#lease = new Lease(confirmed);
     client.ownerships.add(this);
   }
 
@@ -82,7 +80,7 @@ export abstract class Tenure implements HeldLease {
     this.holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
     else if (this.holds.length === 1) this.lock.watch(this);
-    if (this.#state.kind === 'held') this.#lease.begin();
+    if (this.#state.kind === 'held') this.client.deadlines.add(this);
   }
 
   /** A hold ends. */
@@ -119,6 +117,10 @@ export abstract class Tenure implements HeldLease {
     this.#become({ kind: 'lost', error });
     for (const hold of [...this.holds]) hold.lost(error);
     this.abandon();
+  }
+
+  get leaseLeftMs(): number {
+    return this.#lease.leftMs;
   }
 
   checkDeadline(): void {
@@ -176,7 +178,7 @@ export abstract class Tenure implements HeldLease {
   #become(next: State): void {
     if (this.#state.kind === 'lost' || next.kind === 'held') return;
     this.#state = next;
-    this.#lease.end();
+    this.client.deadlines.delete(this);
     this.ended();
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.

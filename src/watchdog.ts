@@ -2,8 +2,8 @@
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
 import type { Renewable } from './backend.js';
-import { now, setTimer } from './clock.js';
-import { inOwnContext } from './scope.js';
+import { Alarm } from './alarm.js';
+import { now } from './clock.js';
 
 /** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
 const BATCH_SIZE = 500;
@@ -45,8 +45,9 @@ export class Watchdog {
   readonly #watched = new Map<Renewable<unknown>, Entry>();
   /** Those that stayed unanswered: while there are any, it is one outage. */
   readonly #unanswered = new Set<Renewable<unknown>>();
-  #timer: NodeJS.Timeout | undefined;
-  #roundAt = Infinity;
+  readonly #alarm = new Alarm(() => {
+    this.#round();
+  });
 
   constructor(options: WatchdogOptions) {
     this.#options = options;
@@ -57,13 +58,13 @@ export class Watchdog {
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
     this.#watched.set(lease, { lease, target, renewer });
     // The lease began when it was asked for, which may have been a while ago.
-    this.#roundWithin(this.#intervalMs - lease.ageMs);
+    this.#alarm.within(this.#intervalMs - lease.ageMs);
   }
 
   unwatch(lease: Renewable<unknown>): void {
     this.#watched.delete(lease);
     this.#unanswered.delete(lease);
-    if (this.#watched.size === 0) this.#disarm();
+    if (this.#watched.size === 0) this.#alarm.rest();
   }
 
   /** Renews everything at once: the connection is new, and the server may be another. */
@@ -89,20 +90,10 @@ export class Watchdog {
     this.#renewInBatches(entries);
   }
 
-  #roundWithin(delayMs: number): void {
-    const at = performance.now() + delayMs;
-    if (this.#roundAt <= at) return;
-    this.#disarm();
-    this.#roundAt = at;
-    const round = (): void => {
-      this.#round();
-    };
-    this.#timer = inOwnContext(() => setTimer(round, delayMs));
-  }
-
-  #disarm(): void {
-    clearTimeout(this.#timer);
-    this.#roundAt = Infinity;
+  stop(): void {
+    this.#watched.clear();
+    this.#unanswered.clear();
+    this.#alarm.stop();
   }
 
   /**
@@ -110,8 +101,8 @@ export class Watchdog {
    * renewed, and a round that retries leaves out what was answered.
    */
   #round(dueAgeMs = this.#intervalMs / 2): void {
-    this.#disarm();
-    this.#roundWithin(this.#intervalMs);
+    if (this.#watched.size === 0) return;
+    this.#alarm.within(this.#intervalMs);
     const due = [...this.#watched.values()].filter(({ lease, doubt }) => {
       lease.checkDeadline();
       return lease.ageMs >= (doubt === 'unanswered' ? 0 : dueAgeMs);
@@ -159,7 +150,7 @@ export class Watchdog {
       this.#unanswered.add(entry.lease);
     }
     if (isNews) this.#options.failed(error, watched.length);
-    this.#roundWithin(this.#retryMs);
+    this.#alarm.within(this.#retryMs);
   }
 }
 

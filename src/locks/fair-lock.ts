@@ -44,6 +44,11 @@ export class FairLockBackend extends ReentrantLock {
     return new FairPlace(this, this.keys, ownerId, wanted);
   }
 
+  /** It may have to stand in line. */
+  override tryAtOnce(): undefined {
+    return undefined;
+  }
+
   override async release(ownerId: string): Promise<boolean> {
     const { isReleased, ttlMs } = await this.#handOver(ownerId);
     if (ttlMs === MORE_TO_DROP) this.handOn().catch(() => undefined); // or whoever waits, at the next renewal

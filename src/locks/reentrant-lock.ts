@@ -56,6 +56,10 @@ export class ReentrantLock implements LockBackend {
     return new ReentrantCandidate(this, ownerId, wanted);
   }
 
+  tryAtOnce(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined {
+    return this.node.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs);
+  }
+
   /** @param limit - how long replicas may take to acknowledge it, besides `commandTimeout` */
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
     return this.node.connection.runReplicated(

@@ -89,6 +89,7 @@ export class QuorumServices {
   /** The masters are others', and may live on. */
   async close(): Promise<void> {
     await this.client.close();
+    this.#watchdog.stop();
     for (const stopListening of this.#connections.values()) stopListening();
     this.#connections.clear();
   }

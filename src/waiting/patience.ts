@@ -25,6 +25,13 @@ export class PatienceOver extends Error {
   }
 }
 
+/** A call that somebody else may have to end. */
+export interface Call {
+  /** The lock, if it is a `lock()` or `tryLock()` outside any run. */
+  readonly anonymousLockId?: string | undefined;
+  end(ending: Ending): void;
+}
+
 export interface PatienceOptions {
   /** Milliseconds; Infinity: no limit. */
   limitMs: number;
@@ -34,17 +41,17 @@ export interface PatienceOptions {
   /** The lock, if it is for a `lock()` or `tryLock()` outside any run. */
   anonymousLockId?: string | undefined;
   /** Where a closing client finds the calls that it has to end. */
-  registry?: Set<Patience> | undefined;
+  registry?: Set<Call> | undefined;
 }
 
-export class Patience implements TimeLimit {
+export class Patience implements TimeLimit, Call {
   /** What went wrong so far, for whoever has to explain the end. */
   trouble: Error | undefined;
   /** Whether a command was sent that may have been executed though no answer came. */
   mayHaveRun = false;
   readonly isSingleAttempt: boolean;
   readonly anonymousLockId: string | undefined;
-  readonly #registry: Set<Patience> | undefined;
+  readonly #registry: Set<Call> | undefined;
   #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;
   readonly #abortables: Abortables | undefined;

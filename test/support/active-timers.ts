@@ -1,10 +1,24 @@
-// All timers of this process that are still to fire, unref'd ones included, and where they were set.
+// All timers of this process that are still to fire, unref'd ones included, and where they were set. Not those of alarms at
+// rest, which an open client keeps for whoever comes next, and which keep no process alive.
 import { createHook } from 'node:async_hooks';
 
 /** Timers set by code of this repository or its dependencies, but not by the tests' own machinery. */
 export function activeTimers(): Map<NodeJS.Timeout, string> {
+  return new Map([...timersOfOurs()].filter(([timer, origin]) => !isAtRest(timer, origin)));
+}
+
+/** Those of alarms at rest: only of clients that are open. */
+export function restingTimers(): Map<NodeJS.Timeout, string> {
+  return new Map([...timersOfOurs()].filter(([timer, origin]) => isAtRest(timer, origin)));
+}
+
+function timersOfOurs(): Map<NodeJS.Timeout, string> {
   for (const timer of timers.keys()) if (isOver(timer)) timers.delete(timer);
   return new Map([...timers].filter(([, origin]) => !MACHINERY.test(origin)));
+}
+
+function isAtRest(timer: NodeJS.Timeout, origin: string): boolean {
+  return origin.includes('/src/') && !timer.hasRef();
 }
 
 // A timer without a caller is one of Node's own, such as that of a kept-alive connection.

@@ -119,7 +119,7 @@ describe('a grant', () => {
     const { length } = redis.sent;
     await redis.grant(1, place);
     expect(redis.sent).toHaveLength(length);
-    expect(vi.getTimerCount()).toBe(2); // the channels linger, and the subscriber's PING with them
+    expect(vi.getTimerCount()).toBe(3); // the channels linger, and the subscriber's PING with them; the watchdog's is at rest
   });
 
   it('that comes when the lock is not held any more is given back', async () => {

@@ -1,0 +1,75 @@
+// The first try of a lock that is mostly free: one command, and nothing that only waiting needs. What it does not settle an
+// acquisition goes on with: somebody else has the lock, no answer came, the client was closed meanwhile.
+
+import { Acquisition } from './acquisition.js';
+import type { AcquireReply, LockBackend } from './backend.js';
+import { beginHold } from './begin-hold.js';
+import type { Client } from './client.js';
+import { now } from './clock.js';
+import type { HoldOrigin } from './hold.js';
+import { Holder } from './holder.js';
+import { anonymousLockId, lockCallBegins } from './lock-calls.js';
+import type { AcquireRequest } from './options.js';
+import { Ownership } from './ownership.js';
+import { actingScope, currentScope, holdersAround, type Scope } from './scope.js';
+import type { SingleHold } from './single-hold.js';
+import { leftMs, validity } from './validity.js';
+import type { Ending } from './waiting/patience.js';
+
+/** undefined: it takes more than that, and nothing was sent. */
+export function firstTry(
+  client: Client,
+  lock: LockBackend,
+  request: AcquireRequest,
+  origin: HoldOrigin,
+  ownScope: Scope | undefined,
+): Promise<SingleHold> | undefined {
+  const isBounded =
+    request.waitMs !== Infinity || request.signal !== undefined || request.seniority !== undefined;
+  if (isBounded || client.isClosed || !client.connection.isReady) return undefined;
+  const position = currentScope();
+  // Around there may be what it has to re-enter; and the attempts of one run go one after another.
+  const isAlone = !actingScope(position) || ownScope !== undefined;
+  if (!isAlone || holdersAround(position, lock.id).length > 0) return undefined;
+
+  if (!lock.tryAtOnce) return undefined;
+  lockCallBegins(client, lock, origin, request.leaseMs, position);
+  const leaseMs = request.leaseMs ?? client.lockWatchdogTimeoutMs;
+  const ownerId = lock.newOwnerId();
+  const sentAt = now();
+  const reply = lock.tryAtOnce(ownerId, leaseMs);
+  if (!reply) return undefined;
+
+  return new Promise((resolve) => {
+    const goOn = (ending?: Ending): void => {
+      if (!client.acquisitions.delete(call)) return;
+      const begun = { ownerId, sentAt, reply, position };
+      const acquisition = new Acquisition(
+        client,
+        lock,
+        request,
+        origin,
+        ownScope,
+        undefined,
+        begun,
+      );
+      resolve(acquisition.hold());
+      if (ending) acquisition.end(ending);
+    };
+    const call = { end: goOn, anonymousLockId: anonymousLockId(origin, lock.id, position) };
+    client.acquisitions.add(call);
+    reply.then(
+      ({ outcome }: AcquireReply) => {
+        const lease = validity(sentAt, leaseMs);
+        if (outcome !== 'acquired' || leftMs(lease) <= 0) goOn();
+        else if (client.acquisitions.delete(call)) {
+          const ownership = new Ownership(client, lock, ownerId, lease);
+          resolve(beginHold(client, new Holder(ownership, undefined, ownScope), origin, request));
+        }
+      },
+      () => {
+        goOn();
+      },
+    );
+  });
+}
