@@ -5,15 +5,19 @@ import type { SeenHolder } from '../errors.js';
 export class Findings {
   /** Who had the lock. */
   holder: SeenHolder | undefined;
-  /** When that was asked, on the monotonic clock. */
-  askedAtMs = -Infinity;
   /** What has gone wrong since then. */
   trouble: Error | undefined;
+  #askedAtMs = -Infinity;
+
+  /** When it was asked who had it, on the monotonic clock. */
+  get askedAtMs(): number {
+    return this.#askedAtMs;
+  }
 
   held({ holder, holderTtlMs }: SeenHolder, askedAtMs: number): void {
-    if (askedAtMs < this.askedAtMs) return; // an answer that was overtaken
+    if (askedAtMs < this.#askedAtMs) return; // an answer that was overtaken
     this.holder = { holder, holderTtlMs };
-    this.askedAtMs = askedAtMs;
+    this.#askedAtMs = askedAtMs;
     this.trouble = undefined;
   }
 }
