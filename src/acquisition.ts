@@ -45,7 +45,7 @@ export class Acquisition {
     request: AcquireRequest,
     origin: HoldOrigin,
     ownScope?: Scope,
-    ownerId?: string,
+    newOwnerId: () => string = lock.newOwnerId,
     begun?: BegunAcquisition,
   ) {
     this.#client = client;
@@ -71,7 +71,7 @@ export class Acquisition {
       limit: this.#patience,
       seniority: request.seniority,
     };
-    this.#candidacy = new Candidacy(client, lock, wanted, this.#patience, ownerId, begun);
+    this.#candidacy = new Candidacy(client, lock, wanted, this.#patience, newOwnerId, begun);
   }
 
   /**

@@ -128,8 +128,9 @@ export interface LockBackend {
   /** After a command has met a key of another kind: which one it is, and what. */
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
   /** A new owner, never used before. */
-  newOwnerId(): string;
-  candidate(ownerId: string, wanted: Wanted): Candidate;
+  readonly newOwnerId: () => string;
+  /** `newOwnerId` makes each owner that it tries as; for some kinds every try needs another. */
+  candidate(newOwnerId: () => string, wanted: Wanted): Candidate;
   /** Sends the one command of a first try, where a try is no more than that; undefined: it is. */
   tryAtOnce?(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined;
   /**

@@ -29,8 +29,8 @@ export class Candidacy {
   readonly #lock: LockBackend;
   readonly #wanted: Wanted;
   readonly #patience: Patience;
-  /** The owner to be, where several locks shall have the same. It is used once. */
-  #givenOwnerId: string | undefined;
+  /** Makes each owner to be. */
+  readonly #newOwnerId: () => string;
   #begun: BegunTry | undefined;
   #candidate: Candidate | undefined;
   /** Since when a try is on its way whose answer is not known, on the monotonic clock. */
@@ -43,19 +43,17 @@ export class Candidacy {
     lock: LockBackend,
     wanted: Wanted,
     patience: Patience,
-    ownerId: string | undefined,
+    newOwnerId: () => string,
     begun?: BegunTry,
   ) {
     this.#client = client;
     this.#lock = lock;
     this.#wanted = wanted;
     this.#patience = patience;
-    if (!begun) {
-      this.#givenOwnerId = ownerId;
-      return;
-    }
+    this.#newOwnerId = newOwnerId;
+    if (!begun) return;
     this.#begun = begun;
-    this.#candidate = lock.candidate(begun.ownerId, wanted);
+    this.#candidate = lock.candidate(() => begun.ownerId, wanted); // of a kind that tries as one owner
     this.#trying = begun.reply;
     this.#unansweredSinceMs = begun.sentAt.monotonicMs;
     patience.mayHaveRun = true;
@@ -95,7 +93,7 @@ export class Candidacy {
 
   /** Tries until it is answered: it holds the lock, somebody else does, or (undefined) what was granted is over already. */
   async try(): Promise<Ownership | HeldReply | undefined> {
-    const candidate = (this.#candidate ??= this.#newCandidate());
+    const candidate = (this.#candidate ??= this.#lock.candidate(this.#newOwnerId, this.#wanted));
     let sentAt = now();
     const reply = await insist(this.#client.connection, this.#patience, this.#lock, () => {
       const begun = this.#begun;
@@ -145,12 +143,6 @@ export class Candidacy {
       },
     );
     if (removal) this.#client.leftovers.expect(removal);
-  }
-
-  #newCandidate(): Candidate {
-    const ownerId = this.#givenOwnerId ?? this.#lock.newOwnerId();
-    this.#givenOwnerId = undefined;
-    return this.#lock.candidate(ownerId, this.#wanted);
   }
 
   /** undefined: the answer took longer than the lease, so what it granted is over. */

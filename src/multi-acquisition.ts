@@ -3,6 +3,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from './client.js';
+import { commonOwner, OwnerSpentError } from './common-owner.js';
 import { MAX_TIMER_MS } from './clock.js';
 import { isUnanswered, LockLostError, LockTimeoutError, UnavailableError } from './errors.js';
 import type { HoldOrigin } from './hold.js';
@@ -32,7 +33,7 @@ export interface MultiRequest extends AcquireRequest {
   readonly members: readonly SingleLock[];
   readonly origin: HoldOrigin;
   readonly scope: Scope | undefined;
-  /** A new owner for all members. */
+  /** Makes a new owner for all members. */
   readonly newOwnerId: () => string;
 }
 
@@ -122,26 +123,33 @@ export class MultiAcquisition {
 
   /** Waits for `first`, if given, then tries the others; returns the hold, or which member was in the way. */
   async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
-    const { lockName, members, leaseMs, newOwnerId } = this.#request;
-    let ownerId = newOwnerId();
+    const { lockName, members, leaseMs } = this.#request;
     const holds = new Map<SingleLock, SingleHold>();
-    const acquire = async (member: SingleLock, waitMs: number): Promise<Refusal | undefined> => {
+    const acquire = async (
+      member: SingleLock,
+      waitMs: number,
+      newOwnerId: () => string,
+    ): Promise<Refusal | undefined> => {
       try {
-        holds.set(member, await this.#acquire(member, waitMs, ownerId));
+        holds.set(member, await this.#acquire(member, waitMs, newOwnerId));
         return undefined;
       } catch (error) {
         return { member, error };
       }
     };
+    let ownerId = '';
+    const newOwnerId = (): string => (ownerId = this.#request.newOwnerId());
     const waitedSinceMs = performance.now();
-    const refusal = first && (await acquire(first, this.#leftMs));
+    const refusal = first && (await acquire(first, this.#leftMs, newOwnerId));
     if (refusal) return this.#inTheWay([refusal], waitedSinceMs);
     const waited = first && holds.get(first);
-    // A Redlock that waited has an owner of its last election. All members shall have one.
-    if (waited?.isOutermost) ownerId = waited.ownerId;
+    // Whoever waited may have tried as one owner after another. (A member that was held already keeps its own.)
+    const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
 
     const triedAtMs = performance.now();
-    const tries = members.filter((member) => member !== first).map((member) => acquire(member, 0));
+    const tries = members
+      .filter((member) => member !== first)
+      .map((member) => acquire(member, 0, commonOwner(commonId, member.name)));
     // All leases count from one instant.
     if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
     const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
@@ -159,6 +167,9 @@ export class MultiAcquisition {
       this.#throwIfOver(inOrder);
       return undefined;
     }
+    // Held around us for a moment, and then not any more: all shall have a new owner.
+    if (refusals.every(({ error }) => error instanceof OwnerSpentError) && this.#leftMs > 0)
+      return undefined;
     // One that is unreachable is waited for like one that is held: while nothing is. If waiting does not help, that says so.
     // (Not because of its extension: acquiring it works.)
     const unreachable = refusals.find(
@@ -215,13 +226,13 @@ export class MultiAcquisition {
     }
   }
 
-  #acquire(member: SingleLock, waitMs: number, ownerId: string): Promise<SingleHold> {
+  #acquire(member: SingleLock, waitMs: number, newOwnerId: () => string): Promise<SingleHold> {
     const { leaseMs, scope } = this.#request;
     const { signal } = this.#stop;
     const seniority = { sinceMs: this.#sinceMs, deferMs: this.#deferMs };
     const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, seniority };
     // No unlock() is owed to what may yet be given back.
-    return member.acquireHold(request, 'acquire', scope, ownerId);
+    return member.acquireHold(request, 'acquire', scope, newOwnerId);
   }
 
   /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */

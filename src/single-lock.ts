@@ -95,13 +95,12 @@ export class SingleLock extends Lock {
     request: AcquireRequest,
     origin: HoldOrigin,
     scope?: Scope,
-    ownerId?: string,
+    newOwnerId?: () => string,
   ): Promise<SingleHold> {
     const client = this.#client;
     const backend = this.#backend;
-    const tried =
-      ownerId === undefined ? firstTry(client, backend, request, origin, scope) : undefined;
-    return tried ?? new Acquisition(client, backend, request, origin, scope, ownerId).hold();
+    const tried = newOwnerId ? undefined : firstTry(client, backend, request, origin, scope);
+    return tried ?? new Acquisition(client, backend, request, origin, scope, newOwnerId).hold();
   }
 
   /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */

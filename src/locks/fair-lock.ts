@@ -40,8 +40,8 @@ interface HandOver {
 export class FairLockBackend extends ReentrantLock {
   override readonly kind = 'FairLock';
 
-  override candidate(ownerId: string, wanted: Wanted): Candidate {
-    return new FairPlace(this, this.keys, ownerId, wanted);
+  override candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
+    return new FairPlace(this, this.keys, newOwnerId(), wanted);
   }
 
   /** It may have to stand in line. */

@@ -52,8 +52,8 @@ export class ReentrantLock implements LockBackend {
     this.newOwnerId = newOwnerId;
   }
 
-  candidate(ownerId: string, wanted: Wanted): Candidate {
-    return new ReentrantCandidate(this, ownerId, wanted);
+  candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
+    return new ReentrantCandidate(this, newOwnerId(), wanted);
   }
 
   tryAtOnce(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined {

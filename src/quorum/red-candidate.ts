@@ -11,14 +11,16 @@ import type { RedLockBackend } from './red-lock.js';
 
 export class RedCandidate extends LineCandidate {
   readonly #lock: RedLockBackend;
+  readonly #newOwnerId: () => string;
   #ownerId: string;
   #isOwnerUsed = false;
   #hasLeft = false;
 
-  constructor(lock: RedLockBackend, ownerId: string, wanted: Wanted) {
+  constructor(lock: RedLockBackend, newOwnerId: () => string, wanted: Wanted) {
     super(wanted, () => lock.line());
     this.#lock = lock;
-    this.#ownerId = ownerId;
+    this.#newOwnerId = newOwnerId;
+    this.#ownerId = newOwnerId();
   }
 
   get ownerId(): string {
@@ -31,7 +33,7 @@ export class RedCandidate extends LineCandidate {
   }
 
   async try(): Promise<AcquireReply> {
-    if (this.#isOwnerUsed) this.#ownerId = this.#lock.newOwnerId();
+    if (this.#isOwnerUsed) this.#ownerId = this.#newOwnerId();
     this.#isOwnerUsed = true;
     const { health } = this.#lock;
     if (!health.isSettled) await health.whenSettled(() => this.#hasLeft);

@@ -57,8 +57,8 @@ export class RedLockBackend implements LockBackend {
     return this.masters.map(({ lock }) => `${lock.clientToken} ${lock.batchKey}`).join(' ');
   }
 
-  candidate(ownerId: string, wanted: Wanted): Candidate {
-    return new RedCandidate(this, ownerId, wanted);
+  candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
+    return new RedCandidate(this, newOwnerId, wanted);
   }
 
   get isReachable(): boolean {

@@ -50,6 +50,39 @@ describe('a MultiLock of Redlocks', () => {
     await nothingLeft(nodes, names);
   });
 
+  it('has one owner, also where a member was held around it for a moment and is tried again', async () => {
+    await using client = await nodes.client(LONG);
+    const { holdfast } = client;
+    let triedAgain = 0;
+    for (let round = 0; round < 10; round++) {
+      const [plain, red] = [holdfast.getLock(uniqueName('plain')), client.lock(uniqueName('red'))];
+      const multi = holdfast.getMultiLock(plain, red);
+      await holdfast.run(async () => {
+        const around = red.acquire().then(async (outer) => {
+          // The release waits for the extension, and whoever re-enters meanwhile waits for both, in vain.
+          await Promise.all([outer.extend(60_000), outer.release()]);
+          return outer.ownerId;
+        });
+        await holdfast.run(async () => {
+          const hold = await multi.tryAcquire();
+          const outerId = await around;
+          if (!hold) return;
+          await eventually(async () => {
+            const [owner, ...others] = await nodes.owners(red);
+            expect(others).toEqual([owner, owner]);
+            if (owner === outerId) return; // re-entered: it keeps its own
+            triedAgain++;
+            expect(owner).toBe(hold.ownerId);
+            expect((await nodes.owners(plain))[0]).toBe(hold.ownerId);
+          }, 1_000);
+          await hold.release();
+        });
+      });
+      await nothingLeft(nodes, [plain.name, red.name]);
+    }
+    expect(triedAgain).toBeGreaterThan(0);
+  });
+
   it('excludes the Redlocks it is made of, and they exclude it', async () => {
     await using client = await nodes.client(LONG);
     await using other = await nodes.client(LONG);

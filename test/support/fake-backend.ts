@@ -183,7 +183,7 @@ export class FakeNode {
       name,
       id: `${clientId} ${name}`,
       newOwnerId: () => `${clientId}:${String(++this.#lastOwnerNumber)}`,
-      candidate: (owner, wanted) => new ReentrantCandidate(contested, owner, wanted),
+      candidate: (newOwnerId, wanted) => new ReentrantCandidate(contested, newOwnerId(), wanted),
       reenter: (owner, count, leaseMs) =>
         server.ask(`reenter ${name} ${owner} ${String(count)}`, () =>
           server.keep(name, owner, count, leaseMs),
