@@ -1,7 +1,7 @@
 // Makes the ioredis clients that a Holdfast talks through: its own ones, whatever the user gave.
 
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
-import { isReadOnly } from './failure.js';
+import { failureKind, isReadOnly } from './failure.js';
 import { templateOf, type RedisClient, type RedisSource } from './source.js';
 
 export type { RedisClient, RedisSource };
@@ -116,16 +116,22 @@ function clusterOptions(options: ClusterOptions): DuplicateOptions {
   };
 }
 
+/** What a cluster's client of ours tells when it may not send ASKING: the error. */
+export const ASKING_DENIED = 'asking denied';
+
 /**
  * While a slot migrates, ioredis sends an ASKING of its own and drops its promise: if that connection is lost, its rejection would
- * end the process. The command behind it says what there is to say.
+ * end the process. The command behind it says what there is to say, but not that ASKING is not permitted: it is told the way
+ * back.
  */
 function withAskingHandled(cluster: Cluster): Cluster {
   cluster.on('+node', (node: Redis) => {
     const asking = node.asking.bind(node);
     node.asking = (...args: Parameters<Redis['asking']>) => {
       const asked = asking(...args);
-      asked.catch(() => undefined);
+      asked.catch((error: unknown) => {
+        if (failureKind(error) === 'denied') cluster.emit(ASKING_DENIED, error);
+      });
       return asked;
     };
   });

@@ -4,7 +4,7 @@ import type { Writable } from 'node:stream';
 import { ClosedError, UnavailableError } from '../errors.js';
 import type { Patience } from '../waiting/patience.js';
 import { Awaiting } from './awaiting.js';
-import { isCluster, type RedisClient } from './clients.js';
+import { ASKING_DENIED, isCluster, type RedisClient } from './clients.js';
 import { hasNodes, seeToComeback } from './comeback.js';
 import { disconnect } from './disconnection.js';
 import { describe, failureKind, isMereLoss, isReply, UnsentError } from './failure.js';
@@ -83,7 +83,12 @@ export class Link {
     client.on('close', () => {
       this.#ended();
     });
-    if (isCluster(client)) this.#stopLooking = seeToComeback(client);
+    if (isCluster(client)) {
+      this.#stopLooking = seeToComeback(client);
+      client.on(ASKING_DENIED, (error: Error) => {
+        this.#tellOnce(redacted(error));
+      });
+    }
   }
 
   get status(): LinkStatus {
@@ -216,8 +221,11 @@ export class Link {
       if (!isDenied) this.#refusal = undefined; // it may let us in when it is back
       if (!this.#isLeaving) this.#attemptFailed(explained);
     }
-    if (this.#lastError === error && this.#outage.isNews(describe(error)))
-      this.#listener.failed(error);
+    if (this.#lastError === error) this.#tellOnce(error);
+  }
+
+  #tellOnce(error: Error): void {
+    if (!this.#closing && this.#outage.isNews(describe(error))) this.#listener.failed(error);
   }
 
   /** Whoever makes a single attempt waits for no other, but for why it failed. */

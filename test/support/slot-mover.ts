@@ -28,6 +28,13 @@ export class SlotMover implements AsyncDisposable {
     return this.#masters[await this.#index(slot)]!.redis;
   }
 
+  /** A slot begins to migrate to another master: what is not there is to be asked of that one. */
+  async begin(slot: number): Promise<void> {
+    const index = await this.#index(slot);
+    const [from, to] = [this.#masters[index]!, this.#masters[(index + 1) % this.#masters.length]!];
+    await beginMigration(slot, from, to);
+  }
+
   /** Moves a slot to another master, chosen at random, and all keys in it; `meanwhile` runs before the first key moves. */
   async move(slot: number, meanwhile?: () => Promise<void>): Promise<void> {
     const from = await this.#index(slot);
@@ -42,8 +49,7 @@ export class SlotMover implements AsyncDisposable {
     meanwhile?: () => Promise<void>,
   ): Promise<void> {
     const [from, to] = [this.#masters[fromIndex]!, this.#masters[toIndex]!];
-    await to.redis.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);
-    await from.redis.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id);
+    await beginMigration(slot, from, to);
     await meanwhile?.();
     for (;;) {
       const keys = (await from.redis.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[];
@@ -112,6 +118,11 @@ async function epochOf(asked: Master, { id }: Master): Promise<number> {
   const nodes = (await asked.redis.call('CLUSTER', 'NODES')) as string;
   const fields = nodes.split('\n').find((line) => line.startsWith(id)) ?? '';
   return Number(fields.split(' ')[6]);
+}
+
+async function beginMigration(slot: number, from: Master, to: Master): Promise<void> {
+  await to.redis.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);
+  await from.redis.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id);
 }
 
 /** The slots that a master takes for its own, as ranges. */
