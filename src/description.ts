@@ -2,7 +2,11 @@
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 
-/** What a lock tells of itself by `JSON.stringify` and `util.inspect`: what its client knows, without asking the server. */
+/**
+ * What a lock tells of itself by `JSON.stringify` and `util.inspect`: what its client knows, without asking the server.
+ *
+ * @group Descriptions
+ */
 export interface LockDescription {
   /** `Lock`, `FairLock`, `MultiLock` or `RedLock`. */
   kind: string;
@@ -16,7 +20,11 @@ export interface LockDescription {
   remainingMs?: number;
 }
 
-/** What a hold tells of itself by `JSON.stringify` and `util.inspect`. */
+/**
+ * What a hold tells of itself by `JSON.stringify` and `util.inspect`.
+ *
+ * @group Descriptions
+ */
 export interface HoldDescription {
   /** The lock's name, as it was given to `getLock`. */
   lockName: string;
@@ -28,7 +36,11 @@ export interface HoldDescription {
   remainingMs: number;
 }
 
-/** What a client tells of itself by `JSON.stringify` and `util.inspect`. */
+/**
+ * What a client tells of itself by `JSON.stringify` and `util.inspect`.
+ *
+ * @group Descriptions
+ */
 export interface HoldfastDescription {
   /** Identifies it on the server. */
   clientId: string;

@@ -1,6 +1,10 @@
 // Every error that holdfast throws, each with a stable code.
 
-/** The stable, machine-readable name of an error. */
+/**
+ * The stable, machine-readable name of an error.
+ *
+ * @group Errors
+ */
 export type ErrorCode =
   | 'LOCK_TIMEOUT'
   | 'LOCK_NOT_HELD'
@@ -12,7 +16,11 @@ export type ErrorCode =
   | 'KEY_CONFLICT'
   | 'INVALID_OPTION';
 
-/** What an error may be about: the lock, and the error beneath. */
+/**
+ * What an error may be about: the lock, and the error beneath.
+ *
+ * @group Errors
+ */
 export interface ErrorContext {
   /** The lock's name, as it was given to `getLock`. */
   lockName?: string | undefined;
@@ -20,7 +28,11 @@ export interface ErrorContext {
   cause?: unknown;
 }
 
-/** The base of all errors of this library. */
+/**
+ * The base of all errors of this library.
+ *
+ * @group Errors
+ */
 export abstract class HoldfastError extends Error {
   /** The stable, machine-readable name of this error. */
   abstract readonly code: ErrorCode;
@@ -33,7 +45,11 @@ export abstract class HoldfastError extends Error {
   }
 }
 
-/** Who had the lock when it was last looked at. */
+/**
+ * Who had the lock when it was last looked at.
+ *
+ * @group Errors
+ */
 export interface SeenHolder {
   /** The owner that holds it: `<clientId>:<n>`. */
   holder: string;
@@ -41,7 +57,11 @@ export interface SeenHolder {
   holderTtlMs: number;
 }
 
-/** Somebody else had the lock until the wait ran out. */
+/**
+ * Somebody else had the lock until the wait ran out.
+ *
+ * @group Errors
+ */
 export class LockTimeoutError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockTimeoutError';
@@ -58,7 +78,11 @@ export class LockTimeoutError extends HoldfastError {
   }
 }
 
-/** The caller asked to undo a lock that it does not hold. */
+/**
+ * The caller asked to undo a lock that it does not hold.
+ *
+ * @group Errors
+ */
 export class LockNotHeldError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockNotHeldError';
@@ -74,10 +98,16 @@ export class LockNotHeldError extends HoldfastError {
  * - `forced`: somebody called `forceUnlock`
  * - `unreachable`: Redis did not confirm a renewal before the lease ended
  * - `closed`: the client was closed, or the `run` that acquired it ended, while it was held
+ *
+ * @group Errors
  */
 export type LossReason = 'expired' | 'taken' | 'deleted' | 'forced' | 'unreachable' | 'closed';
 
-/** The lock was held, and is held no longer; what it guarded may have changed since. */
+/**
+ * The lock was held, and is held no longer; what it guarded may have changed since.
+ *
+ * @group Errors
+ */
 export class LockLostError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockLostError';
@@ -91,21 +121,33 @@ export class LockLostError extends HoldfastError {
   }
 }
 
-/** The caller's signal aborted while it waited; `cause` is the signal's reason. */
+/**
+ * The caller's signal aborted while it waited; `cause` is the signal's reason.
+ *
+ * @group Errors
+ */
 export class LockAbortedError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockAbortedError';
   readonly code = 'LOCK_ABORTED';
 }
 
-/** The client is closed. */
+/**
+ * The client is closed.
+ *
+ * @group Errors
+ */
 export class ClosedError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'ClosedError';
   readonly code = 'CLIENT_CLOSED';
 }
 
-/** Redis could not be asked, or gave no usable answer in time; whether the lock is free is not known. */
+/**
+ * Redis could not be asked, or gave no usable answer in time; whether the lock is free is not known.
+ *
+ * @group Errors
+ */
 export class UnavailableError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'UnavailableError';
@@ -120,6 +162,8 @@ export class UnavailableError extends HoldfastError {
  * - `gone`: the caller held it there, and does not any more
  * - `unreachable`: it gave no answer in time
  * - `guarded`: it was started too recently to vote
+ *
+ * @group Errors
  */
 export type NodeAnswer = {
   /** Where it is, as `host:port`. */
@@ -153,7 +197,11 @@ export type NodeAnswer = {
     }
 );
 
-/** Not enough masters of a Redlock could be asked to tell who has the lock. */
+/**
+ * Not enough masters of a Redlock could be asked to tell who has the lock.
+ *
+ * @group Errors
+ */
 export class QuorumError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'QuorumError';
@@ -172,7 +220,11 @@ export function isUnanswered(error: unknown): error is UnavailableError | Quorum
   return error instanceof UnavailableError || error instanceof QuorumError;
 }
 
-/** A key of the lock holds something that is not a lock, or not what belongs to it; nothing was changed. */
+/**
+ * A key of the lock holds something that is not a lock, or not what belongs to it; nothing was changed.
+ *
+ * @group Errors
+ */
 export class KeyConflictError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'KeyConflictError';
@@ -189,7 +241,11 @@ export class KeyConflictError extends HoldfastError {
   }
 }
 
-/** An argument or option is not usable; nothing was sent. */
+/**
+ * An argument or option is not usable; nothing was sent.
+ *
+ * @group Errors
+ */
 export class OptionError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'OptionError';

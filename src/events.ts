@@ -6,7 +6,11 @@ import { outsideScopes } from './scope.js';
 import type { HoldfastError, LossReason } from './errors.js';
 import { Outage } from './outage.js';
 
-/** What every event about a lock names. */
+/**
+ * What every event about a lock names.
+ *
+ * @group Events
+ */
 export interface LockEvent {
   /** The lock's name, as it was given to `getLock`. */
   lockName: string;
@@ -14,7 +18,11 @@ export interface LockEvent {
   ownerId: string;
 }
 
-/** A lock was acquired, also by a nested call. */
+/**
+ * A lock was acquired, also by a nested call.
+ *
+ * @group Events
+ */
 export interface AcquiredEvent extends LockEvent {
   /** How often its owner holds it now; 1: the outermost acquisition. */
   holdCount: number;
@@ -24,7 +32,11 @@ export interface AcquiredEvent extends LockEvent {
   watched: boolean;
 }
 
-/** A hold was released. */
+/**
+ * A hold was released.
+ *
+ * @group Events
+ */
 export interface ReleasedEvent extends LockEvent {
   /** How often its owner still holds it; 0: the lock is free. */
   holdCount: number;
@@ -32,7 +44,11 @@ export interface ReleasedEvent extends LockEvent {
   heldForMs: number;
 }
 
-/** A call found the lock held by somebody else and waits. */
+/**
+ * A call found the lock held by somebody else and waits.
+ *
+ * @group Events
+ */
 export interface WaitingEvent extends LockEvent {
   /** The owner that holds it. */
   holder: string;
@@ -40,13 +56,21 @@ export interface WaitingEvent extends LockEvent {
   holderTtlMs: number;
 }
 
-/** The watchdog renewed a lease. */
+/**
+ * The watchdog renewed a lease.
+ *
+ * @group Events
+ */
 export interface RenewedEvent extends LockEvent {
   /** The lease in milliseconds, counted from the renewal. */
   leaseMs: number;
 }
 
-/** A lock was lost while it was held. */
+/**
+ * A lock was lost while it was held.
+ *
+ * @group Events
+ */
 export interface LostEvent extends LockEvent {
   /** How it was lost. */
   lossReason: LossReason;
@@ -58,7 +82,11 @@ export interface LostEvent extends LockEvent {
   error: HoldfastError;
 }
 
-/** Something that works but is probably not meant. */
+/**
+ * Something that works but is probably not meant.
+ *
+ * @group Events
+ */
 export interface WarningEvent {
   /** What it is and what to do. */
   message: string;
@@ -68,7 +96,11 @@ export interface WarningEvent {
   ownerId?: string | undefined;
 }
 
-/** Something failed that no caller waits for: a connection, a renewal, a clean-up. */
+/**
+ * Something failed that no caller waits for: a connection, a renewal, a clean-up.
+ *
+ * @group Events
+ */
 export interface ErrorEvent {
   /** What went wrong. */
   error: Error;
@@ -78,7 +110,11 @@ export interface ErrorEvent {
   ownerId?: string | undefined;
 }
 
-/** The events of a client. */
+/**
+ * The events of a client.
+ *
+ * @group Events
+ */
 export interface HoldfastEvents {
   /** A lock was acquired, also by a nested call. */
   acquired: (event: AcquiredEvent) => void;

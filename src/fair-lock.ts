@@ -9,6 +9,8 @@ import { SingleLock } from './single-lock.js';
  * that dies, or gives up, does not hold up the others.
  *
  * It is the same lock as the one that `getLock` returns for this name, but only calls of a fair lock stand in line.
+ *
+ * @group Locks
  */
 export class FairLock extends SingleLock {
   readonly #client: Client;

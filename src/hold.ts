@@ -6,6 +6,8 @@ import type { HoldDescription } from './description.js';
  * A lock that was acquired. It is a capability: whoever has it may release it, from anywhere.
  *
  * `await using hold = await lock.acquire()` releases it at the end of the block.
+ *
+ * @group Holds
  */
 export interface Hold extends AsyncDisposable {
   /** The lock's name, as it was given to `getLock`; of a MultiLock, the names of its members. */

@@ -31,7 +31,11 @@ import type { RedisSource } from './redis/clients.js';
 import { currentScope, outsideScopes, Scope } from './scope.js';
 import { SingleLock } from './single-lock.js';
 
-/** Options of a {@link Holdfast}; times in milliseconds. */
+/**
+ * Options of a {@link Holdfast}; times in milliseconds.
+ *
+ * @group The client
+ */
 export interface HoldfastOptions {
   /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
   redis: RedisSource;
@@ -57,10 +61,18 @@ export interface HoldfastOptions {
   replicas?: number | undefined;
 }
 
-/** How a {@link Holdfast} stands with its Redis. */
+/**
+ * How a {@link Holdfast} stands with its Redis.
+ *
+ * @group The client
+ */
 export type HoldfastStatus = 'connecting' | 'ready' | 'refused' | 'closed';
 
-/** Options of `ping()`. */
+/**
+ * Options of `ping()`.
+ *
+ * @group The client
+ */
 export interface PingOptions {
   /** How long it may take altogether, in milliseconds. Default: `commandTimeout`. */
   timeout?: number | undefined;
@@ -86,6 +98,8 @@ const KNOWN_OPTIONS = [
  * await holdfast.getLock('orders:42').withLock(async () => { … });
  * await holdfast.close();
  * ```
+ *
+ * @group The client
  */
 export class Holdfast implements AsyncDisposable {
   readonly #client: Client;

@@ -31,6 +31,8 @@ const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
  * {@link UnavailableError} when Redis could not be asked in time, {@link ClosedError}, {@link KeyConflictError},
  * {@link OptionError}, {@link LockAbortedError} when its signal aborts, and {@link LockLostError} when it is nested in
  * a hold that was lost.
+ *
+ * @group Locks
  */
 export abstract class Lock {
   /** The name, as it was given to `getLock`; of a MultiLock, the names of its members. */

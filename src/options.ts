@@ -5,7 +5,11 @@ import { MAX_TIMER_MS } from './clock.js';
 import { OptionError } from './errors.js';
 import { isPlainObject, shown } from './shown.js';
 
-/** How an acquisition may be asked for; times in milliseconds. */
+/**
+ * How an acquisition may be asked for; times in milliseconds.
+ *
+ * @group Locks
+ */
 export interface AcquireOptions {
   /** How long to wait at most, in milliseconds; `Infinity`: for ever. */
   wait?: number | undefined;
@@ -15,10 +19,18 @@ export interface AcquireOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Options of `lock()`, which waits for ever. */
+/**
+ * Options of `lock()`, which waits for ever.
+ *
+ * @group Locks
+ */
 export type LockOptions = Omit<AcquireOptions, 'wait'>;
 
-/** Options of `getRedLock()`; times in milliseconds. */
+/**
+ * Options of `getRedLock()`; times in milliseconds.
+ *
+ * @group Locks
+ */
 export interface RedLockOptions {
   /** How long one master may take to answer before it counts as unreachable. Default: 50 ms. */
   nodeTimeout?: number | undefined;

@@ -6,7 +6,11 @@ import { OptionError } from '../errors.js';
 import { isPlainObject, shown } from '../shown.js';
 import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
 
-/** Where Redis is: a URL, ioredis options, or an instance, which is duplicated and stays the user's. */
+/**
+ * Where Redis is: a URL, ioredis options, or an instance, which is duplicated and stays the user's.
+ *
+ * @group The client
+ */
 export type RedisSource = string | RedisOptions | Redis | Cluster;
 
 /** An ioredis client of ours. */
