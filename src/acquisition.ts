@@ -10,7 +10,7 @@ import type { HoldOrigin } from './hold.js';
 import { Holder } from './holder.js';
 import { anonymousLockId, lockCallBegins } from './lock-calls.js';
 import type { AcquireRequest } from './options.js';
-import { isKnown, limitMs, outOfPatience } from './out-of-patience.js';
+import { isKnown, limitMs, outOfPatience, youngSinceMs } from './out-of-patience.js';
 import { Ownership } from './ownership.js';
 import { SingleHold } from './single-hold.js';
 import { actingScope, currentScope, holdersAround, nearestHolder, type Scope } from './scope.js';
@@ -210,7 +210,8 @@ export class Acquisition {
   #beginWaiting(seen: SeenHolder): void {
     if (this.#endWaiting) return;
     this.#patience.lookBeforeEnd(() => {
-      if (!isKnown(this.#patience, this.#candidacy.findings)) this.#candidacy.look();
+      if (isKnown(this.#patience, this.#candidacy.findings)) return;
+      this.#candidacy.look(youngSinceMs(this.#patience));
     });
     this.#endWaiting = noticeWaiting(this.#client, this.#lock, this.#position, this.#patience, {
       lockName: this.#lock.name,

@@ -75,8 +75,8 @@ export interface Candidate {
   wait(seen: HeldReply, triedAtMs: number): void;
   /** What those of this client who wait for the lock know of it; undefined: it does not wait. */
   readonly findings?: Findings | undefined;
-  /** Sees to it that the server is asked now, once for all of them. */
-  look(): void;
+  /** Sees to it that the server is asked, now unless that was done since `sinceMs` (monotonic): once for all of them. */
+  look(sinceMs: number): void;
   /** Whether it is this one's turn to try. */
   readonly isUp: boolean;
   /** Resolves when it is. */

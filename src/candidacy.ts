@@ -79,9 +79,9 @@ export class Candidacy {
     return this.#candidate?.findings;
   }
 
-  /** Sees to it that the server is asked now, by one for all who wait with it. */
-  look(): void {
-    this.#candidate?.look();
+  /** Sees to it that the server is asked, at `sinceMs` (monotonic) or later, by one for all who wait with it. */
+  look(sinceMs: number): void {
+    this.#candidate?.look(sinceMs);
   }
 
   /** Takes what was handed over to it while it waited, if anything was. */

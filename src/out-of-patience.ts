@@ -22,9 +22,14 @@ export interface Waited {
   readonly findings: Findings | undefined;
 }
 
+/** Since when must have been asked, on the monotonic clock, what is told when the time is over. */
+export function youngSinceMs({ endsAtMs }: Patience): number {
+  return endsAtMs - OLDEST_ANSWER_MS;
+}
+
 /** Whether the last answer will still be young when the time is over. */
 export function isKnown(patience: Patience, findings: Findings | undefined): boolean {
-  return findings !== undefined && findings.askedAtMs >= patience.endsAtMs - OLDEST_ANSWER_MS;
+  return findings !== undefined && findings.askedAtMs >= youngSinceMs(patience);
 }
 
 /** What bounds it: a single attempt is bounded as any command is. In milliseconds. */

@@ -22,6 +22,8 @@ export class FairLine {
   #isLooking = false;
   /** Who asks who has the lock, for all. */
   #looker: FairPlace | undefined;
+  /** Since when, on the monotonic clock. */
+  #lookedSinceMs = 0;
   /** A message came while a look was under way: that may have been too early. */
   #shallLookAgain = false;
 
@@ -71,10 +73,11 @@ export class FairLine {
     this.#onEmpty();
   }
 
-  /** One that wants to know who has the lock asks for all: their places do not depend on which. */
-  look(place: FairPlace): void {
-    if (this.#looker) return;
+  /** One that wants to know who has the lock asks for all, unless one did since `sinceMs` (monotonic): their places do not depend on which. */
+  look(place: FairPlace, sinceMs: number): void {
+    if (this.#looker && this.#lookedSinceMs >= sinceMs) return;
     this.#looker = place;
+    this.#lookedSinceMs = performance.now();
     place.up();
   }
 

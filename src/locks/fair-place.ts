@@ -93,8 +93,8 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     return this.#line?.findings;
   }
 
-  look(): void {
-    this.#line?.look(this);
+  look(sinceMs: number): void {
+    this.#line?.look(this, sinceMs);
   }
 
   wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {

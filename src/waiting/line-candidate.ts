@@ -31,8 +31,8 @@ export abstract class LineCandidate implements Candidate {
     return this.#place?.findings;
   }
 
-  look(): void {
-    this.#place?.look();
+  look(sinceMs: number): void {
+    this.#place?.look(sinceMs);
   }
 
   get isUp(): boolean {

@@ -46,9 +46,9 @@ export class Place {
     return this.#line.findings;
   }
 
-  /** The first in the line tries now, unless it does already. */
-  look(): void {
-    this.#line.look();
+  /** The first in the line tries now, unless it does already, since `sinceMs` (monotonic) or later. */
+  look(sinceMs: number): void {
+    this.#line.look(sinceMs);
   }
 
   /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
@@ -68,6 +68,9 @@ export class Place {
   }
 }
 
+/** Why somebody tries. Of a mere look the answer is shared also when the asker has gone: nobody need try in its place. */
+type Reason = 'may be free' | 'look';
+
 export class Line implements ChannelListener {
   readonly findings: Findings = new Findings();
   readonly #subscription: Subscription;
@@ -77,10 +80,12 @@ export class Line implements ChannelListener {
   readonly #places = new Set<Place>();
   #youngestSinceMs = 0;
   #trying: Place | undefined;
-  /** Whether that one only asks who has the lock: its answer is shared also when it has gone, and nobody need try in its place. */
-  #isLook = false;
-  /** A message came while somebody was trying: that try may have been too early. */
-  #wokenMeanwhile = false;
+  /** Since when, on the monotonic clock. */
+  #tryingSinceMs = 0;
+  /** What for. */
+  #reason: Reason = 'may be free';
+  /** What for somebody has to try after that one, whose try may have been too early. */
+  #next: Reason | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** When the timer goes off, on the monotonic clock. */
   #lookAtMs = Infinity;
@@ -130,7 +135,7 @@ export class Line implements ChannelListener {
   stillHeld(place: Place, ttlMs: number): void {
     if (this.#trying === place) this.#trying = undefined;
     this.#lookAt(this.#nextLookAtMs(ttlMs));
-    if (this.#wokenMeanwhile) this.#wake();
+    if (this.#next) this.#wake(this.#next);
   }
 
   leave(place: Place, leaseMs?: number): void {
@@ -144,14 +149,12 @@ export class Line implements ChannelListener {
       return;
     }
     if (leaseMs !== undefined) this.#lookAt(this.#nextLookAtMs(leaseMs));
-    else if (wasTrying && !this.#isLook) this.#wake();
-    if (this.#wokenMeanwhile) this.#wake();
+    else if (wasTrying && this.#reason === 'may be free') this.#wake();
+    if (this.#next) this.#wake(this.#next);
   }
 
-  look(): void {
-    if (this.#trying) return;
-    this.#wake();
-    this.#isLook = true;
+  look(sinceMs: number): void {
+    if (!this.#trying || this.#tryingSinceMs < sinceMs) this.#wake('look');
   }
 
   subscribed(): void {
@@ -162,13 +165,17 @@ export class Line implements ChannelListener {
     this.#wake();
   }
 
-  #wake(): void {
-    this.#wokenMeanwhile = this.#trying !== undefined;
-    if (this.#trying) return;
+  #wake(reason: Reason = 'may be free'): void {
+    if (this.#trying) {
+      if (this.#next !== 'may be free') this.#next = reason;
+      return;
+    }
+    this.#next = undefined;
     const first = this.#places.values().next();
     if (first.done) return;
-    this.#isLook = false;
+    this.#reason = reason;
     this.#trying = first.value;
+    this.#tryingSinceMs = performance.now();
     first.value.wake();
   }
 

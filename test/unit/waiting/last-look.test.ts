@@ -83,6 +83,29 @@ describe('a wait that ends after a long sleep', () => {
     expect(server.commands).toHaveLength(length + 1);
   });
 
+  it('looks once more after a try that was on its way for too long to be young at the end', async () => {
+    const { getLock, server } = fakeHoldfast();
+    server.hold('a', 'somebody-else:1', 600_000);
+    const lock = getLock('a');
+    const patient = lock.acquire();
+    await settle();
+    const refused = expect(lock.acquire({ wait: 5_000 })).rejects.toMatchObject({
+      code: 'LOCK_TIMEOUT',
+      holder: 'faster:1',
+    });
+    await vi.advanceTimersByTimeAsync(4_080);
+    server.travel = () => new Promise((resolve) => setTimeout(resolve, 75));
+    server.free('a'); // who is first tries, too late
+    server.hold('a', 'faster:1', 600_000);
+    await vi.advanceTimersByTimeAsync(930);
+    await refused;
+    server.free('a');
+    await vi.advanceTimersByTimeAsync(1_000);
+    const released = (await patient).release();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await released;
+  });
+
   it('does not take a turn from those of this client who are before it: they look for all', async () => {
     const { getLock, server } = fakeHoldfast();
     server.hold('a', 'somebody-else:1', 600_000);

@@ -68,14 +68,29 @@ describe('a message', () => {
 
   it('while somebody looks who then leaves goes to the next; without one nobody tries in its place', () => {
     const places = join(3);
-    places[2]!.look();
+    places[2]!.look(0);
     expect(isUp(places)).toEqual([true, false, false]);
     places[0]!.leave(); // its answer is shared when it comes
     expect(isUp(places)).toEqual([false, false, false]);
-    places[2]!.look();
+    places[2]!.look(0);
     line.message();
     places[1]!.leave();
     expect(isUp(places)).toEqual([false, false, true]);
+  });
+
+  it('is not needed by a look while a young try is on its way; after one that is too old somebody looks', () => {
+    const places = join(2);
+    line.message();
+    places[1]!.look(0);
+    places[0]!.stillHeld(30_000);
+    expect(isUp(places)).toEqual([false, false]);
+    line.message();
+    places[1]!.look(Infinity);
+    expect(isUp(places)).toEqual([true, false]);
+    places[0]!.stillHeld(30_000);
+    expect(isUp(places)).toEqual([true, false]);
+    places[0]!.leave();
+    expect(isUp(places)).toEqual([false, false]);
   });
 
   it('while somebody tries who gets the lock lets the next try', () => {
