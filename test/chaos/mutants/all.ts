@@ -72,6 +72,11 @@ export const MUTANTS: readonly Mutant[] = [
         from: 'return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
         to: 'return 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
       },
+      {
+        in: 'src',
+        from: "if (given?.answer !== 'acquired' || up >= required.upMs) return given;",
+        to: "if (given?.answer !== 'acquired' || up >= 0 * required.upMs) return given;",
+      },
     ],
   },
   {

@@ -6,6 +6,7 @@ import type { Nemesis } from './nemesis.js';
 import { PROCESS_NEMESES } from './process.js';
 import { REPLICA_NEMESES } from './replicas.js';
 import { SERVER_NEMESES } from './server.js';
+import { VOTER_NEMESES } from './voters.js';
 
 export const NEMESES: readonly Nemesis[] = [
   ...PROCESS_NEMESES,
@@ -14,4 +15,5 @@ export const NEMESES: readonly Nemesis[] = [
   ...COMMAND_NEMESES,
   ...SERVER_NEMESES,
   ...REPLICA_NEMESES,
+  ...VOTER_NEMESES,
 ];
