@@ -40,7 +40,7 @@ export function firstTry(
   const reply = lock.tryAtOnce(ownerId, leaseMs);
   if (!reply) return undefined;
 
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const goOn = (ending?: Ending): void => {
       if (!client.acquisitions.delete(call)) return;
       const begun = { ownerId, sentAt, reply, position };
@@ -58,18 +58,22 @@ export function firstTry(
     };
     const call = { end: goOn, anonymousLockId: anonymousLockId(origin, lock.id, position) };
     client.acquisitions.add(call);
-    reply.then(
-      ({ outcome }: AcquireReply) => {
-        const lease = validity(sentAt, leaseMs);
-        if (outcome !== 'acquired' || leftMs(lease) <= 0) goOn();
-        else if (client.acquisitions.delete(call)) {
-          const ownership = new Ownership(client, lock, ownerId, lease);
-          resolve(beginHold(client, new Holder(ownership, undefined, ownScope), origin, request));
-        }
-      },
-      () => {
+    const answered = ({ outcome }: AcquireReply): void => {
+      const lease = validity(sentAt, leaseMs);
+      if (outcome !== 'acquired' || leftMs(lease) <= 0) {
         goOn();
-      },
-    );
+        return;
+      }
+      if (!client.acquisitions.delete(call)) return;
+      try {
+        const ownership = new Ownership(client, lock, ownerId, lease);
+        resolve(beginHold(client, new Holder(ownership, undefined, ownScope), origin, request));
+      } catch (error) {
+        if (error instanceof Error) reject(error); // a defect of ours must not be a caller that waits for ever
+      }
+    };
+    reply.then(answered, () => {
+      goOn();
+    });
   });
 }
