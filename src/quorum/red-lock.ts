@@ -159,14 +159,15 @@ export class RedLockBackend implements LockBackend {
   #all<T>(what: string, ask: (lock: ReentrantLock) => Promise<T>): Promise<T[]> {
     const enough = (answers: readonly Answer<T>[], isFinal: boolean): T[] | undefined =>
       isFinal && values(answers).length >= this.quorum ? values(answers) : undefined;
-    return this.#poll(what, ({ lock }) => ask(lock), enough);
+    return this.#poll(what, ({ lock }) => ask(lock), enough, true);
   }
 
-  /** Asks all masters; rejects with NoQuorum when their answers decide nothing. */
+  /** Asks all masters; rejects with NoQuorum when their answers decide nothing. A look is not repeated while most are down. */
   async #poll<T, Decision>(
     what: string,
     ask: (master: Master) => Promise<T>,
     decide: (answers: readonly Answer<T>[], isFinal: boolean) => Decision | undefined,
+    isLook = false,
   ): Promise<Decision> {
     if (!this.health.isSettled) {
       const endsAtMs = performance.now() + this.#services.client.commandTimeoutMs;
@@ -178,7 +179,8 @@ export class RedLockBackend implements LockBackend {
       const refusal = refusalOfMany(answers, this.masters.length - this.quorum);
       if (refusal) return refusal;
       const failure = new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
-      return this.health.isHopeless ? failure.quorumError : failure;
+      const isOver = this.health.isHopeless || (isLook && !this.health.isReachable);
+      return isOver ? failure.quorumError : failure;
     });
   }
 

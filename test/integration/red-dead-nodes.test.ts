@@ -36,6 +36,26 @@ describe('any two of five masters may die', () => {
 });
 
 describe('three of five masters die', () => {
+  it('a single attempt, a look and forceUnlock() say so long before commandTimeout', async () => {
+    await using servers = await startMasters(5);
+    const nodes = new RedNodes(servers);
+    const commandTimeout = 8_000;
+    await using client = await nodes.client({ commandTimeout });
+    const lock = client.lock(uniqueName());
+    await Promise.all(servers.slice(0, 3).map((server) => server.kill()));
+    const calls = [
+      () => lock.tryLock(),
+      () => lock.isLocked(),
+      () => lock.remainTimeToLive(),
+      () => lock.forceUnlock(),
+    ];
+    for (const call of calls) {
+      const startedAtMs = performance.now();
+      expect(await rejectionOf(call())).toBeInstanceOf(QuorumError);
+      expect(performance.now() - startedAtMs).toBeLessThan(commandTimeout / 2);
+    }
+  });
+
   it('an acquire fails within its wait, and says what each master answered', async () => {
     await using servers = await startMasters(5);
     const nodes = new RedNodes(servers);
