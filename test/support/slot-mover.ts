@@ -37,8 +37,13 @@ export class SlotMover implements AsyncDisposable {
 
   /** Moves a slot to another master, chosen at random, and all keys in it; `meanwhile` runs before the first key moves. */
   async move(slot: number, meanwhile?: () => Promise<void>): Promise<void> {
-    const from = await this.#index(slot);
     const step = 1 + Math.floor(Math.random() * (this.#masters.length - 1));
+    await this.moveBy(step, slot, meanwhile);
+  }
+
+  /** The same, to the master that is so many further on. What has failed may be asked for again. */
+  async moveBy(step: number, slot: number, meanwhile?: () => Promise<void>): Promise<void> {
+    const from = await this.#index(slot);
     await this.#moveTo(slot, from, (from + step) % this.#masters.length, meanwhile);
   }
 

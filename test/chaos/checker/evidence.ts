@@ -54,7 +54,9 @@ export function lossesOf({ faults, history }: Evidence): Loss[] {
     until: isKnown ? until : until + LATE_FORCE_MS,
     locks,
     why: 'forceUnlock',
-    isCertain: isKnown,
+    // What a server may forget besides is that it was forced.
+    isCertain:
+      isKnown && !byFaults.some((loss) => loss.from <= until + LATE_FORCE_MS && loss.until >= from),
   }));
   return [...byFaults, ...byForce];
 }

@@ -23,10 +23,11 @@ export const REPLICA_NEMESES: readonly Nemesis[] = [
       const free = stage.faults.take('masters');
       if (!free) return;
       const fault = stage.faults.begin(this.name, {}, MAY_FORGET);
-      const before = await masterCount(stage);
+      const before = await mastersOf(stage);
       await stage.topology.failOver?.(target).catch(() => undefined); // there was one a moment ago
-      await sleep(100);
-      await settled(stage, before);
+      // It begins some time after it was asked for, if it begins at all.
+      await until(async () => (await mastersOf(stage)).some((master) => !before.includes(master)));
+      await settled(stage, before.length);
       fault.end();
       free();
     },
@@ -66,12 +67,18 @@ export const REPLICA_NEMESES: readonly Nemesis[] = [
       const fault = stage.faults.begin(this.name, {});
       await using mover = await SlotMover.of(masters.map(({ redis }) => redis));
       const { locks } = stage.plan;
-      try {
-        await mover.move(await mover.slotOf(locks[target % locks.length]!));
-      } catch (error) {
-        // A server stood still meanwhile: keys may be where nobody looks for them.
-        stage.faults.begin(`${this.name} and is lost`, {}, MAY_FORGET, String(error)).end();
-      }
+      const slot = await mover.slotOf(locks[target % locks.length]!);
+      const step = 1 + (target % Math.max(1, masters.length - 1));
+      await until(async () => {
+        try {
+          await mover.moveBy(step, slot);
+          return true;
+        } catch (error) {
+          // A server stood still meanwhile, or was full: keys may be where nobody looks for them. Whoever moves slots goes on.
+          stage.faults.begin(`${this.name} and is lost`, {}, MAY_FORGET, String(error)).end();
+          return false;
+        }
+      });
       fault.end();
       free();
     },
@@ -89,10 +96,6 @@ async function settled(stage: Stage, count: number): Promise<void> {
   });
 }
 
-async function masterCount(stage: Stage): Promise<number> {
-  return (await mastersOf(stage)).length;
-}
-
 /** Those that answer; one that stands still does not. */
 async function mastersOf({ servers }: Stage): Promise<StageServer[]> {
   const masters = await Promise.all(
@@ -105,7 +108,8 @@ async function mastersOf({ servers }: Stage): Promise<StageServer[]> {
 }
 
 async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  for (let waitedMs = 0; waitedMs < SETTLE_LIMIT_MS; waitedMs += 50) {
+  const endsAtMs = performance.now() + SETTLE_LIMIT_MS;
+  while (performance.now() < endsAtMs) {
     if (await isTrue()) return;
     await sleep(50);
   }
