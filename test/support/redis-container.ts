@@ -83,6 +83,11 @@ async function controlled(id: string, hostName: string, port: number): Promise<R
 async function waitUntilReady(host: string, port: number): Promise<void> {
   const redis = new Redis({ host, port, retryStrategy: () => 20 });
   redis.on('error', () => undefined);
-  await redis.ping();
-  redis.disconnect();
+  try {
+    await redis.ping();
+  } catch (error) {
+    if (!String(error).includes('NOAUTH')) throw error; // whoever asks for a password is ready
+  } finally {
+    redis.disconnect();
+  }
 }
