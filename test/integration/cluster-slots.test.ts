@@ -50,9 +50,12 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
       ({ args, byScript }) =>
         !byScript && args[0] === scripts.renew.sha1 && args.includes(`{${tag}}:7`),
     );
+    // A round may begin while the other slot still owes its answer to the one before.
     const rounds = Math.floor(renewed.length / names.length);
-    expect(calls).toHaveLength(rounds);
-    expect(calls[0]!.args.filter((arg) => arg.startsWith(`{${tag}}`))).toHaveLength(200);
+    expect(calls.length).toBeGreaterThanOrEqual(rounds);
+    expect(calls.length).toBeLessThanOrEqual(rounds + 1);
+    for (const { args } of calls)
+      expect(args.filter((arg) => arg.startsWith(`{${tag}}`))).toHaveLength(200);
     expect(lost).toEqual([]);
     await Promise.all(holds.map((hold) => hold.release()));
   });

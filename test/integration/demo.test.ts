@@ -20,7 +20,7 @@ describe('the demo', () => {
       await expect.poll(() => seen.join(''), { timeout: 20_000 }).toContain('worker 1');
       const [session] = childrenOf(terminal.pid!);
       const servers = processesOf(session!).filter(({ command }) =>
-        command.includes('redis-server'),
+        command.includes(process.env['HOLDFAST_REDIS_SERVER'] ?? 'redis-server'),
       );
       expect(servers.length).toBeGreaterThanOrEqual(5);
       terminal.kill('SIGKILL');

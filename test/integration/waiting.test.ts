@@ -43,7 +43,8 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
     expect(await server.subscribers()).toBe(1);
 
     const whileHeld = await recordCommands(server.url, () => sleep(1_000));
-    expect(whileHeld).toEqual([]);
+    // (Now and then the subscriber asks whether its connection is alive.)
+    expect(whileHeld.filter(({ name }) => name !== 'PING')).toEqual([]);
 
     const whileHandedOver = await server.scripts(awaited, async () => {
       await held.unlock();
@@ -60,7 +61,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
     let last!: Promise<void>;
     const all: Promise<boolean>[] = [];
     await server.waiting(waiter, awaited, WAITERS + 1, () => {
-      for (let index = 0; index < WAITERS; index++) all.push(awaited.tryLock(2_500));
+      for (let index = 0; index < WAITERS; index++) all.push(awaited.tryLock(8_000));
       last = awaited.lock();
     });
     expect(new Set(await Promise.all(all))).toEqual(new Set([false]));

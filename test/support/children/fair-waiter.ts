@@ -12,6 +12,7 @@
 // Times are those of machineMs().
 import { Holdfast, type Hold, type HoldfastOptions } from '../../../src/index.js';
 import { onMessage, stopListening, tell } from '../child-messages.js';
+import { eventually } from '../eventually.js';
 import { machineMs } from '../machine-clock.js';
 
 const holdfast = new Holdfast({
@@ -58,7 +59,7 @@ onMessage(async (message) => {
       stopListening();
   }
 });
-await holdfast.getLock('connected').isLocked();
+await eventually(() => holdfast.getLock('connected').isLocked()); // a busy machine takes its time
 tell('ready', { clientId: holdfast.clientId });
 
 async function join({ name, label, holdMs, wait, lease }: Message): Promise<void> {

@@ -11,6 +11,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast, type HoldfastOptions, type Lock } from '../../../src/index.js';
 import { onMessage, stopListening, tell } from '../child-messages.js';
+import { eventually } from '../eventually.js';
 import { EventLoopLag } from '../event-loop-lag.js';
 import { machineMs } from '../machine-clock.js';
 import type { MultiTurn } from '../multi-processes.js';
@@ -48,7 +49,7 @@ onMessage(async (message) => {
   });
   if (turns) tell('done', { turns: turns.flat(), longestLagMs: lag.longestMs });
 });
-await lockOf('connected').isLocked();
+await eventually(() => lockOf('connected').isLocked()); // a busy machine takes its time
 tell('ready');
 
 async function callAgainAndAgain({ type, names, rounds, holdMs }: Task): Promise<MultiTurn[]> {
