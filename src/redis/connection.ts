@@ -12,11 +12,11 @@ import {
   type RedisClient,
   type RedisSource,
 } from './clients.js';
-import { describe, failureKind } from './failure.js';
+import { describe, failureKind, isUnknownScript } from './failure.js';
 import { homesOf, type Homes } from './homes.js';
 import { Link, type LinkListener, type LinkStatus } from './link.js';
 import { Replicated } from './replicated.js';
-import { isUnknownScript, scriptSender, type SendScript } from './script-command.js';
+import { scriptSender, type SendScript } from './script-command.js';
 import { scriptDenial } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import {

@@ -47,6 +47,11 @@ export function isDenial(words: string): boolean {
   return DENIED.test(words);
 }
 
+/** The server does not know the script by its hash: it did not run. (In a cluster it may be the one to which a slot migrates.) */
+export function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && wordsOf(error).startsWith('NOSCRIPT');
+}
+
 /** The server is a replica now: its master is elsewhere. */
 export function isReadOnly(error: Error): boolean {
   return wordsOf(error).startsWith('READONLY');

@@ -6,9 +6,9 @@ import type { TimeLimit } from '../clock.js';
 import { Acknowledgements } from './acknowledgements.js';
 import { isCluster } from './clients.js';
 import { nodeCalled, nodeWith, redirectionOf } from './cluster-nodes.js';
-import { UnsentError } from './failure.js';
+import { isUnknownScript, UnsentError } from './failure.js';
 import type { Link } from './link.js';
-import { isUnknownScript, scriptSender, type SendScript } from './script-command.js';
+import { scriptSender, type SendScript } from './script-command.js';
 import { scriptDenial } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 

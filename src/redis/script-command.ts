@@ -18,10 +18,6 @@ export function scriptSender(client: RedisClient): SendScript {
   return isOfOurIoredis(client) ? sendAsCommand : sendAsCall;
 }
 
-export function isUnknownScript(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith('NOSCRIPT');
-}
-
 const sendAsCommand: SendScript = (client, script, isKnown, keys, args) => {
   const parts = [isKnown ? script.sha1 : script.source, keys.length, ...keys, ...args];
   const command = new Command(isKnown ? 'evalsha' : 'eval', parts, { replyEncoding: 'utf8' });

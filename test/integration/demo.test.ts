@@ -17,7 +17,7 @@ describe('the demo', () => {
       const terminal = openTerminal(`${process.execPath} scripts/demo.mjs --redlock`);
       const seen: string[] = [];
       terminal.stdout!.on('data', (chunk: Buffer) => seen.push(chunk.toString()));
-      await expect.poll(() => seen.join(''), { timeout: 20_000 }).toContain('worker 1');
+      await expect.poll(() => seen.join(''), { timeout: 60_000 }).toContain('of 5 masters up');
       const [session] = childrenOf(terminal.pid!);
       const servers = processesOf(session!).filter(({ command }) =>
         command.includes(process.env['HOLDFAST_REDIS_SERVER'] ?? 'redis-server'),
@@ -27,6 +27,7 @@ describe('the demo', () => {
       await once(terminal, 'exit');
       await expect.poll(() => processesOf(session!), { timeout: 10_000 }).toEqual([]);
     },
+    90_000,
   );
 
   it('says in one line that the Redis it was given does not answer', async () => {

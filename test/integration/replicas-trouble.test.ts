@@ -50,7 +50,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
   );
 
   it('an acquisition whose WAIT loses its answer does not count when the replica is gone then', async () => {
-    await using client = connect({ commandTimeout: 1_000 });
+    await using client = connect({ commandTimeout: 3_000 });
     await client.getLock(uniqueName()).withLock(() => 1);
     await servers.replicas[0]!.pause();
     const { happened } = proxy.loseReplyTo(WAIT);
@@ -63,7 +63,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
   });
 
   it('an acquisition during which the connection is lost leaves nothing behind', async () => {
-    await using client = connect({ commandTimeout: 1_000 });
+    await using client = connect({ commandTimeout: 3_000 });
     await client.getLock(uniqueName()).withLock(() => 1);
     await servers.replicas[0]!.pause();
     const lock = client.getLock(uniqueName());
@@ -126,7 +126,9 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     await servers.replicas[0]!.pause();
     const extending = rejectionOf(hold.extend(60_000));
     const acquiring = rejectionOf(client.getLock(uniqueName()).acquire());
-    await expect.poll(async () => (await master.client('LIST')) as string).toMatch(/cmd=wait/);
+    await expect
+      .poll(async () => (await master.client('LIST')) as string, { timeout: 10_000 })
+      .toMatch(/cmd=wait/);
     await client.close();
     expect([await extending, await acquiring].map((error) => (error as Error).name)).toEqual([
       'LockLostError',

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   describe as inWords,
   failureKind,
+  isUnknownScript,
   UnsentError,
   type FailureKind,
 } from '../../../src/redis/failure.js';
@@ -77,6 +78,14 @@ describe('no reply', () => {
   ])('%s: unanswered', (error) => {
     expect(failureKind(error)).toBe('unanswered');
   });
+});
+
+it.each([
+  ['NOSCRIPT No matching script. Please use EVAL.', true],
+  ['Too many Cluster redirections. Last error: ReplyError: NOSCRIPT No matching script.', true],
+  ['ERR of a script that says NOSCRIPT', false],
+])('a script that is not known: "%s": %s', (message, isUnknown) => {
+  expect(isUnknownScript(new Error(message))).toBe(isUnknown);
 });
 
 describe('an error in words', () => {
