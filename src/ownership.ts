@@ -3,7 +3,7 @@
 
 import type { KeepReply } from './backend.js';
 import { now, type Instant } from './clock.js';
-import { KeyConflictError, isUnanswered } from './errors.js';
+import { ClosedError, KeyConflictError, isUnanswered } from './errors.js';
 import { insist } from './insist.js';
 import { Tenure, type OwnedHold } from './tenure.js';
 import { Patience } from './waiting/patience.js';
@@ -37,9 +37,14 @@ export class Ownership extends Tenure {
   /** The lease ends no earlier than `leaseMs` from now. False when it was released in the meantime. */
   async extend(leaseMs: number): Promise<boolean> {
     let isExtended = false;
-    await this.client.bounded(this.lock.name, 'not known to be extended', (patience) =>
-      this.#confirm(leaseMs, patience, 0, () => (isExtended = true)),
-    );
+    try {
+      await this.client.bounded(this.lock.name, 'not known to be extended', (patience) =>
+        this.#confirm(leaseMs, patience, 0, () => (isExtended = true)),
+      );
+    } catch (error) {
+      // Its client was closed meanwhile: that is how the lock was lost, whichever was found out first.
+      throw error instanceof ClosedError ? (this.loss ?? error) : error;
+    }
     return isExtended;
   }
 

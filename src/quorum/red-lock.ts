@@ -131,9 +131,16 @@ export class RedLockBackend implements LockBackend {
     return await Promise.any(looks).catch(() => undefined);
   }
 
-  async isLocked(): Promise<boolean> {
-    const areLocked = await this.#all('not looked at', (lock) => lock.isLocked());
-    return areLocked.filter(Boolean).length >= this.quorum;
+  /** While a master does not answer, those that do may be too few to tell: it may be one of the holder's. */
+  isLocked(): Promise<boolean> {
+    const ask = ({ lock }: Master): Promise<boolean> => lock.isLocked();
+    const decide = (answers: readonly Answer<boolean>[]): boolean | undefined => {
+      const locked = values(answers).filter(Boolean).length;
+      if (locked >= this.quorum) return true;
+      const free = values(answers).length - locked;
+      return free > this.masters.length - this.quorum ? false : undefined;
+    };
+    return this.#poll('not looked at', ask, decide, true);
   }
 
   async holdCount(ownerId: string): Promise<number> {

@@ -54,6 +54,21 @@ describe('part 2: a timeout for each master', () => {
     },
   );
 
+  it('a lock is not called free while a silent master may be the one that makes a majority', async () => {
+    await using looker = await client(3);
+    const lock = looker.lock(uniqueName(), { nodeTimeout: NODE_TIMEOUT_MS });
+    await nodes.holdBy('somebody:1', lock, [1, 2]);
+    expect(await lock.isLocked()).toBe(true);
+    proxies[1]!.blackhole();
+    // One says that it is, one that it is not.
+    const error = await rejectionOf(lock.isLocked());
+    expect(error).toBeInstanceOf(QuorumError);
+    proxies[1]!.heal();
+    expect(await lock.isLocked()).toBe(true);
+    await nodes.remove(lock, [1, 2]);
+    expect(await lock.isLocked()).toBe(false);
+  });
+
   it('silent masters without which nothing can be decided cost their timeout once', async () => {
     using lag = new EventLoopLag();
     await using holder = await client(3);
