@@ -7,6 +7,7 @@ import {
   type Evidence,
   type Violation,
 } from './evidence.js';
+import { grouped } from './grouped.js';
 import type { Section } from './history.js';
 
 /** What a busy machine may add to a time limit. */
@@ -82,23 +83,35 @@ function isForced({ history, plan }: Evidence, from: number, until: number): boo
   );
 }
 
-/** When all is healed: somebody waits, the lock is free, and nobody takes it. */
+/** All is well: somebody waits, the lock is free, and nobody takes it. */
 export function slowWakeUps(evidence: Evidence): Violation[] {
-  const { plan, healedAt, stoppedAt } = evidence;
+  const { plan, faults, healedAt, stoppedAt } = evidence;
   const gaps = plan.locks.flatMap((lock) => gapsOf(evidence, lock));
   const calm = gaps.filter(
     ({ from, until }) => from > healedAt + aftermathMs(plan) && until < stoppedAt + 10_000,
   );
-  const slow = calm.filter(({ from, until }) => until - from > SLOW_WAKE_UP_MS);
-  if (slow.length < 3 || slow.length < 0.3 * calm.length) return [];
+  const firstFaultAt = Math.min(healedAt, ...faults.map(({ from }) => from));
+  const met = meetings(evidence).filter(
+    ({ from, until }) =>
+      until < firstFaultAt || (from > healedAt + aftermathMs(plan) && until < stoppedAt + 10_000),
+  );
+  return [
+    ...tooManySlow(calm, 0.3, 'somebody waited'),
+    ...tooManySlow(met, 0.1, 'another client had just called'),
+  ];
+}
+
+function tooManySlow(gaps: readonly Gap[], share: number, who: string): Violation[] {
+  const slow = gaps.filter(({ from, until }) => until - from > SLOW_WAKE_UP_MS);
   const [first] = slow;
+  if (!first || slow.length < 3 || slow.length < share * gaps.length) return [];
   return [
     {
       rule: 'nobody is woken',
-      at: first!.from,
-      lock: first!.lock,
+      at: first.from,
+      lock: first.lock,
       sections: slow.slice(0, 5).map(({ next }) => next),
-      message: `${slow.length} of ${calm.length} times nobody entered for more than ${SLOW_WAKE_UP_MS} ms though the lock was free, somebody waited, and all was well`,
+      message: `${slow.length} of ${gaps.length} times nobody entered for more than ${SLOW_WAKE_UP_MS} ms though the lock was free, ${who}, and all was well`,
     },
   ];
 }
@@ -130,10 +143,25 @@ function gapsOf(evidence: Evidence, lock: string): Gap[] {
         Math.min(enteredAt, endedAt) >= next.enteredAt!,
     );
     if (!waited || next.enteredAt! <= from) return [];
-    const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
-    const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
-    return [{ lock, from, until: next.enteredAt! - lagMs - 3 * answersMs, next }];
+    return [gap(evidence, lock, from, next)];
   });
+}
+
+/** Two clients who met at a name of their own: from the first one's release to the second one's entry. */
+function meetings(evidence: Evidence): Gap[] {
+  const met = evidence.history.entered.filter(({ how }) => how === 'meet');
+  return [...grouped(met, ({ locks }) => locks[0]!)].flatMap(([lock, [before, next]]): Gap[] => {
+    if (before?.endedAt === undefined || before.failure || !next) return [];
+    const from = Math.max(before.endedAt, next.calledAt);
+    return next.enteredAt! <= from ? [] : [gap(evidence, lock, from, next)];
+  });
+}
+
+/** Without what the machine took of it. */
+function gap(evidence: Evidence, lock: string, from: number, next: Section): Gap {
+  const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
+  const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
+  return { lock, from, until: next.enteredAt! - lagMs - 3 * answersMs, next };
 }
 
 /** How long the servers took to answer at most: a hand-over takes some answers. */

@@ -15,6 +15,7 @@ export const ACTIONS: readonly Action[] = [
   { weight: 5, act: hold },
   { weight: 4, act: run },
   { weight: 3, act: tryOnce },
+  { weight: 2, act: meet },
   { weight: 0.3, act: force },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
 ];
@@ -136,6 +137,50 @@ async function tryOnce(caller: Caller): Promise<void> {
     section.end();
   } catch (error) {
     section.end(error);
+  }
+}
+
+/**
+ * A name that nobody has used, held by one client and waited for by another, which has to subscribe to its channel: the
+ * release comes before, while or shortly after it does.
+ */
+async function meet({ party, partner, random, sections, watchdogMs }: Caller): Promise<void> {
+  if (!partner) return;
+  const name = `meeting of ${sections.nextId}`;
+  const ours = party.ownLock(name);
+  const theirs = partner.party.ownLock(name);
+  const first = sections.call('meet', party.clientId, ours, {});
+  try {
+    const held = await ours.lock.acquire();
+    first.enter(held);
+    const request = { wait: 3 * watchdogMs };
+    const second = partner.sections.call('meet', partner.party.clientId, theirs, request);
+    const waiting = theirs.lock.acquire(request).then(async (hold) => {
+      second.enter(hold);
+      second.leave();
+      await hold.release();
+    });
+    const settled = waiting.then(
+      () => {
+        second.end();
+      },
+      (error: unknown) => {
+        second.end(error);
+      },
+    );
+    await sleep(random.between(0, 4));
+    first.leave();
+    await held.release().then(
+      () => {
+        first.end();
+      },
+      (error: unknown) => {
+        first.end(error);
+      },
+    );
+    await settled;
+  } catch (error) {
+    first.end(error);
   }
 }
 

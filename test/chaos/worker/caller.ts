@@ -5,8 +5,15 @@ import { ACTIONS } from './actions.js';
 import type { Party } from './party.js';
 import type { Request, Sections } from './section.js';
 
+/** Another client of the same process, and where its part in what two of them do is written down. */
+export interface Partner {
+  readonly party: Party;
+  readonly sections: Sections;
+}
+
 export interface CallerContext {
   readonly party: Party;
+  readonly partner: Partner | undefined;
   readonly random: Random;
   readonly sections: Sections;
   readonly watchdogMs: number;
@@ -14,13 +21,16 @@ export interface CallerContext {
 
 export class Caller {
   readonly party: Party;
+  /** undefined: its client is the only one of this process. */
+  readonly partner: Partner | undefined;
   readonly random: Random;
   readonly sections: Sections;
   readonly watchdogMs: number;
   #isStopping = false;
 
-  constructor({ party, random, sections, watchdogMs }: CallerContext) {
+  constructor({ party, partner, random, sections, watchdogMs }: CallerContext) {
     this.party = party;
+    this.partner = partner;
     this.random = random;
     this.sections = sections;
     this.watchdogMs = watchdogMs;

@@ -50,6 +50,13 @@ export class Party {
     return this.lock(several, isFair, random);
   }
 
+  /** The lock of a name that this round is not about. */
+  ownLock(name: string): PartyLock {
+    const isFair = this.#order.kind === 'fair';
+    const lock = isFair ? this.client.getFairLock(name) : this.client.getLock(name);
+    return { lock, names: [name], isFair };
+  }
+
   /** A lock of one name, or of several. */
   lock(names: readonly string[], isFair: boolean, random: Random): PartyLock {
     const [name] = names;

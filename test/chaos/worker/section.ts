@@ -32,6 +32,11 @@ export class Sections {
     this.#caller = caller;
   }
 
+  /** What the next section will be called. */
+  get nextId(): string {
+    return `${this.#caller}.${this.#count}`;
+  }
+
   call(
     how: string,
     client: string,

@@ -11,7 +11,7 @@ import { machineMs } from '../../support/machine-clock.js';
 import { onMessage, stopListening, tell } from '../../support/child-messages.js';
 import { Random } from '../random.js';
 import { Beliefs } from './beliefs.js';
-import { Caller } from './caller.js';
+import { Caller, type Partner } from './caller.js';
 import { block, patchClocks, stepWallClock, suspend } from './clocks.js';
 import { Journal } from './journal.js';
 import { Party } from './party.js';
@@ -39,7 +39,8 @@ const callers = parties.flatMap((party, client) =>
     const name = `${order.name}c${client}k${index}`;
     const random = new Random(order.seed, name);
     const sections = new Sections(context, name);
-    return new Caller({ party, random, sections, watchdogMs: order.watchdogMs });
+    const partner = partnerOf(client, index);
+    return new Caller({ party, partner, random, sections, watchdogMs: order.watchdogMs });
   }),
 );
 const working = Promise.all(callers.map((caller) => caller.work()));
@@ -75,6 +76,15 @@ onMessage(async ({ type, ms }) => {
   }
 });
 tell('ready');
+
+function partnerOf(client: number, caller: number): Partner | undefined {
+  const next = (client + 1) % parties.length;
+  if (next === client || order.kind === 'red') return undefined;
+  return {
+    party: parties[next]!,
+    sections: new Sections(context, `${order.name}c${next}p${caller}`),
+  };
+}
 
 /** For how long the event loop stood still, by us or by the machine. */
 function noteLag(since: number): void {
