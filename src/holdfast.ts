@@ -2,18 +2,18 @@
 
 import { randomInt } from 'node:crypto';
 import { inspect, type InspectOptionsStylized } from 'node:util';
-import { Client } from './client.js';
-import { newClientId } from './client-id.js';
-import { inspected, type HoldfastDescription } from './description.js';
-import { LockLostError } from './errors.js';
-import { Events, type HoldfastEvents } from './events.js';
-import type { Lock } from './lock.js';
-import { FairLock } from './fair-lock.js';
-import { FairLockBackend } from './locks/fair-lock.js';
-import { ReentrantLock } from './locks/reentrant-lock.js';
-import { MultiLock } from './multi-lock.js';
-import { parseMultiMembers } from './multi-members.js';
-import { Node } from './node.js';
+import { Session } from './core/session.js';
+import { newClientId } from './core/client-id.js';
+import { inspected, type HoldfastDescription } from './api/description.js';
+import { LockLostError } from './api/errors.js';
+import { Events, type HoldfastEvents } from './api/events.js';
+import type { Lock } from './api/lock.js';
+import { FairLock } from './locks/fair/fair-lock.js';
+import { FairLockBackend } from './locks/fair/fair-backend.js';
+import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
+import { MultiLock } from './locks/multi/multi-lock.js';
+import { parseMultiMembers } from './locks/multi/multi-members.js';
+import { Server } from './core/server.js';
 import {
   parseBoolean,
   parseCount,
@@ -23,13 +23,13 @@ import {
   parseOptions,
   parseText,
   type RedLockOptions,
-} from './options.js';
-import { parseRedLock } from './quorum/masters.js';
-import { QuorumServices } from './quorum/quorum-services.js';
-import { RedLockBackend } from './quorum/red-lock.js';
+} from './api/options.js';
+import { parseRedLock } from './locks/red/masters.js';
+import { QuorumServices } from './locks/red/quorum-services.js';
+import { RedLockBackend } from './locks/red/red-backend.js';
 import type { RedisSource } from './redis/clients.js';
-import { currentScope, outsideScopes, Scope } from './scope.js';
-import { SingleLock } from './single-lock.js';
+import { currentScope, outsideScopes, Scope } from './scopes/scope.js';
+import { SingleLock } from './locks/single-lock.js';
 
 /**
  * Options of a {@link Holdfast}; times in milliseconds.
@@ -102,8 +102,8 @@ const KNOWN_OPTIONS = [
  * @group The client
  */
 export class Holdfast implements AsyncDisposable {
-  readonly #client: Client;
-  readonly #node: Node;
+  readonly #session: Session;
+  readonly #server: Server;
   readonly #events = new Events();
   readonly #keyPrefix: string;
   #quorum: QuorumServices | undefined;
@@ -141,7 +141,7 @@ export class Holdfast implements AsyncDisposable {
     const replicas = parseCount(given.replicas ?? 0, 'replicas');
     // A dead connection must be noticed in time for another renewal.
     const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
-    this.#node = new Node(
+    this.#server = new Server(
       {
         redis: options.redis,
         silenceLimitMs,
@@ -152,13 +152,13 @@ export class Holdfast implements AsyncDisposable {
       },
       this.#events,
     );
-    this.#keyPrefix = this.#node.connection.keyPrefix + keyPrefix;
-    this.#client = new Client(
+    this.#keyPrefix = this.#server.connection.keyPrefix + keyPrefix;
+    this.#session = new Session(
       { clientId, lockWatchdogTimeoutMs, commandTimeoutMs },
-      this.#node.connection,
+      this.#server.connection,
       this.#events,
     );
-    this.#node.connection.onReady(this.#client.leftovers.tryAgain);
+    this.#server.connection.onReady(this.#session.cleanup.tryAgain);
   }
 
   /**
@@ -166,7 +166,7 @@ export class Holdfast implements AsyncDisposable {
    * that Redis does not let us in (a wrong password, a server too old), so that calls fail at once; it is tried again all the time.
    */
   get status(): HoldfastStatus {
-    return this.#closing ? 'closed' : this.#node.connection.status;
+    return this.#closing ? 'closed' : this.#server.connection.status;
   }
 
   /**
@@ -181,15 +181,15 @@ export class Holdfast implements AsyncDisposable {
    */
   async ping(options: PingOptions = {}): Promise<number> {
     const { timeout } = parseOptions('the options of ping()', options, ['timeout']);
-    const { commandTimeoutMs, acquisitions } = this.#client;
+    const { commandTimeoutMs, acquisitions } = this.#session;
     const limitMs = timeout === undefined ? commandTimeoutMs : parseDuration(timeout, 'timeout', 1);
-    this.#client.assertOpen();
-    return await this.#node.ping(limitMs, acquisitions);
+    this.#session.assertOpen();
+    return await this.#server.ping(limitMs, acquisitions);
   }
 
   /** Identifies this client on the server. */
   get clientId(): string {
-    return this.#client.clientId;
+    return this.#session.clientId;
   }
 
   /**
@@ -199,7 +199,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} the name is not usable
    */
   getLock(name: string): Lock {
-    return new SingleLock(this.#client, this.#backend(ReentrantLock, name));
+    return new SingleLock(this.#session, this.#backend(ReentrantLockBackend, name));
   }
 
   /**
@@ -210,7 +210,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} the name is not usable
    */
   getFairLock(name: string): FairLock {
-    return new FairLock(this.#client, this.#backend(FairLockBackend, name));
+    return new FairLock(this.#session, this.#backend(FairLockBackend, name));
   }
 
   /**
@@ -221,7 +221,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} a member cannot be one
    */
   getMultiLock(...locks: Lock[]): Lock {
-    return new MultiLock(this.#client, parseMultiMembers(locks), this.#newOwnerId);
+    return new MultiLock(this.#session, parseMultiMembers(locks), this.#newOwnerId);
   }
 
   /**
@@ -241,10 +241,10 @@ export class Holdfast implements AsyncDisposable {
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
     const { name, masters, settings } = parseRedLock(given);
-    const quorum = (this.#quorum ??= new QuorumServices(this.#client, this.#events));
+    const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#events));
     if (this.#closing) void quorum.close();
     const backend = new RedLockBackend(name, masters, settings, quorum, this.#newOwnerId);
-    return new SingleLock(quorum.client, backend);
+    return new SingleLock(quorum.session, backend);
   }
 
   /**
@@ -314,8 +314,8 @@ export class Holdfast implements AsyncDisposable {
 
   /** Who it is on the server, the state of its connection, and how many locks it holds. Nothing of how it connects. */
   toJSON(): HoldfastDescription {
-    const { clientId, ownerships } = this.#client;
-    const heldCount = ownerships.size + (this.#quorum?.client.ownerships.size ?? 0);
+    const { clientId, ownerships } = this.#session;
+    const heldCount = ownerships.size + (this.#quorum?.session.ownerships.size ?? 0);
     return { clientId, state: this.#state, heldCount };
   }
 
@@ -326,22 +326,22 @@ export class Holdfast implements AsyncDisposable {
 
   get #state(): HoldfastDescription['state'] {
     if (this.#closing) return 'closed';
-    const { isReady, refusal } = this.#node.connection;
+    const { isReady, refusal } = this.#server.connection;
     if (isReady) return 'ready';
     return refusal ? 'refused' : 'connecting';
   }
 
   async #close(): Promise<void> {
-    await this.#client.close(this.#quorum?.close());
-    await this.#node.close();
+    await this.#session.close(this.#quorum?.close());
+    await this.#server.close();
   }
 
-  #backend<Backend extends ReentrantLock>(
-    Kind: new (...args: ConstructorParameters<typeof ReentrantLock>) => Backend,
+  #backend<Backend extends ReentrantLockBackend>(
+    Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
     name: unknown,
   ): Backend {
     const { clientId } = this;
-    return new Kind(this.#node, clientId, this.#keyPrefix, parseName(name), this.#newOwnerId);
+    return new Kind(this.#server, clientId, this.#keyPrefix, parseName(name), this.#newOwnerId);
   }
 
   readonly #newOwnerId = (): string => `${this.clientId}:${String(++this.#lastOwnerNumber)}`;
@@ -352,7 +352,7 @@ export class Holdfast implements AsyncDisposable {
       scope.end().map(async (hold) => {
         const { lockName, ownerId } = hold;
         const message = `a run ended while it still held lock "${lockName}": it was released; unlock it before the run ends`;
-        this.#client.warnings.tell('forgotten unlock', lockName, message, ownerId);
+        this.#session.warnings.tell('forgotten unlock', lockName, message, ownerId);
         const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
           lockName,
           lossReason: 'closed',

@@ -6,11 +6,11 @@ export {
   type HoldfastStatus,
   type PingOptions,
 } from './holdfast.js';
-export type { Lock } from './lock.js';
-export type { FairLock } from './fair-lock.js';
-export type { HoldDescription, HoldfastDescription, LockDescription } from './description.js';
-export type { Hold } from './hold.js';
-export type { AcquireOptions, LockOptions, RedLockOptions } from './options.js';
+export type { Lock } from './api/lock.js';
+export type { FairLock } from './locks/fair/fair-lock.js';
+export type { HoldDescription, HoldfastDescription, LockDescription } from './api/description.js';
+export type { Hold } from './api/hold.js';
+export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
 export type { RedisSource } from './redis/clients.js';
 export {
   ClosedError,
@@ -28,7 +28,7 @@ export {
   type LossReason,
   type NodeAnswer,
   type SeenHolder,
-} from './errors.js';
+} from './api/errors.js';
 export type {
   AcquiredEvent,
   ErrorEvent,
@@ -39,4 +39,4 @@ export type {
   RenewedEvent,
   WaitingEvent,
   WarningEvent,
-} from './events.js';
+} from './api/events.js';

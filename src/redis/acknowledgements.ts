@@ -2,8 +2,8 @@
 // as the command, and is the next one's, too, if that is sent before it was answered: the server reads nothing while it waits.
 
 import type { Redis } from 'ioredis';
-import { setTimer } from '../clock.js';
-import { UnavailableError } from '../errors.js';
+import { setTimer } from '../runtime/clock.js';
+import { UnavailableError } from '../api/errors.js';
 import { describe, failureKind } from './failure.js';
 import type { Link } from './link.js';
 

@@ -1,7 +1,7 @@
 // The calls that wait for one connection to be ready.
 
-import type { UnavailableError } from '../errors.js';
-import type { Patience } from '../waiting/patience.js';
+import type { UnavailableError } from '../api/errors.js';
+import type { WaitLimit } from '../waiting/wait-limit.js';
 
 interface Call {
   readonly resolve: () => void;
@@ -14,14 +14,14 @@ export class Awaiting {
   readonly #calls = new Set<Call>();
 
   /** Resolves with `ready`; rejects with `fail`, or when patience is over. */
-  async wait(patience: Patience): Promise<void> {
+  async wait(waitLimit: WaitLimit): Promise<void> {
     let call: Call | undefined;
     const ready = new Promise<void>((resolve, reject) => {
-      call = { resolve, reject, isSingleAttempt: patience.isSingleAttempt };
+      call = { resolve, reject, isSingleAttempt: waitLimit.isSingleAttempt };
       this.#calls.add(call);
     });
     try {
-      await patience.within(ready);
+      await waitLimit.within(ready);
     } finally {
       // An outage may be long: whoever has given up leaves nothing behind.
       if (call) this.#calls.delete(call);

@@ -1,10 +1,10 @@
 // A client's way to Redis: one connection for commands, and one for subscriptions when somebody first waits.
 
-import { NO_LIMIT, type TimeLimit } from '../clock.js';
-import type { Events } from '../events.js';
-import { UnavailableError } from '../errors.js';
-import type { Patience } from '../waiting/patience.js';
-import { inOwnContext } from '../scope.js';
+import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
+import type { Events } from '../api/events.js';
+import { UnavailableError } from '../api/errors.js';
+import type { WaitLimit } from '../waiting/wait-limit.js';
+import { inOwnContext } from '../scopes/scope.js';
 import {
   clientFactory,
   isCluster,
@@ -109,8 +109,8 @@ export class Connection {
   }
 
   /** Resolves when commands can be sent; rejects when waiting would not help. */
-  whenReady(patience: Patience): Promise<void> {
-    return this.#commands.whenReady(patience);
+  whenReady(waitLimit: WaitLimit): Promise<void> {
+    return this.#commands.whenReady(waitLimit);
   }
 
   /** Calls back on every new connection, until the function that it returns is called. */
@@ -246,7 +246,7 @@ export class Connection {
       },
       failed: (cause) => {
         const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
-        this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
+        this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
       },
     });
   }
@@ -265,7 +265,7 @@ export class Connection {
     this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
     if (!isTooOld(this.#server)) return;
     const error = new UnavailableError(tooOldMessage(this.#server));
-    if (!this.#saidTooOld) this.#events.tell('error', () => ({ error }));
+    if (!this.#saidTooOld) this.#events.emit('error', () => ({ error }));
     this.#saidTooOld = true;
     throw error;
   }

@@ -1,15 +1,15 @@
 // One ioredis client of ours, and what is known of its health: ready, refused, silent, closed.
 
 import type { Writable } from 'node:stream';
-import { ClosedError, UnavailableError } from '../errors.js';
-import type { Patience } from '../waiting/patience.js';
+import { ClosedError, UnavailableError } from '../api/errors.js';
+import type { WaitLimit } from '../waiting/wait-limit.js';
 import { Awaiting } from './awaiting.js';
 import { ASKING_DENIED, isCluster, type RedisClient } from './clients.js';
 import { hasNodes, seeToComeback } from './comeback.js';
 import { disconnect } from './disconnection.js';
 import { describe, failureKind, isMereLoss, isReply, UnsentError } from './failure.js';
 import { firstWords } from './first-words.js';
-import { Outage } from '../outage.js';
+import { Outage } from '../api/outage.js';
 import { redacted } from './redaction.js';
 import { Silence } from './silence.js';
 import { onTrouble, unexplained } from './troubles.js';
@@ -115,11 +115,11 @@ export class Link {
    * Resolves when commands can be sent; rejects when the server refuses us, the link is closed, or patience is over; for a
    * single attempt also when an attempt to connect has failed that ended after this call.
    */
-  async whenReady(patience: Patience): Promise<void> {
+  async whenReady(waitLimit: WaitLimit): Promise<void> {
     if (this.#isReady) return;
     if (this.#refusal) throw this.#refusal;
     if (this.#closing) throw new ClosedError('the client is closed');
-    await this.#awaiting.wait(patience);
+    await this.#awaiting.wait(waitLimit);
   }
 
   /**

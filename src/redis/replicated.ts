@@ -2,7 +2,7 @@
 // everything behind it waiting. In a cluster WAIT must go to the very node that ran the script, so redirections are followed here.
 
 import type { Redis } from 'ioredis';
-import type { TimeLimit } from '../clock.js';
+import type { TimeLimit } from '../runtime/clock.js';
 import { Acknowledgements } from './acknowledgements.js';
 import { isCluster } from './clients.js';
 import { nodeCalled, nodeWith, redirectionOf } from './cluster-nodes.js';

@@ -2,8 +2,8 @@
 // wrong with it is told without its text, which may hold a password.
 
 import { Redis, type Cluster, type RedisOptions } from 'ioredis';
-import { OptionError } from '../errors.js';
-import { isPlainObject, shown } from '../shown.js';
+import { OptionError } from '../api/errors.js';
+import { isPlainObject, shown } from '../api/shown.js';
 import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
 
 /**

@@ -1,8 +1,8 @@
 // One connection for subscriptions, to one server: has it tell of the channels that are wanted, anew on every new connection. Now and
 // then it asks whether anybody is there, since a connection that died without a word looks like one that has nothing to tell.
 
-import { setTimer } from '../clock.js';
-import { inOwnContext } from '../scope.js';
+import { setTimer } from '../runtime/clock.js';
+import { inOwnContext } from '../scopes/scope.js';
 import { ask, type Answer, type Asked } from './asking.js';
 import type { RedisClient } from './clients.js';
 import { failureKind } from './failure.js';

@@ -1,6 +1,6 @@
 // The calls that end with one signal, and its one listener: Node.js warns of more than ten.
 
-import type { Patience } from './patience.js';
+import type { WaitLimit } from './wait-limit.js';
 
 const abortables = new WeakMap<AbortSignal, Abortables>();
 
@@ -13,23 +13,23 @@ export function abortablesOf(signal: AbortSignal): Abortables {
 
 export class Abortables {
   readonly #signal: AbortSignal;
-  readonly #patiences = new Set<Patience>();
+  readonly #waitLimits = new Set<WaitLimit>();
 
   constructor(signal: AbortSignal) {
     this.#signal = signal;
   }
 
-  add(patience: Patience): void {
-    if (this.#patiences.size === 0) this.#signal.addEventListener('abort', this.#abort);
-    this.#patiences.add(patience);
+  add(waitLimit: WaitLimit): void {
+    if (this.#waitLimits.size === 0) this.#signal.addEventListener('abort', this.#abort);
+    this.#waitLimits.add(waitLimit);
   }
 
-  delete(patience: Patience): void {
-    this.#patiences.delete(patience);
-    if (this.#patiences.size === 0) this.#signal.removeEventListener('abort', this.#abort);
+  delete(waitLimit: WaitLimit): void {
+    this.#waitLimits.delete(waitLimit);
+    if (this.#waitLimits.size === 0) this.#signal.removeEventListener('abort', this.#abort);
   }
 
   readonly #abort = (): void => {
-    for (const patience of [...this.#patiences]) patience.end('aborted');
+    for (const waitLimit of [...this.#waitLimits]) waitLimit.end('aborted');
   };
 }

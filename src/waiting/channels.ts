@@ -1,8 +1,8 @@
 // The channels that a client listens to: subscribed once for all who listen, and kept a little while after the last listener
 // left.
 
-import { UnavailableError } from '../errors.js';
-import type { Events } from '../events.js';
+import { UnavailableError } from '../api/errors.js';
+import type { Events } from '../api/events.js';
 import type { Connection } from '../redis/connection.js';
 import { Subscribers } from '../redis/subscribers.js';
 
@@ -153,6 +153,6 @@ export class Channels {
       what === 'SUBSCRIBE'
         ? `cannot subscribe to channel ${name}: ${cause.message}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit SUBSCRIBE (in a cluster SSUBSCRIBE) on ${kind}:*`
         : `cannot unsubscribe from channel ${name}: ${cause.message}; the connection is made anew now and then to get rid of such channels; permit UNSUBSCRIBE (in a cluster SUNSUBSCRIBE)`;
-    this.#events.tell('error', () => ({ error: new UnavailableError(message, { cause }) }));
+    this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
   }
 }

@@ -1,6 +1,6 @@
 // What those of one client who wait for one lock were told of it last: whoever of them asked, all want to know the same.
 
-import type { SeenHolder } from '../errors.js';
+import type { SeenHolder } from '../api/errors.js';
 
 export class Findings {
   /** Who had the lock. */

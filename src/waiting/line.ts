@@ -2,8 +2,8 @@
 // holder's lease. While the lock is held they send next to nothing, however many they are: messages are hints that may get lost,
 // so now and then the first looks for itself.
 
-import type { Seniority } from '../backend.js';
-import { setTimer } from '../clock.js';
+import type { Seniority } from '../core/backend.js';
+import { setTimer } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 import { Findings } from './findings.js';
 

@@ -1,11 +1,14 @@
 // Locks on a server that exists only in memory: unit tests decide when it answers, and what.
-import type { AcquireReply, KeepReply, LockBackend, Renewable } from '../../src/backend.js';
-import { ReentrantCandidate, type ContestedLock } from '../../src/locks/reentrant-candidate.js';
+import type { AcquireReply, KeepReply, LockBackend, Renewable } from '../../src/core/backend.js';
+import {
+  ReentrantCandidate,
+  type ContestedLock,
+} from '../../src/locks/reentrant/reentrant-candidate.js';
 import { UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
-import { Watchdog, type Renewer } from '../../src/watchdog.js';
+import { Watchdog, type Renewer } from '../../src/core/watchdog.js';
 
 interface Held {
   owner: string;

@@ -2,11 +2,11 @@
 import type { Redis } from 'ioredis';
 import { EventEmitter } from 'node:events';
 import { vi } from 'vitest';
-import type { AcquireReply, Wanted } from '../../src/backend.js';
-import { Events } from '../../src/events.js';
-import { FairLockBackend } from '../../src/locks/fair-lock.js';
-import { FairPlace } from '../../src/locks/fair-place.js';
-import { Node } from '../../src/node.js';
+import type { AcquireReply, Wanted } from '../../src/core/backend.js';
+import { Events } from '../../src/api/events.js';
+import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
+import { FairPlace } from '../../src/locks/fair/fair-place.js';
+import { Server } from '../../src/core/server.js';
 import type { Connection } from '../../src/redis/connection.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import type { Link } from '../../src/redis/link.js';
@@ -31,7 +31,7 @@ export interface Sent {
 }
 
 export class FakeFairRedis {
-  readonly node: Node;
+  readonly server: Server;
   readonly lock: FairLockBackend;
   readonly keys = new LockKeys('orders');
   readonly sent: Sent[] = [];
@@ -52,8 +52,8 @@ export class FakeFairRedis {
       replicas: 0,
       commandTimeoutMs: 10_000,
     };
-    this.node = new Node(options, new Events());
-    const { connection } = this.node;
+    this.server = new Server(options, new Events());
+    const { connection } = this.server;
     const run: Connection['run'] = async (script, keys, args, read) =>
       read(await this.#send(nameOf(script), keys, args));
     vi.spyOn(connection, 'run').mockImplementation(run);
@@ -62,7 +62,7 @@ export class FakeFairRedis {
       return this.#link();
     });
     const newOwnerId = (): string => `${clientId}:${String(++this.#lastOwnerNumber)}`;
-    this.lock = new FairLockBackend(this.node, clientId, '', this.keys.lock, newOwnerId);
+    this.lock = new FairLockBackend(this.server, clientId, '', this.keys.lock, newOwnerId);
   }
 
   /** All that were sent of one script, in order. */
@@ -105,7 +105,7 @@ export class FakeFairRedis {
   }
 
   get grantChannel(): string {
-    return this.keys.grants + this.node.token;
+    return this.keys.grants + this.server.token;
   }
 
   async publish(channel: string, payload: string): Promise<void> {

@@ -2,11 +2,11 @@
 import { EventEmitter } from 'node:events';
 import type { Redis } from 'ioredis';
 import { vi } from 'vitest';
-import { Client, type Reachable } from '../../src/client.js';
-import { Events, type HoldfastEvents } from '../../src/events.js';
+import { Session, type Reachable } from '../../src/core/session.js';
+import { Events, type HoldfastEvents } from '../../src/api/events.js';
 import { Holdfast } from '../../src/holdfast.js';
-import type { Lock } from '../../src/lock.js';
-import { SingleLock } from '../../src/single-lock.js';
+import type { Lock } from '../../src/api/lock.js';
+import { SingleLock } from '../../src/locks/single-lock.js';
 import { FakeNode, FakeServer } from './fake-backend.js';
 
 export interface FakeOptions {
@@ -18,7 +18,7 @@ export interface FakeOptions {
 
 export interface FakeHoldfast {
   readonly server: FakeServer;
-  readonly client: Client;
+  readonly session: Session;
   readonly events: Events;
   /** Everything that was passed to process.emitWarning. */
   readonly processWarnings: string[];
@@ -43,7 +43,7 @@ export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
   const { commandTimeout = lockWatchdogTimeout / 3 } = options;
   const events = new Events();
   const times = { lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: commandTimeout };
-  const client = new Client({ clientId, ...times }, alwaysReady, events);
+  const session = new Session({ clientId, ...times }, alwaysReady, events);
   const node = new FakeNode(server, clientId, lockWatchdogTimeout);
   const processWarnings: string[] = [];
   vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
@@ -61,10 +61,10 @@ export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
   }
   return {
     server,
-    client,
+    session,
     events,
     processWarnings,
-    getLock: (name) => new SingleLock(client, node.lock(name)),
+    getLock: (name) => new SingleLock(session, node.lock(name)),
     run: (fn) => scopes.run(fn),
     detach: (fn) => scopes.detach(fn),
     told: (name) => told.get(name) as Parameters<HoldfastEvents[typeof name]>[0][],

@@ -1,17 +1,20 @@
 // Masters of a Redlock that exist only in memory, for fake timers: tests decide how long each link takes.
-import type { KeepReply } from '../../src/backend.js';
-import { Client } from '../../src/client.js';
-import { Events } from '../../src/events.js';
-import { Leftovers } from '../../src/leftovers.js';
-import type { Lock } from '../../src/lock.js';
-import type { ReentrantLock, VoteReply } from '../../src/locks/reentrant-lock.js';
-import { Master } from '../../src/quorum/master.js';
-import { QuorumServices } from '../../src/quorum/quorum-services.js';
-import { RedLockBackend } from '../../src/quorum/red-lock.js';
-import type { RestartGuard } from '../../src/quorum/restart-guard.js';
-import { parseRedLockOptions } from '../../src/quorum/settings.js';
+import type { KeepReply } from '../../src/core/backend.js';
+import { Session } from '../../src/core/session.js';
+import { Events } from '../../src/api/events.js';
+import { Cleanup } from '../../src/core/cleanup.js';
+import type { Lock } from '../../src/api/lock.js';
+import type {
+  ReentrantLockBackend,
+  VoteReply,
+} from '../../src/locks/reentrant/reentrant-backend.js';
+import { Master } from '../../src/locks/red/master.js';
+import { QuorumServices } from '../../src/locks/red/quorum-services.js';
+import { RedLockBackend } from '../../src/locks/red/red-backend.js';
+import type { RestartGuard } from '../../src/locks/red/restart-guard.js';
+import { parseRedLockOptions } from '../../src/locks/red/settings.js';
 import type { RedLockOptions } from '../../src/index.js';
-import { SingleLock } from '../../src/single-lock.js';
+import { SingleLock } from '../../src/locks/single-lock.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { FakeServer } from './fake-backend.js';
 import { alwaysReady } from './fake-holdfast.js';
@@ -84,7 +87,7 @@ export function simulatedRedLock(
   }: SimulatedClientOptions,
 ): { lock: Lock; events: Events } {
   const events = new Events();
-  const owner = new Client(
+  const owner = new Session(
     { clientId, lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: 10_000 },
     alwaysReady,
     events,
@@ -97,13 +100,13 @@ export function simulatedRedLock(
       () => delays?.(index) ?? AT_ONCE,
       () => reaches?.(index) ?? true,
     );
-    return new Master(link as unknown as ReentrantLock, new Leftovers());
+    return new Master(link as unknown as ReentrantLockBackend, new Cleanup());
   });
   let last = 0;
   const newOwnerId = (): string => `${clientId}:${++last}`;
   const settings = { ...parseRedLockOptions(options), ...(guard && { guard }) };
   const backend = new RedLockBackend(NAME, links, settings, services, newOwnerId);
-  return { lock: new SingleLock(services.client, backend), events };
+  return { lock: new SingleLock(services.session, backend), events };
 }
 
 const AT_ONCE: Delays = { upMs: 0, downMs: 0 };
@@ -114,7 +117,7 @@ class SimulatedLink {
   readonly id: string;
   readonly batchKey = '';
   readonly connection: Pick<
-    ReentrantLock['connection'],
+    ReentrantLockBackend['connection'],
     'address' | 'isReady' | 'lastError' | 'serverAgeMs' | 'onReady'
   >;
   readonly #master: SimulatedMaster;

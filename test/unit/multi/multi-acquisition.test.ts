@@ -1,14 +1,14 @@
 // Rounds of an acquisition of several locks, with members that answer as the test says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Seniority } from '../../../src/backend.js';
-import { Client } from '../../../src/client.js';
-import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/errors.js';
-import { Events } from '../../../src/events.js';
-import type { HoldOrigin } from '../../../src/hold.js';
-import { MultiAcquisition } from '../../../src/multi-acquisition.js';
-import type { AcquireRequest } from '../../../src/options.js';
-import type { SingleLock } from '../../../src/single-lock.js';
+import type { Seniority } from '../../../src/core/backend.js';
+import { Session } from '../../../src/core/session.js';
+import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
+import { Events } from '../../../src/api/events.js';
+import type { HoldOrigin } from '../../../src/api/hold.js';
+import { MultiAcquisition } from '../../../src/locks/multi/multi-acquisition.js';
+import type { AcquireRequest } from '../../../src/api/options.js';
+import type { SingleLock } from '../../../src/locks/single-lock.js';
 import { rejectionOf } from '../../support/clients.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
@@ -26,7 +26,7 @@ class FakeHold {
 /** A member whose tries take a round trip, and are answered by `answer`, which throws or returns the hold. */
 class FakeMember {
   readonly name: string;
-  readonly parts = { client: { connection: { isReady: true } }, backend: {} };
+  readonly parts = { session: { connection: { isReady: true } }, backend: {} };
   readonly requests: AcquireRequest[] = [];
   readonly origins: HoldOrigin[] = [];
   answer: (hold: FakeHold) => unknown = (hold) => hold;
@@ -49,19 +49,19 @@ class FakeMember {
   }
 }
 
-let client: Client;
+let session: Session;
 let one: FakeMember;
 let two: FakeMember;
 
 beforeEach(() => {
   const options = { clientId: 'me', lockWatchdogTimeoutMs: 30_000, commandTimeoutMs: 10_000 };
-  client = new Client(options, alwaysReady, new Events());
+  session = new Session(options, alwaysReady, new Events());
   [one, two] = [new FakeMember('one'), new FakeMember('two')];
 });
 
 afterEach(() => {
-  expect(client.multiAcquisitions.size).toBe(0);
-  expect(client.acquisitions.size).toBe(0);
+  expect(session.multiAcquisitions.size).toBe(0);
+  expect(session.acquisitions.size).toBe(0);
 });
 
 async function begin(waitMs: number, leaseMs?: number): Promise<unknown> {
@@ -70,7 +70,7 @@ async function begin(waitMs: number, leaseMs?: number): Promise<unknown> {
   const members = [one, two] as unknown as SingleLock[];
   const newOwnerId = (): string => `me:${++last}`;
   const wanted = { ...request, members, newOwnerId, waitMs, leaseMs, signal: undefined };
-  return await new MultiAcquisition(client, wanted).hold();
+  return await new MultiAcquisition(session, wanted).hold();
 }
 
 const isHeld = (): never => {
@@ -103,7 +103,7 @@ it('no unlock() is owed to a member before all are acquired', async () => {
   await begin(5_000);
   for (const { origins, holds } of [one, two]) {
     expect(new Set(origins)).toEqual(new Set(['acquire']));
-    expect(holds.at(-1)!.lendTo).toHaveBeenCalledExactlyOnceWith(client, 'lock');
+    expect(holds.at(-1)!.lendTo).toHaveBeenCalledExactlyOnceWith(session, 'lock');
   }
   expect(one.holds[0]!.lendTo).not.toHaveBeenCalled();
 });

@@ -1,8 +1,8 @@
 // Calls that are probably not meant as they are written: they are warned of once, or refused in words that lead to the mistake.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Lock } from '../../../src/index.js';
-import { MultiLock } from '../../../src/multi-lock.js';
-import { parseMultiMembers } from '../../../src/multi-members.js';
+import { MultiLock } from '../../../src/locks/multi/multi-lock.js';
+import { parseMultiMembers } from '../../../src/locks/multi/multi-members.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 
@@ -193,8 +193,8 @@ describe('unlock() that has nothing to undo', () => {
   );
 });
 
-function multiLock({ client, getLock }: FakeHoldfast): MultiLock {
+function multiLock({ session, getLock }: FakeHoldfast): MultiLock {
   let lastOwnerNumber = 1_000;
   const members = parseMultiMembers([getLock('x'), getLock('y')]);
-  return new MultiLock(client, members, () => `me:${String(++lastOwnerNumber)}`);
+  return new MultiLock(session, members, () => `me:${String(++lastOwnerNumber)}`);
 }

@@ -2,8 +2,8 @@
 // nothing is left.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { LockAbortedError, LockTimeoutError } from '../../../src/errors.js';
-import type { Lock } from '../../../src/lock.js';
+import { LockAbortedError, LockTimeoutError } from '../../../src/api/errors.js';
+import type { Lock } from '../../../src/api/lock.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import {
   detached,
@@ -139,13 +139,13 @@ class Execution {
 
 async function execute({ steps, travels }: Program): Promise<number> {
   const holdfast = fakeHoldfast();
-  const { server, client, told } = holdfast;
+  const { server, session, told } = holdfast;
   const execution = new Execution(holdfast, travels);
   await execution.time.until(execution.steps(steps, { place: outermost, around: [], runs: [] }));
   await execution.time.until(execution.time.pass(100)); // wake-ups that nobody needs any more
   expect(server.heldNames).toEqual([]);
   expect(['0', '1', '2'].map((name) => server.listenerCount(name))).toEqual([0, 0, 0]);
-  expect([client.ownerships.size, client.acquisitions.size]).toEqual([0, 0]);
+  expect([session.ownerships.size, session.acquisitions.size]).toEqual([0, 0]);
   // Programs have branches of one run that lock() at the same time; nothing else is warned of.
   const warnings = told('warning').filter(
     ({ message }) => !message.includes('calls of one run overlap'),

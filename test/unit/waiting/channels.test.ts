@@ -1,6 +1,6 @@
 // Channels of a client that is closed: others may still hold on to it.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Events } from '../../../src/events.js';
+import { Events } from '../../../src/api/events.js';
 import type { Connection } from '../../../src/redis/connection.js';
 import { Channels } from '../../../src/waiting/channels.js';
 

@@ -1,6 +1,6 @@
 // The end of a wait: "somebody else has it" is said of now, so after a long sleep the lock is looked at once more.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Patience } from '../../../src/waiting/patience.js';
+import { WaitLimit } from '../../../src/waiting/wait-limit.js';
 import { fakeHoldfast } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 
@@ -224,10 +224,10 @@ describe('a timeout while a caller of the same client has the lock', () => {
 
 describe('the look before the end of a patience', () => {
   it('is called 800 ms before, once', async () => {
-    const patience = new Patience({ limitMs: 5_000 });
+    const waitLimit = new WaitLimit({ limitMs: 5_000 });
     const look = vi.fn();
-    patience.lookBeforeEnd(look);
-    const over = expect(patience.within(never)).rejects.toMatchObject({ ending: 'timeout' });
+    waitLimit.lookBeforeEnd(look);
+    const over = expect(waitLimit.within(never)).rejects.toMatchObject({ ending: 'timeout' });
     await vi.advanceTimersByTimeAsync(4_198);
     expect(look).not.toHaveBeenCalled();
     await vi.advanceTimersByTimeAsync(2);
@@ -235,15 +235,15 @@ describe('the look before the end of a patience', () => {
     await vi.advanceTimersByTimeAsync(802);
     await over;
     expect(look).toHaveBeenCalledOnce();
-    patience.dispose();
+    waitLimit.dispose();
     expect(vi.getTimerCount()).toBe(0);
   });
 
   it('does not lengthen a wait that has less than that left', async () => {
-    const patience = new Patience({ limitMs: 500 });
+    const waitLimit = new WaitLimit({ limitMs: 500 });
     const look = vi.fn();
-    patience.lookBeforeEnd(look);
-    const over = expect(patience.within(never)).rejects.toMatchObject({ ending: 'timeout' });
+    waitLimit.lookBeforeEnd(look);
+    const over = expect(waitLimit.within(never)).rejects.toMatchObject({ ending: 'timeout' });
     await vi.advanceTimersByTimeAsync(502);
     await over;
     expect(look).toHaveBeenCalledOnce();
@@ -255,16 +255,16 @@ describe('the look before the end of a patience', () => {
   ])(
     'has a moment for its answer when the loop was blocked from %s until long after',
     async (_, atMs, untilTimerMs) => {
-      const patience = new Patience({ limitMs: 5_000 });
+      const waitLimit = new WaitLimit({ limitMs: 5_000 });
       const looks: number[] = [];
       const begunMs = performance.now();
-      patience.lookBeforeEnd(() => looks.push(performance.now() - begunMs));
-      const over = expect(patience.within(never)).rejects.toMatchObject({ ending: 'timeout' });
+      waitLimit.lookBeforeEnd(() => looks.push(performance.now() - begunMs));
+      const over = expect(waitLimit.within(never)).rejects.toMatchObject({ ending: 'timeout' });
       await vi.advanceTimersByTimeAsync(atMs);
       block(60_000);
       await vi.advanceTimersByTimeAsync(untilTimerMs);
       expect(looks.at(-1)).toBeGreaterThanOrEqual(atMs + 60_000);
-      expect(patience.endsAtMs - begunMs - looks.at(-1)!).toBeCloseTo(100, 0);
+      expect(waitLimit.endsAtMs - begunMs - looks.at(-1)!).toBeCloseTo(100, 0);
       await vi.advanceTimersByTimeAsync(102);
       await over;
     },

@@ -1,0 +1,200 @@
+// Reads what callers give, and says what is wrong with it before anything is sent.
+
+import type { Seniority } from '../core/backend.js';
+import { MAX_TIMER_MS } from '../runtime/clock.js';
+import { OptionError } from './errors.js';
+import { isPlainObject, shown } from './shown.js';
+
+/**
+ * How an acquisition may be asked for; times in milliseconds.
+ *
+ * @group Locks
+ */
+export interface AcquireOptions {
+  /** How long to wait at most, in milliseconds; `Infinity`: for ever. */
+  wait?: number | undefined;
+  /** The lease in milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the release. */
+  lease?: number | undefined;
+  /** Ends the wait when it aborts. */
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * Options of `lock()`, which waits for ever.
+ *
+ * @group Locks
+ */
+export type LockOptions = Omit<AcquireOptions, 'wait'>;
+
+/**
+ * Options of `getRedLock()`; times in milliseconds.
+ *
+ * @group Locks
+ */
+export interface RedLockOptions {
+  /** How long one master may take to answer before it counts as unreachable. Default: 50 ms. */
+  nodeTimeout?: number | undefined;
+  /**
+   * A master that was started less than this ago does not vote, since it may have forgotten a lock; `false`: it does. Default:
+   * the longest lease that anybody is known to use, by what this client used (at least `lockWatchdogTimeout`) and what the other
+   * masters remember; and while some of those do not answer, ten minutes where that is longer.
+   */
+  restartGuard?: number | false | undefined;
+  /** How often the watchdog extends the lease of a hold at most. Default: without limit. */
+  maxExtensions?: number | undefined;
+}
+
+/** What was asked for, checked. */
+export interface AcquireRequest {
+  readonly waitMs: number;
+  /** What bounds a single attempt, besides `commandTimeout`. */
+  readonly attemptMs?: number;
+  readonly seniority?: Seniority;
+  /** undefined: the watchdog's. */
+  readonly leaseMs: number | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Long enough for any name that is one; a longer one is a mistake. */
+const MAX_NAME_BYTES = 1_024;
+
+/** The longest lease: Redis counts in 64 bits, JavaScript exactly up to here. */
+const MAX_LEASE_MS = Number.MAX_SAFE_INTEGER;
+
+export function parseName(name: unknown): string {
+  if (typeof name !== 'string') throw invalid('lock name', name, 'a string');
+  if (name === '') throw invalid('lock name', name, 'at least one character');
+  const byteCount = Buffer.byteLength(name);
+  if (byteCount > MAX_NAME_BYTES) {
+    throw new OptionError(
+      `lock name is ${String(byteCount)} bytes long (${shown(name.slice(0, 40))}…): at most ${String(MAX_NAME_BYTES)} are allowed`,
+    );
+  }
+  if (!name.isWellFormed()) {
+    throw invalid(
+      'lock name',
+      name,
+      'well-formed Unicode; a lone surrogate would make different names the same key',
+    );
+  }
+  return name;
+}
+
+/** A lease that must be given: milliseconds, a whole number of at least 1. */
+export function parseLease(lease: unknown, what: string, lockName?: string): number {
+  if (isWholeNumber(lease, 1, MAX_LEASE_MS)) return lease;
+  throw invalid(
+    what,
+    lease,
+    `a whole number of milliseconds from 1 to ${String(MAX_LEASE_MS)}`,
+    lockName,
+  );
+}
+
+/** Reads `(wait?, lease?)` or one options object. */
+export function parseRequest(
+  lockName: string,
+  given: Partial<Record<keyof AcquireOptions, unknown>>,
+  defaultWaitMs: number,
+): AcquireRequest {
+  return {
+    waitMs: parseWait(given.wait === undefined ? defaultWaitMs : given.wait, lockName),
+    leaseMs: parseWatchedLease(given.lease, lockName),
+    signal: parseSignal(given.signal, lockName),
+  };
+}
+
+/**
+ * An options object as it was given: known names only, since a misspelt `wait` would wait for ever; and nothing but an object
+ * literal, since a Promise, a Date or a lock of another copy of this package has none of these names, and would pass for no options.
+ */
+export function parseOptions<Option extends string>(
+  what: string,
+  given: unknown,
+  known: readonly Option[],
+  lockName?: string,
+): Partial<Record<Option, unknown>> {
+  if (!isPlainObject(given)) {
+    const right = `a plain object with any of ${known.join(', ')}`;
+    throw new OptionError(`${about(lockName)}${what} are ${shown(given)}: they must be ${right}`, {
+      lockName,
+    });
+  }
+  for (const name of Object.keys(given)) {
+    if (!(known as readonly string[]).includes(name)) {
+      throw new OptionError(
+        `${about(lockName)}${what} have no "${name}": they are ${known.join(', ')}`,
+        { lockName },
+      );
+    }
+  }
+  return given as Partial<Record<Option, unknown>>;
+}
+
+/** A duration that must be given: milliseconds, a whole number, at most the longest delay of a timer. */
+export function parseDuration(durationMs: unknown, what: string, minimumMs: number): number {
+  if (isWholeNumber(durationMs, minimumMs, MAX_TIMER_MS)) return durationMs;
+  const longest = `${String(MAX_TIMER_MS)} (24 days, the longest that a timer takes)`;
+  const right = `a whole number of milliseconds from ${String(minimumMs)} to ${longest}`;
+  throw invalid(what, durationMs, right);
+}
+
+function isWholeNumber(value: unknown, minimum: number, maximum: number): value is number {
+  return Number.isInteger(value) && (value as number) >= minimum && (value as number) <= maximum;
+}
+
+/** How many of something: a whole number of at least 0. */
+export function parseCount(count: unknown, what: string): number {
+  if (typeof count === 'number' && Number.isSafeInteger(count) && count >= 0) return count;
+  throw invalid(what, count, 'a whole number of at least 0');
+}
+
+export function parseText(text: unknown, what: string): string {
+  if (typeof text === 'string' && text !== '' && text.isWellFormed()) return text;
+  throw invalid(what, text, 'a string of at least one character');
+}
+
+export function parseBoolean(value: unknown, what: string): boolean {
+  if (typeof value === 'boolean') return value;
+  throw invalid(what, value, 'true or false');
+}
+
+export function parseFunction(fn: unknown, what: string, lockName?: string): void {
+  if (typeof fn !== 'function') throw invalid(what, fn, 'a function', lockName);
+}
+
+function parseWait(wait: unknown, lockName: string): number {
+  if (typeof wait === 'number' && wait >= 0) return wait;
+  throw invalid('wait', wait, 'a number of milliseconds of at least 0, or Infinity', lockName);
+}
+
+function parseWatchedLease(lease: unknown, lockName: string): number | undefined {
+  if (lease === undefined || lease === -1) return undefined;
+  try {
+    return parseLease(lease, 'lease', lockName);
+  } catch {
+    const right =
+      'a whole number of milliseconds of at least 1; left out or -1, the watchdog renews it';
+    throw invalid('lease', lease, right, lockName);
+  }
+}
+
+function parseSignal(signal: unknown, lockName: string): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw invalid('signal', signal, 'an AbortSignal', lockName);
+}
+
+export function invalid(
+  what: string,
+  value: unknown,
+  right: string,
+  lockName?: string,
+): OptionError {
+  return new OptionError(`${about(lockName)}${what} is ${shown(value)}: it must be ${right}`, {
+    lockName,
+  });
+}
+
+function about(lockName: string | undefined): string {
+  return lockName === undefined ? '' : `lock "${lockName}": `;
+}

@@ -1,0 +1,27 @@
+// A hold begins: it is entered where it will be looked for, and told.
+
+import type { Session } from './session.js';
+import type { HoldOrigin } from '../api/hold.js';
+import type { Holder } from '../scopes/holder.js';
+import type { AcquireRequest } from '../api/options.js';
+import { SingleHold } from './single-hold.js';
+
+export function beginHold(
+  session: Session,
+  holder: Holder,
+  origin: HoldOrigin,
+  request: AcquireRequest,
+): SingleHold {
+  const { ownership } = holder;
+  const watched = request.leaseMs === undefined;
+  const hold = new SingleHold(session, holder, origin, watched);
+  if (!holder.scope) session.anonymous.add(ownership.lock.id, hold);
+  session.events.emit('acquired', () => ({
+    lockName: ownership.lock.name,
+    ownerId: ownership.ownerId,
+    holdCount: ownership.holdCount,
+    leaseMs: request.leaseMs ?? session.lockWatchdogTimeoutMs,
+    watched,
+  }));
+  return hold;
+}

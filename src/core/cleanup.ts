@@ -1,0 +1,105 @@
+// Owners that may stand on the server though nobody wants them any more: an acquisition whose answer never came,
+// a release that did not get through. Removed as soon as the server answers.
+
+import type { LockBackend } from './backend.js';
+import { setTimer } from '../runtime/clock.js';
+import { QuorumError } from '../api/errors.js';
+import { NoQuorum } from '../locks/red/no-quorum.js';
+import { failureKind } from '../redis/failure.js';
+import type { WaitLimit } from '../waiting/wait-limit.js';
+
+/** How soon a server that refuses is asked again. */
+const RETRY_MS = 1_000;
+
+/** The same while the client is closing: there may not be a second. */
+const CLOSING_RETRY_MS = 50;
+
+/** How many are remembered at most; what is beyond ends with its lease. */
+const MAX_LEFTOVERS = 10_000;
+
+interface Leftover {
+  readonly lock: LockBackend;
+  readonly ownerId: string;
+}
+
+export class Cleanup {
+  readonly #owners = new Map<string, Leftover>();
+  readonly #underWay = new Set<Promise<unknown>>();
+  #timer: NodeJS.Timeout | undefined;
+  #state: 'open' | 'closing' | 'closed' = 'open';
+  /** Called when nothing is left and nothing is under way. */
+  #onEmpty: () => void = () => undefined;
+
+  /** Removes an owner: now if the server can be reached, else as soon as it can. */
+  remove(lock: LockBackend, ownerId: string): void {
+    const [oldest] = this.#owners.keys();
+    if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
+    const id = `${ownerId} ${lock.id}`;
+    this.#owners.set(id, { lock, ownerId });
+    this.#try(id, { lock, ownerId });
+  }
+
+  /** Tries again everything that is left: the connection is back, or a while went by. */
+  readonly tryAgain = (): void => {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    for (const [id, leftover] of [...this.#owners]) this.#try(id, leftover);
+  };
+
+  /** What this comes to may leave something, or may still need the connection: whoever closes waits for it. */
+  expect(outcome: Promise<unknown>): void {
+    const settled = outcome
+      .catch(() => undefined)
+      .finally(() => {
+        this.#underWay.delete(settled);
+        if (this.#isEmpty) this.#onEmpty();
+      });
+    this.#underWay.add(settled);
+  }
+
+  /**
+   * Goes on until nothing is left, or the patience is over: a connection that is being made anew may come back in time.
+   * Nothing is tried again after that.
+   */
+  async close(waitLimit: WaitLimit): Promise<void> {
+    this.#state = 'closing';
+    if (this.#timer) this.tryAgain();
+    try {
+      while (!this.#isEmpty)
+        await waitLimit.within(new Promise<void>((resolve) => (this.#onEmpty = resolve)));
+    } finally {
+      this.#state = 'closed';
+      clearTimeout(this.#timer);
+    }
+  }
+
+  get #isEmpty(): boolean {
+    return this.#owners.size === 0 && this.#underWay.size === 0;
+  }
+
+  #try(id: string, { lock, ownerId }: Leftover): void {
+    const removal = lock.release(ownerId).then(
+      () => {
+        this.#owners.delete(id);
+      },
+      (error: unknown) => {
+        const kind = failureKind(error);
+        // What could not be removed on one master of a Redlock, the client of that master remembers.
+        const isLeftToMasters = error instanceof NoQuorum || error instanceof QuorumError;
+        const mayHelp = !isLeftToMasters && (kind === 'unanswered' || kind === 'transient');
+        // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
+        if (!mayHelp && kind !== 'unsent') this.#owners.delete(id);
+        if (mayHelp) this.#tryAgainSoon();
+      },
+    );
+    this.expect(removal);
+  }
+
+  #tryAgainSoon(): void {
+    if (this.#state === 'closed') return;
+    this.#timer ??= setTimer(
+      this.tryAgain,
+      this.#state === 'closing' ? CLOSING_RETRY_MS : RETRY_MS,
+    );
+  }
+}

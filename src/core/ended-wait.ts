@@ -1,0 +1,73 @@
+// What an acquisition is told whose patience is over. "Somebody else has it" rests on an answer that is young, or on a grant of
+// this very client; otherwise it is not known who has it.
+
+import type { LockBackend } from './backend.js';
+import type { Session } from './session.js';
+import type { SeenHolder } from '../api/errors.js';
+import type { AcquireRequest } from '../api/options.js';
+import { NoQuorum } from '../locks/red/no-quorum.js';
+import { aborted, timedOut } from './refusals.js';
+import type { Findings } from '../waiting/findings.js';
+import { LATE_MS, type WaitLimit, type WaitEnded } from '../waiting/wait-limit.js';
+
+/** How old what is told may be: a second, when the wait ends as late as it may. */
+const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
+
+/** An acquisition as far as its end has to be explained. */
+export interface Waited {
+  readonly session: Session;
+  readonly lock: LockBackend;
+  readonly request: AcquireRequest;
+  readonly waitLimit: WaitLimit;
+  readonly findings: Findings | undefined;
+}
+
+/** Since when must have been asked, on the monotonic clock, what is told when the time is over. */
+export function youngSinceMs({ endsAtMs }: WaitLimit): number {
+  return endsAtMs - OLDEST_ANSWER_MS;
+}
+
+/** Whether the last answer will still be young when the time is over. */
+export function isKnown(waitLimit: WaitLimit, findings: Findings | undefined): boolean {
+  return findings !== undefined && findings.askedAtMs >= youngSinceMs(waitLimit);
+}
+
+/** What bounds it: a single attempt is bounded as any command is. In milliseconds. */
+export function limitMs(
+  session: Session,
+  { waitMs, attemptMs = Infinity }: AcquireRequest,
+): number {
+  return waitMs === 0 ? Math.min(session.commandTimeoutMs, attemptMs) : waitMs;
+}
+
+/** What ended the patience, in the words of the caller. */
+export function endedWait(over: WaitEnded, waited: Waited): Error {
+  const { session, lock, request, findings } = waited;
+  if (over.ending === 'aborted') return aborted(lock.name, 'while waiting', request.signal);
+  if (over.ending === 'closed') return session.closedError(lock.name);
+  const trouble = over.trouble ?? findings?.trouble;
+  const seen = seenLately(waited, trouble) ?? heldHere(waited);
+  if (seen) return timedOut(lock.name, request.waitMs, seen, session.clientId);
+  return session.unanswered(
+    lock.name,
+    'not acquired',
+    Math.round(limitMs(session, request)),
+    trouble,
+  );
+}
+
+/** Who had it, if that was said lately and could still be asked. */
+function seenLately(
+  { session, lock, waitLimit, findings }: Waited,
+  trouble: Error | undefined,
+): SeenHolder | undefined {
+  const isReachable = lock.isReachable ?? session.connection.isReady;
+  if (!isReachable || trouble instanceof NoQuorum) return undefined;
+  return isKnown(waitLimit, findings) ? findings?.holder : undefined;
+}
+
+/** What this client itself holds of the lock. */
+function heldHere({ session, lock }: Waited): SeenHolder | undefined {
+  const grant = session.grantOf(lock.id);
+  return grant && { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
+}

@@ -1,0 +1,45 @@
+// What the keys of a lock should be, and a look at what they are.
+
+import type { KeyInTheWay } from './key-conflict.js';
+import type { Connection } from '../redis/connection.js';
+
+/** A key of a lock. */
+export interface ExpectedKey {
+  readonly key: string;
+  readonly type: 'hash' | 'string' | 'zset';
+  /** What should be there, in words. */
+  readonly expected: string;
+}
+
+/** The first key that is something else; undefined: there is none (any more). The first of them all is the lock. */
+export async function keyOfAnotherType(
+  connection: Connection,
+  keys: readonly ExpectedKey[],
+): Promise<KeyInTheWay | undefined> {
+  const types = await Promise.all(
+    keys.map(({ key }) => connection.command((redis) => redis.type(key))),
+  );
+  for (const [index, { key, type, expected }] of keys.entries()) {
+    const found = types[index] ?? 'none';
+    if (found === type || found === 'none') continue;
+    return { key, expected, type: found, hint: index === 0 ? HINTS[found] : undefined };
+  }
+  const [lock] = keys;
+  return lock && types[0] === 'hash' ? await hashThatIsNoLock(connection, lock) : undefined;
+}
+
+/** Who makes keys of such a type under the bare name of a lock. */
+const HINTS: Readonly<Record<string, string>> = { string: 'redlock’s' };
+
+async function hashThatIsNoLock(
+  connection: Connection,
+  { key, expected }: ExpectedKey,
+): Promise<KeyInTheWay | undefined> {
+  const [fieldCount, hasMode] = await Promise.all([
+    connection.command((redis) => redis.hlen(key)),
+    connection.command((redis) => redis.hexists(key, 'mode')),
+  ]);
+  if (fieldCount === 0) return undefined;
+  const hint = hasMode === 1 ? 'Redisson’s read-write lock' : undefined;
+  return { key, expected, type: 'hash', hint };
+}

@@ -1,0 +1,211 @@
+// One owner of one lock on the server, from its outermost acquisition to its end; all holds that re-entered it share
+// it. What changes its hold count there is asked here, one after another.
+
+import type { KeepReply } from './backend.js';
+import { now, type Instant } from '../runtime/clock.js';
+import { ClosedError, KeyConflictError, isUnanswered } from '../api/errors.js';
+import { retry } from './retry.js';
+import { Tenure, type OwnedHold } from './tenure.js';
+import { WaitLimit } from '../waiting/wait-limit.js';
+import { Turns } from '../scopes/turns.js';
+
+/** A release that did not settle at once. */
+interface BegunRelease {
+  readonly answer: Promise<boolean>;
+  readonly limitMs: number;
+}
+
+export class Ownership extends Tenure {
+  /** A hand-over is being confirmed. */
+  #confirming: WaitLimit | undefined;
+  readonly #turns = new Turns();
+
+  /**
+   * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
+   * count in between; undefined when it does not, or when the ownership was released in the meantime.
+   */
+  async reenter<H extends OwnedHold>(
+    leaseMs: number,
+    waitLimit: WaitLimit,
+    begin: () => H | undefined,
+  ): Promise<H | undefined> {
+    let hold: H | undefined;
+    await this.#confirm(leaseMs, waitLimit, 1, () => (hold = begin()));
+    return hold;
+  }
+
+  /** The lease ends no earlier than `leaseMs` from now. False when it was released in the meantime. */
+  async extend(leaseMs: number): Promise<boolean> {
+    let isExtended = false;
+    try {
+      await this.session.bounded(this.lock.name, 'not known to be extended', (waitLimit) =>
+        this.#confirm(leaseMs, waitLimit, 0, () => (isExtended = true)),
+      );
+    } catch (error) {
+      // Its client was closed meanwhile: that is how the lock was lost, whichever was found out first.
+      throw error instanceof ClosedError ? (this.loss ?? error) : error;
+    }
+    return isExtended;
+  }
+
+  /**
+   * It was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. Needs no turn:
+   * it never takes back what another command confirmed.
+   */
+  confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
+    const registry = this.session.acquisitions;
+    const waitLimit = new WaitLimit({ limitMs: this.remaining(), registry });
+    this.#confirming = waitLimit;
+    this.#ask(confirm, waitLimit)
+      .then((sentAt) => {
+        this.prolong(sentAt, leaseMs);
+      })
+      // Unanswered, it ends when it would have; a loss is told as such.
+      .catch((error: unknown) => this.#takenIfConflict(error))
+      .finally(() => {
+        waitLimit.dispose();
+      });
+  }
+
+  /** A hold ends; with the last one the lock is free. Call it again after a failure. */
+  remove(hold: OwnedHold, isRepeat: boolean): Promise<void> {
+    this.drop(hold);
+    const { connection } = this.session;
+    const isLast = this.holds.length === 0 && !this.isReleased && !this.loss;
+    return isLast && connection.isReady && this.#turns.tryTake()
+      ? this.#releaseAtOnce()
+      : this.#releaseInsistently(isRepeat);
+  }
+
+  /** Nobody else has anything to say about it: one command, and if that does not settle it, what comes of that command. */
+  #releaseAtOnce(): Promise<void> {
+    const { limits, commandTimeoutMs } = this.session;
+    const sentAtMs = performance.now();
+    this.end(false);
+    return new Promise((resolve, reject) => {
+      let isSettled = false;
+      const settle = (): boolean => {
+        const isFirst = !isSettled;
+        isSettled = true;
+        limits.delete(limited);
+        if (isFirst) this.#turns.pass();
+        return isFirst;
+      };
+      const goOn = (): void => {
+        if (!settle()) return;
+        const limitMs = sentAtMs + commandTimeoutMs - performance.now();
+        this.#releaseInsistently(false, { answer, limitMs }).then(resolve, reject);
+      };
+      const limited = { onOver: goOn };
+      limits.add(limited);
+      const answer = this.lock.release(this.ownerId);
+      answer.then((isReleased) => {
+        if (!isReleased) goOn();
+        else if (settle()) {
+          this.end(true);
+          resolve();
+        }
+      }, goOn);
+    });
+  }
+
+  /** `begun`: the command that is on its way already, or was, and for how long it may go on. */
+  async #releaseInsistently(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
+    const options = begun ? { limitMs: begun.limitMs } : {};
+    const release = (waitLimit: WaitLimit): Promise<void> =>
+      this.#release(waitLimit, isRepeat, begun?.answer);
+    try {
+      await this.session.bounded(this.lock.name, 'not known to be released', release, options);
+    } catch (error) {
+      if (isUnanswered(error) && this.holds.length === 0) this.abandon();
+      throw error;
+    }
+  }
+
+  protected override ended(): void {
+    this.#confirming?.end('closed');
+  }
+
+  /** Confirms that it is held, `more` times than now, and for `leaseMs` from now. */
+  async #confirm(
+    leaseMs: number,
+    waitLimit: WaitLimit,
+    more: number,
+    confirmed: () => void,
+  ): Promise<void> {
+    if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
+    try {
+      this.throwIfLost();
+      if (this.isReleased) return;
+      const sentAt = await this.#keep(this.holds.length + more, leaseMs, waitLimit);
+      this.prolong(sentAt, leaseMs);
+      if (this.isHeld) confirmed();
+    } catch (error) {
+      throw this.#takenIfConflict(error);
+    } finally {
+      this.#turns.pass();
+    }
+  }
+
+  async #release(waitLimit: WaitLimit, isRepeat: boolean, begun?: Promise<boolean>): Promise<void> {
+    if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
+    try {
+      this.throwIfLost();
+      if (this.holds.length > 0) {
+        await this.#keep(this.holds.length, 0, waitLimit);
+        return;
+      }
+      if (this.isReleaseConfirmed) return; // by a release of another hold that was before us
+      isRepeat ||= this.isReleased && !begun;
+      this.end(false);
+      let answer = begun;
+      const isReleased = await retry(
+        this.session.connection,
+        waitLimit,
+        this.#named,
+        (isSentAgain) => {
+          isRepeat ||= isSentAgain;
+          const sent = answer ?? this.lock.release(this.ownerId);
+          answer = undefined;
+          return sent;
+        },
+      );
+      // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: it was lost.
+      if (!isReleased && !isRepeat) await this.#keep(1, 0, waitLimit);
+      this.end(true);
+    } catch (error) {
+      throw this.#takenIfConflict(error);
+    } finally {
+      this.#turns.pass();
+    }
+  }
+
+  /** Tells the server the hold count and the lease; returns when that was sent. Throws if the lock is lost. */
+  async #keep(holdCount: number, leaseMs: number, waitLimit: WaitLimit): Promise<Instant> {
+    const send = (): Promise<KeepReply> =>
+      this.lock.reenter(this.ownerId, holdCount, leaseMs, waitLimit);
+    return await this.#ask(send, waitLimit);
+  }
+
+  /** Asks whether it is still held; returns when that was sent. Throws if it is not. */
+  async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
+    let sentAt = now();
+    const reply = await retry(this.session.connection, waitLimit, this.#named, () => {
+      sentAt = now();
+      return send();
+    });
+    this.throwIfLost();
+    if (reply !== 'kept') throw this.loseTo(reply);
+    return sentAt;
+  }
+
+  /** What is in the way is of no interest here: the lock is lost. */
+  get #named(): { name: string } {
+    return { name: this.lock.name };
+  }
+
+  /** A key that is something else now holds the lock no longer. */
+  #takenIfConflict(error: unknown): unknown {
+    return error instanceof KeyConflictError ? this.lose('taken') : error;
+  }
+}

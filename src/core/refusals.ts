@@ -1,0 +1,74 @@
+// How an acquisition that came to nothing is told: who had the lock, or what could not be asked.
+
+import { LockAbortedError, LockTimeoutError, type SeenHolder } from '../api/errors.js';
+
+/** An attempt that is younger when the wait ends is taken for a slow answer, not for a missing one. */
+export const SLOW_ANSWER_MS = 100;
+
+/** Somebody else had it until the wait ran out. */
+export function heldElsewhere(
+  lockName: string,
+  waitMs: number,
+  seen: SeenHolder,
+): LockTimeoutError {
+  const { holder, holderTtlMs } = seen;
+  const until =
+    holderTtlMs < 0
+      ? 'without expiry'
+      : `its lease ends in ${String(holderTtlMs)} ms unless renewed`;
+  return new LockTimeoutError(
+    `lock "${lockName}" not acquired within ${rounded(waitMs)} ms: held by ${holder}, ${until}`,
+    { lockName, holder, holderTtlMs },
+  );
+}
+
+/** The same at the end of a wait; of the client that waited it is told, since its callers may wait for each other. */
+export function timedOut(
+  lockName: string,
+  waitMs: number,
+  seen: SeenHolder,
+  clientId: string,
+): LockTimeoutError {
+  const { message } = heldElsewhere(lockName, waitMs, seen);
+  const hint = seen.holder.startsWith(`${clientId}:`)
+    ? '; this client holds it too: callers that take several locks one by one may wait for each other, getMultiLock() takes all at once'
+    : '';
+  return new LockTimeoutError(message + hint, { lockName, ...seen });
+}
+
+/** The same for a lock of several, one of which was in the way. */
+export function memberHeldElsewhere(
+  lockName: string,
+  waitMs: number,
+  cause: LockTimeoutError,
+): LockTimeoutError {
+  const { lockName: member = '', holder = 'somebody', holderTtlMs = -1 } = cause;
+  return new LockTimeoutError(
+    `lock "${lockName}" not acquired within ${rounded(waitMs)} ms: its member "${member}" is held by ${holder}`,
+    { lockName, holder, holderTtlMs, cause },
+  );
+}
+
+/** What is left of a wait is a fraction. */
+function rounded(ms: number): string {
+  return String(Math.round(ms));
+}
+
+export function aborted(
+  lockName: string,
+  when: string,
+  signal: AbortSignal | undefined,
+): LockAbortedError {
+  return new LockAbortedError(`lock "${lockName}" not acquired: the signal aborted, ${when}`, {
+    lockName,
+    cause: signal?.reason,
+  });
+}
+
+export function nestedCallMessage(lockName: string, holder: string): string {
+  return (
+    `lock "${lockName}" has been waited for for 1 s while this client holds it outside any scope (as ${holder}). ` +
+    'If the waiting call is nested in the holding one, it waits for itself: ' +
+    'put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter'
+  );
+}

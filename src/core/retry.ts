@@ -1,0 +1,52 @@
+// Asks Redis until it answers, or patience is over. ioredis repeats nothing by itself; this does, and says so to
+// whoever sends, since a repeat may find the work already done.
+
+import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
+import { keyConflict, type Conflicting } from './key-conflict.js';
+import { NoQuorum } from '../locks/red/no-quorum.js';
+import { failureKind } from '../redis/failure.js';
+import type { Connection } from '../redis/connection.js';
+import { WaitEnded, type WaitLimit } from '../waiting/wait-limit.js';
+
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 500;
+
+export async function retry<T>(
+  connection: Pick<Connection, 'isReady' | 'whenReady'>,
+  waitLimit: WaitLimit,
+  lock: Conflicting,
+  send: (isRepeat: boolean) => Promise<T>,
+): Promise<T> {
+  let isRepeat = false;
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+    try {
+      waitLimit.assertNotOver();
+      if (!connection.isReady) await connection.whenReady(waitLimit);
+      waitLimit.mayHaveRun = true;
+      const reply = await waitLimit.within(send(isRepeat));
+      waitLimit.mayHaveRun = false;
+      waitLimit.trouble = undefined;
+      return reply;
+    } catch (error) {
+      if (error instanceof WaitEnded) throw error;
+      if (error instanceof HoldfastError)
+        throw error.lockName === undefined ? refused(lock.name, error) : error;
+      const kind = failureKind(error);
+      isRepeat ||= kind === 'unanswered';
+      waitLimit.mayHaveRun = isRepeat;
+      if (kind === 'conflict') throw await keyConflict(lock, waitLimit, error);
+      if (kind === 'denied' || kind === 'defect') throw refused(lock.name, error);
+      waitLimit.trouble = error as Error;
+    }
+    // Callers of one Redlock must not go on trying in step.
+    const isSplit = waitLimit.trouble instanceof NoQuorum;
+    await waitLimit.pause(isSplit ? pauseMs * 2 * Math.random() : pauseMs);
+  }
+}
+
+function refused(lockName: string, cause: unknown): HoldfastError {
+  if (cause instanceof ClosedError)
+    return new ClosedError(`lock "${lockName}": ${cause.message}`, { lockName });
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new UnavailableError(`lock "${lockName}": ${why}`, { lockName, cause });
+}

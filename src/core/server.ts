@@ -1,0 +1,152 @@
+// One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
+
+import { randomUUID } from 'node:crypto';
+import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
+import type { Events } from '../api/events.js';
+import type { FairLine } from '../locks/fair/fair-line.js';
+import { Grantees } from '../locks/fair/grantees.js';
+import { HoldRenewer } from '../locks/reentrant/hold-renewer.js';
+import { PlaceRenewer } from '../locks/fair/place-renewer.js';
+import { Connection, type ConnectionOptions } from '../redis/connection.js';
+import { describe, failureKind } from '../redis/failure.js';
+import type { LockKeys } from '../redis/keys.js';
+import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
+import { Line } from '../waiting/line.js';
+import { Lines } from '../waiting/lines.js';
+import { WaitLimit, WaitEnded, type Call } from '../waiting/wait-limit.js';
+import { Watchdog } from './watchdog.js';
+
+export interface NodeOptions extends ConnectionOptions {
+  lockWatchdogTimeoutMs: number;
+  /** Whether releases are published on classic channels also where there are sharded ones. */
+  hasClassicUnlockChannels: boolean;
+}
+
+export class Server {
+  /** Tells this client from all others, also from one of the same `clientId`: grants must reach nobody else. */
+  readonly token: string = randomUUID();
+  readonly lockWatchdogTimeoutMs: number;
+  readonly #hasClassicUnlockChannels: boolean;
+  readonly connection: Connection;
+  readonly channels: Channels;
+  readonly watchdog: Watchdog;
+  readonly holdRenewer: HoldRenewer;
+  readonly placeRenewer: PlaceRenewer;
+  readonly grantees: Grantees = new Grantees();
+  readonly #lines = new Lines<Line>();
+  readonly #fairLines = new Lines<FairLine>();
+  readonly #events: Events;
+  /** On which kinds of channels publishing was refused, as far as that was told. */
+  readonly #refused = new Set<string>();
+
+  constructor(options: NodeOptions, events: Events) {
+    this.#events = events;
+    this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
+    this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
+    this.connection = new Connection(options, events);
+    this.channels = new Channels(this.connection, events, this.#lookEveryMs);
+    this.holdRenewer = new HoldRenewer(this.connection);
+    this.placeRenewer = new PlaceRenewer(this.connection);
+    this.watchdog = new Watchdog({
+      leaseMs: options.lockWatchdogTimeoutMs,
+      failed: (error, leaseCount) => {
+        // That the connection is down is told by the connection.
+        if (failureKind(error) !== 'unsent')
+          events.emit('error', () => renewalFailed(error, leaseCount));
+      },
+    });
+    this.connection.onReady(this.watchdog.renewAll);
+    this.connection.onDisturbance(this.watchdog.doubt);
+  }
+
+  /** How long whoever is first in a line sleeps at most, whatever messages come or do not. */
+  get #lookEveryMs(): number {
+    return this.lockWatchdogTimeoutMs / 3;
+  }
+
+  /** Whether there are sharded channels, for what shares a slot with its lock. */
+  get isSharded(): boolean {
+    return this.connection.isSharded;
+  }
+
+  /** The command that publishes on a lock's unlock channel. */
+  publishCommand(keys: LockKeys): 'PUBLISH' | 'SPUBLISH' {
+    const isSharded = this.isSharded && keys.isShardable && !this.#hasClassicUnlockChannels;
+    return isSharded ? 'SPUBLISH' : 'PUBLISH';
+  }
+
+  /** The command that tells a client that a lock was handed to it. */
+  get grantCommand(): 'PUBLISH' | 'SPUBLISH' {
+    return this.isSharded ? 'SPUBLISH' : 'PUBLISH';
+  }
+
+  /** A script did its work, but may not tell those who wait: that is told once for each kind of channel. */
+  publishRefused(channel: string, reason: string): void {
+    const [kind = channel] = channel.split(':', 1);
+    if (this.#refused.has(kind)) return;
+    this.#refused.add(kind);
+    const message = `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`;
+    this.#events.emit('error', () => ({ error: new UnavailableError(message) }));
+  }
+
+  subscribeToUnlocks(keys: LockKeys, listener: ChannelListener): Subscription {
+    const isSharded = this.publishCommand(keys) === 'SPUBLISH';
+    return this.channels.subscribe(keys.channel, isSharded, listener);
+  }
+
+  /** The one line in which all of this client wait for a lock. */
+  line(keys: LockKeys): Line {
+    return this.#lines.of(keys.lock, (onEmpty) => {
+      const subscribe = (listener: ChannelListener): Subscription =>
+        this.subscribeToUnlocks(keys, listener);
+      return new Line(subscribe, this.#lookEveryMs, onEmpty);
+    });
+  }
+
+  /** The same for a fair lock, which makes it. */
+  fairLine(keys: LockKeys, create: (onEmpty: () => void) => FairLine): FairLine {
+    return this.#fairLines.of(keys.lock, create);
+  }
+
+  /** The line for a fair lock, if anybody of this client stands in it. */
+  knownFairLine(keys: LockKeys): FairLine | undefined {
+    return this.#fairLines.known(keys.lock);
+  }
+
+  /** In how many milliseconds it answers. It is asked once: what counts is how it is now. */
+  async ping(limitMs: number, registry: Set<Call>): Promise<number> {
+    const waitLimit = new WaitLimit({ limitMs, registry, isSingleAttempt: true });
+    try {
+      await this.connection.whenReady(waitLimit);
+      const sentAtMs = performance.now();
+      await waitLimit.within(this.connection.ping());
+      return performance.now() - sentAtMs;
+    } catch (error) {
+      throw this.#unanswered(error, limitMs);
+    } finally {
+      waitLimit.dispose();
+    }
+  }
+
+  #unanswered(error: unknown, limitMs: number): Error {
+    if (error instanceof HoldfastError) return error;
+    const isOver = error instanceof WaitEnded;
+    if (isOver && error.ending === 'closed') return new ClosedError('the client is closed');
+    const cause = this.connection.lastError ?? (isOver ? undefined : (error as Error));
+    const limit = isOver ? ` within ${String(limitMs)} ms` : '';
+    const why = cause ? ` (last error: ${describe(cause)})` : '';
+    return new UnavailableError(`Redis did not answer${limit}${why}`, cause && { cause });
+  }
+
+  async close(): Promise<void> {
+    this.watchdog.stop();
+    await Promise.all([this.channels.close(), this.connection.close()]);
+  }
+}
+
+/** That renewals stay unanswered is told, though they will be tried again. */
+export function renewalFailed(cause: unknown, leaseCount: number): { error: UnavailableError } {
+  const why = cause instanceof Error ? describe(cause) : String(cause);
+  const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${why}`;
+  return { error: new UnavailableError(message, { cause }) };
+}

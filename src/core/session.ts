@@ -1,0 +1,193 @@
+// What the locks of one Holdfast share: its connection, its times, its events, and all that is held or awaited.
+
+import { setImmediate } from 'node:timers';
+import pLimit from 'p-limit';
+import { AnonymousHolds } from '../scopes/anonymous-holds.js';
+import type { LockBackend } from './backend.js';
+import { CommandLimits } from './command-limits.js';
+import { Deadlines } from './deadlines.js';
+import { ClosedError, UnavailableError, type HoldfastError } from '../api/errors.js';
+import type { Events } from '../api/events.js';
+import { retry } from './retry.js';
+import { Cleanup } from './cleanup.js';
+import { lockLost } from './loss.js';
+import type { MultiAcquisition } from '../locks/multi/multi-acquisition.js';
+import { NoQuorum } from '../locks/red/no-quorum.js';
+import type { Connection } from '../redis/connection.js';
+import { describe, isReply } from '../redis/failure.js';
+import type { SingleHold } from './single-hold.js';
+import type { Tenure } from './tenure.js';
+import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../waiting/wait-limit.js';
+import { Warnings } from './warnings.js';
+
+/** How many releases a closing client has under way at a time. */
+const CLOSE_CONCURRENCY = 64;
+
+export interface SessionOptions {
+  /** Identifies this client on the server: the first half of every owner. */
+  clientId: string;
+  lockWatchdogTimeoutMs: number;
+  commandTimeoutMs: number;
+}
+
+/** The part of a connection that locks need to know of. */
+export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'>;
+
+export class Session {
+  readonly clientId: string;
+  readonly lockWatchdogTimeoutMs: number;
+  readonly commandTimeoutMs: number;
+  readonly events: Events;
+  readonly warnings: Warnings;
+  readonly connection: Reachable;
+  readonly cleanup: Cleanup = new Cleanup();
+  readonly anonymous: AnonymousHolds = new AnonymousHolds();
+  readonly deadlines: Deadlines = new Deadlines();
+  readonly limits: CommandLimits;
+  /** All that is held on the server. */
+  readonly ownerships: Set<Tenure> = new Set<Tenure>();
+  /** What is held on other clients for locks of this one. */
+  readonly borrowed: Set<SingleHold> = new Set<SingleHold>();
+  /** All acquisitions of several locks that are under way. */
+  readonly multiAcquisitions: Set<MultiAcquisition> = new Set<MultiAcquisition>();
+  /** All acquisitions that are under way. */
+  readonly acquisitions: Set<Call> = new Set<Call>();
+  readonly #closeConcurrency: number;
+  #isClosed = false;
+
+  /** `closeConcurrency`: how many holds are released at a time when it is closed. */
+  constructor(
+    options: SessionOptions,
+    connection: Reachable,
+    events: Events,
+    closeConcurrency: number = CLOSE_CONCURRENCY,
+  ) {
+    this.#closeConcurrency = closeConcurrency;
+    this.clientId = options.clientId;
+    this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
+    this.commandTimeoutMs = options.commandTimeoutMs;
+    this.limits = new CommandLimits(options.commandTimeoutMs);
+    this.connection = connection;
+    this.events = events;
+    this.warnings = new Warnings(events);
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  assertOpen(lockName?: string): void {
+    if (this.#isClosed) throw this.closedError(lockName);
+  }
+
+  closedError(lockName?: string): ClosedError {
+    return new ClosedError(
+      lockName === undefined ? 'the client is closed' : `lock "${lockName}": the client is closed`,
+      {
+        lockName,
+      },
+    );
+  }
+
+  /** What this client holds of a lock, as far as it may rely on it. */
+  grantOf(lockId: string): Tenure | undefined {
+    for (const grant of this.ownerships)
+      if (grant.lock.id === lockId && grant.remaining() > 0) return grant;
+    return undefined;
+  }
+
+  /** Redis gave no usable answer within `limitMs`: it was silent, out of reach, or refused all the time. */
+  unanswered(lockName: string, what: string, limitMs: number, cause?: Error): HoldfastError {
+    const refused = isReply(this.connection.lastError ?? cause);
+    const limit = `${refused ? 'refused for' : 'did not answer within'} ${String(limitMs)} ms`;
+    return this.unavailable(lockName, `${what}: Redis ${limit}`, cause);
+  }
+
+  /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
+  unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
+    if (cause instanceof NoQuorum) return cause.quorumError;
+    // What is wrong with the connection says more than "the command was lost with it".
+    const trouble = this.connection.lastError ?? cause;
+    const why = trouble ? ` (last error: ${describe(trouble)})` : '';
+    return new UnavailableError(`lock "${lockName}" ${what}${why}`, {
+      lockName,
+      ...(trouble && { cause: trouble }),
+    });
+  }
+
+  /** Runs an operation that `commandTimeout` bounds. */
+  async bounded<T>(
+    lockName: string,
+    what: string,
+    operation: (waitLimit: WaitLimit) => Promise<T>,
+    options: Partial<WaitLimitOptions> = {},
+  ): Promise<T> {
+    const waitLimit = new WaitLimit({ limitMs: this.commandTimeoutMs, ...options });
+    try {
+      return await operation(waitLimit);
+    } catch (error) {
+      if (!(error instanceof WaitEnded)) throw error;
+      if (error.ending === 'closed') throw this.closedError(lockName);
+      throw this.unanswered(lockName, what, this.commandTimeoutMs, error.trouble);
+    } finally {
+      waitLimit.dispose();
+    }
+  }
+
+  /** Asks for something that must not be done twice: a repeat might meet somebody who came since. */
+  async askOnce<T>(lock: LockBackend, what: string, request: () => Promise<T>): Promise<T> {
+    this.assertOpen(lock.name);
+    const insistently = (waitLimit: WaitLimit): Promise<T> =>
+      retry(this.connection, waitLimit, lock, (isRepeat) => {
+        if (!isRepeat) return request();
+        const lost = `${what}: the connection was lost before the answer came`;
+        throw this.unavailable(lock.name, lost, waitLimit.trouble);
+      });
+    return await this.bounded(lock.name, what, insistently, { registry: this.acquisitions });
+  }
+
+  /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
+  async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
+    this.assertOpen(lock.name);
+    const insistently = (waitLimit: WaitLimit): Promise<T> =>
+      retry(this.connection, waitLimit, lock, question);
+    const options = { registry: this.acquisitions, isSingleAttempt: true };
+    return await this.bounded(lock.name, 'not looked at', insistently, options);
+  }
+
+  /**
+   * Ends what waits, takes back and releases what is held, and removes what is left: a server that is not there may come back
+   * in time. Bounded by `commandTimeout`. `others`: what has to end before, since it may leave something, too.
+   */
+  async close(others?: Promise<void>): Promise<void> {
+    this.#isClosed = true;
+    for (const call of [...this.acquisitions]) call.end('closed');
+    const limit = pLimit(this.#closeConcurrency);
+    const releases = [...this.ownerships].map((ownership) => {
+      if (!ownership.isReleased) ownership.lose('closed');
+      return limit(() => this.#releaseFor(ownership));
+    });
+    for (const hold of this.borrowed) releases.push(hold.revoke(lockLost(hold, 'closed')));
+    // The calls that were ended give their places and owners up in this turn of the loop.
+    releases.push(new Promise(setImmediate)); // node:timers', as a test may have faked the global one
+    if (others) releases.push(others);
+    const waitLimit = new WaitLimit({ limitMs: this.commandTimeoutMs });
+    try {
+      await waitLimit.within(Promise.allSettled(releases));
+    } catch {
+      limit.clearQueue(); // Redis does not answer: the leases end by themselves
+    }
+    // Also if there is no patience left: nothing may be tried again later.
+    await this.cleanup.close(waitLimit).catch(() => undefined);
+    waitLimit.dispose();
+    this.deadlines.stop();
+    this.limits.stop();
+  }
+
+  /** Releases what a closing client held. */
+  async #releaseFor({ lock, ownerId }: Tenure): Promise<void> {
+    await this.bounded(lock.name, 'not known to be released', (waitLimit) =>
+      retry(this.connection, waitLimit, { name: lock.name }, () => lock.release(ownerId)),
+    );
+  }
+}

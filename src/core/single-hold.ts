@@ -1,0 +1,236 @@
+// A hold of one lock on one server, or of one lock over a quorum of them.
+
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspected, type HoldDescription } from '../api/description.js';
+import { isUnanswered, LockNotHeldError, LockLostError } from '../api/errors.js';
+import type { Session } from './session.js';
+import type { HoldOrigin, OwnHold } from '../api/hold.js';
+import type { Holder } from '../scopes/holder.js';
+import { parseLease } from '../api/options.js';
+import type { Ownership } from './ownership.js';
+import { currentScope, Scope } from '../scopes/scope.js';
+
+export class SingleHold implements OwnHold {
+  readonly #session: Session;
+  readonly #holder: Holder;
+  #origin: HoldOrigin;
+  #isWatched: boolean;
+  #aborter: AbortController | undefined;
+  #loss: LockLostError | undefined;
+  #release: Promise<void> | undefined;
+  #isGivenUp = false;
+  #isForsaken = false;
+  #onEnd: (() => void) | undefined;
+
+  constructor(session: Session, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
+    this.#session = session;
+    this.#holder = holder;
+    this.#isWatched = isWatched;
+    this.#origin = origin;
+    holder.add(this);
+    holder.ownership.add(this);
+  }
+
+  get lockName(): string {
+    return this.#ownership.lock.name;
+  }
+
+  get ownerId(): string {
+    return this.#ownership.ownerId;
+  }
+
+  /** How long its owner has held the lock, in milliseconds. */
+  get heldForMs(): number {
+    return this.#ownership.heldForMs;
+  }
+
+  get signal(): AbortSignal {
+    this.#ownership.checkDeadline();
+    if (!this.#aborter) {
+      this.#aborter = new AbortController();
+      if (this.#loss) this.#aborter.abort(this.#loss);
+    }
+    return this.#aborter.signal;
+  }
+
+  remaining(): number {
+    return this.#isGivenUp ? 0 : this.#ownership.remaining();
+  }
+
+  async extend(lease: number): Promise<void> {
+    const leaseMs = parseLease(lease, 'lease', this.lockName);
+    this.#assertHeld('extend');
+    if (!(await this.#ownership.extend(leaseMs))) throw this.#notHeld('extend');
+  }
+
+  release(): Promise<void> {
+    this.#release ??= this.#giveUp();
+    return this.#release;
+  }
+
+  async run<T>(fn: () => T | Promise<T>): Promise<T> {
+    const scope = new Scope(currentScope(), false);
+    this.enterInto(scope);
+    return await scope.run(fn);
+  }
+
+  /** Makes it the nearest holder of its lock in this scope. */
+  enterInto(scope: Scope): void {
+    this.#assertHeld('run within');
+    scope.enter(this.#ownership.lock.id, this.#holder);
+  }
+
+  toJSON(): HoldDescription {
+    const loss = this.#loss ?? (this.#isGivenUp ? undefined : this.#ownership.loss);
+    const state = loss ? 'lost' : this.#isGivenUp ? 'released' : 'held';
+    const { lockName, ownerId } = this;
+    return { lockName, state, ownerId, remainingMs: Math.round(this.remaining()) };
+  }
+
+  /** For `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    return inspected('Hold', this.toJSON(), depth, options);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.releaseQuietly();
+  }
+
+  releaseQuietly(): Promise<void> {
+    return this.#quietly(this.release());
+  }
+
+  #quietly(releasing: Promise<void>): Promise<void> {
+    return releasing.catch((error: unknown) => {
+      if (!isUnanswered(error)) throw error;
+      const { lockName, ownerId } = this;
+      this.#session.events.emit('error', () => ({ error, lockName, ownerId }));
+    });
+  }
+
+  /** Whether `unlock()` may undo it. */
+  get isUnlockable(): boolean {
+    return this.#origin === 'lock' && !this.#isGivenUp;
+  }
+
+  /** From now on it is part of a lock of several, which was acquired by such a call; its client takes it back when it closes. */
+  lendTo(borrower: Session, origin: HoldOrigin): void {
+    this.#origin = origin;
+    if (borrower === this.#session) return;
+    borrower.borrowed.add(this);
+    this.#onEnd = () => borrower.borrowed.delete(this);
+  }
+
+  /** Whether it is the only one of its owner. */
+  get isOutermost(): boolean {
+    return !this.#holder.parent && this.#ownership.holdCount <= 1;
+  }
+
+  /** Whether it wants the lease to be renewed. */
+  get isWatched(): boolean {
+    return this.#isWatched;
+  }
+
+  /** The lease is not renewed for its sake any more: for that of another hold of the same owner it still is. */
+  stopRenewing(): void {
+    this.#isWatched = false;
+  }
+
+  /** Takes it from whoever has it: its scope has ended, or its client is closing. */
+  async revoke(error: LockLostError): Promise<void> {
+    // The unlock() that it is still owed, if it is, must learn of it.
+    if (!this.#holder.scope) this.#session.anonymous.lost(this.#ownership.lock.id, this, error);
+    const released = this.releaseQuietly();
+    this.lost(error);
+    await released;
+  }
+
+  /** The lock of several that it is part of was lost. What was held before it, or in addition, stays held. */
+  async forsake(error: LockLostError): Promise<void> {
+    if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
+    if (this.isOutermost) {
+      this.#ownership.forsake(error);
+      return;
+    }
+    this.#isForsaken = true;
+    const released = this.#quietly(this.#countOut());
+    this.lost(error);
+    this.#holder.forsake(this);
+    await released;
+  }
+
+  /** Whether it was lost while its owner goes on: the `unlock()` that it is owed must find it, and undo no other. */
+  get isForsaken(): boolean {
+    return this.#isForsaken;
+  }
+
+  /** The ownership was lost. */
+  lost(error: LockLostError): void {
+    if (this.#loss) return;
+    this.#loss = error;
+    this.#onEnd?.();
+    this.#aborter?.abort(error);
+    if (!this.#holder.scope) this.#session.anonymous.lost(this.#ownership.lock.id, this, error);
+    this.#holder.disturb();
+  }
+
+  get #ownership(): Ownership {
+    return this.#holder.ownership;
+  }
+
+  #giveUp(): Promise<void> {
+    const isRepeat = this.#isGivenUp;
+    this.#isGivenUp = true;
+    const loss = this.#loss ?? this.#ownership.loss;
+    const removal = loss ? Promise.reject(loss) : this.#ownership.remove(this, isRepeat);
+    return removal.then(
+      () => {
+        this.#tellReleased();
+        this.#leave();
+      },
+      (error: unknown) => {
+        if (isUnanswered(error)) this.#release = undefined;
+        if (error instanceof LockLostError) this.lost(error); // found out by this very release
+        this.#leave();
+        throw error;
+      },
+    );
+  }
+
+  #leave(): void {
+    this.#onEnd?.();
+    this.#holder.remove(this);
+    if (!this.#holder.scope) this.#session.anonymous.delete(this.#ownership.lock.id, this);
+  }
+
+  async #countOut(): Promise<void> {
+    await this.#ownership.remove(this, false);
+    this.#tellReleased();
+  }
+
+  #tellReleased(): void {
+    this.#session.events.emit('released', () => {
+      const { heldForMs, holdCount } = this.#ownership;
+      return { lockName: this.lockName, ownerId: this.ownerId, holdCount, heldForMs };
+    });
+  }
+
+  #throwIfLost(): void {
+    const loss = this.#loss ?? this.#ownership.loss;
+    if (loss) throw loss;
+  }
+
+  #assertHeld(what: string): void {
+    this.#throwIfLost();
+    if (this.#isGivenUp) throw this.#notHeld(what);
+  }
+
+  #notHeld(what: string): LockNotHeldError {
+    return new LockNotHeldError(
+      `lock "${this.lockName}": cannot ${what} a hold that was released`,
+      {
+        lockName: this.lockName,
+      },
+    );
+  }
+}

@@ -1,0 +1,173 @@
+// Looks after all that a client has on the server for a time: one timer, a round every third of the lease, in batches.
+// Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
+
+import type { Renewable } from './backend.js';
+import { Alarm } from '../runtime/alarm.js';
+import { now } from '../runtime/clock.js';
+
+/** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
+const BATCH_SIZE = 500;
+
+/** How soon what stayed unanswered is sent again at the latest: somebody else may get in as soon as the server is back. */
+const LONGEST_RETRY_MS = 250;
+
+/** A lease under watch, and what its renewer needs to find it on the server. */
+export interface Watched<Target> {
+  readonly lease: Renewable<unknown>;
+  readonly target: Target;
+}
+
+/** How leases of one kind are renewed. */
+export interface Renewer<Target> {
+  readonly kind: string;
+  /** What may go into one script call has the same batch key. */
+  batchKey(target: Target): string;
+  /** Sends one batch, with a lease of 0 for a mere look; the answers are in the same order. */
+  renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]>;
+}
+
+export interface WatchdogOptions {
+  leaseMs: number;
+  /** The first of an outage: so many leases stayed unanswered, and perhaps more will. They will be sent again before they end. */
+  failed: (error: unknown, leaseCount: number) => void;
+}
+
+interface Entry extends Watched<unknown> {
+  readonly renewer: Renewer<unknown>;
+  /** Whether the server may have lost it: it was asked since, or it did not answer; undefined: there is no reason to think so. */
+  doubt?: 'asked' | 'unanswered' | undefined;
+}
+
+export class Watchdog {
+  readonly #options: WatchdogOptions;
+  readonly #intervalMs: number;
+  readonly #retryMs: number;
+  readonly #watched = new Map<Renewable<unknown>, Entry>();
+  /** Those that stayed unanswered: while there are any, it is one outage. */
+  readonly #unanswered = new Set<Renewable<unknown>>();
+  readonly #alarm = new Alarm(() => {
+    this.#round();
+  });
+
+  constructor(options: WatchdogOptions) {
+    this.#options = options;
+    this.#intervalMs = options.leaseMs / 3;
+    this.#retryMs = Math.min(this.#intervalMs / 10, LONGEST_RETRY_MS);
+  }
+
+  watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
+    this.#watched.set(lease, { lease, target, renewer });
+    // The lease began when it was asked for, which may have been a while ago.
+    this.#alarm.within(this.#intervalMs - lease.ageMs);
+  }
+
+  unwatch(lease: Renewable<unknown>): void {
+    this.#watched.delete(lease);
+    this.#unanswered.delete(lease);
+    if (this.#watched.size === 0) this.#alarm.rest();
+  }
+
+  /** Renews everything at once: the connection is new, and the server may be another. */
+  readonly renewAll = (): void => {
+    if (this.#watched.size > 0) this.#round(0);
+  };
+
+  /** Renews at once what is in such batches, and soon again while there is no answer: its server was lost, or is another now. */
+  readonly doubt = (isAffected: (batchKey: string) => boolean): void => {
+    // What is in doubt already is being asked for: the attempt itself may find the server lost once more.
+    const affected = [...this.#watched.values()].filter(({ lease, doubt, renewer, target }) => {
+      if (doubt || !isAffected(renewer.batchKey(target))) return false;
+      lease.checkDeadline();
+      return lease.ageMs >= 0;
+    });
+    for (const entry of affected) entry.doubt = 'asked';
+    this.#renewInBatches(affected);
+  };
+
+  /** Renews these at once. */
+  renew(leases: Iterable<Renewable<unknown>>): void {
+    const entries = [...leases].flatMap((lease) => this.#watched.get(lease) ?? []);
+    this.#renewInBatches(entries);
+  }
+
+  stop(): void {
+    this.#watched.clear();
+    this.#unanswered.clear();
+    this.#alarm.stop();
+  }
+
+  /**
+   * A lease is due at half the interval, and when it stayed unanswered: so a round leaves out what was just acquired or
+   * renewed, and a round that retries leaves out what was answered.
+   */
+  #round(dueAgeMs = this.#intervalMs / 2): void {
+    if (this.#watched.size === 0) return;
+    this.#alarm.within(this.#intervalMs);
+    const due = [...this.#watched.values()].filter(({ lease, doubt }) => {
+      lease.checkDeadline();
+      return lease.ageMs >= (doubt === 'unanswered' ? 0 : dueAgeMs);
+    });
+    this.#renewInBatches(due);
+  }
+
+  /** Whether a lease is prolonged is asked once: that may change while others are sent. */
+  #renewInBatches(entries: readonly Entry[]): void {
+    const watched: Entry[] = [];
+    const fixed: Entry[] = [];
+    for (const entry of entries) (entry.lease.isWatched ? watched : fixed).push(entry);
+    for (const batch of inBatches(watched)) void this.#renew(batch, this.#options.leaseMs);
+    for (const batch of inBatches(fixed)) void this.#renew(batch, 0);
+  }
+
+  async #renew(batch: readonly Entry[], leaseMs: number): Promise<void> {
+    const [first] = batch;
+    if (!first) return;
+    const sentAt = now();
+    for (const { lease } of batch) lease.renewing(leaseMs);
+    try {
+      const replies = await first.renewer.renew(batch, leaseMs);
+      for (const [index, entry] of batch.entries()) {
+        const reply = replies[index];
+        // Released or lost while the renewal was on its way: what it found says nothing about that.
+        if (reply === undefined || !this.#watched.has(entry.lease)) continue;
+        entry.doubt = undefined;
+        this.#unanswered.delete(entry.lease);
+        entry.lease.renewed(reply, sentAt, leaseMs);
+      }
+      const unknown = batch.filter((_, index) => replies[index] === undefined);
+      if (unknown.length > 0) this.#failed(new Error('too few servers confirmed it'), unknown);
+    } catch (error) {
+      this.#failed(error, batch);
+    }
+  }
+
+  #failed(error: unknown, batch: readonly Entry[]): void {
+    const watched = batch.filter(({ lease }) => this.#watched.has(lease));
+    if (watched.length === 0) return;
+    const isNews = this.#unanswered.size === 0;
+    for (const entry of watched) {
+      entry.doubt = 'unanswered';
+      this.#unanswered.add(entry.lease);
+    }
+    if (isNews) this.#options.failed(error, watched.length);
+    this.#alarm.within(this.#retryMs);
+  }
+}
+
+/** What may be sent in one call: of one kind, of one slot. */
+function inBatches(entries: readonly Entry[]): Entry[][] {
+  const open = new Map<string, Entry[]>();
+  const batches: Entry[][] = [];
+  for (const entry of entries) {
+    const { target, renewer } = entry;
+    const key = `${renewer.kind} ${renewer.batchKey(target)}`;
+    let batch = open.get(key);
+    if (!batch || batch.length === BATCH_SIZE) {
+      batch = [];
+      open.set(key, batch);
+      batches.push(batch);
+    }
+    batch.push(entry);
+  }
+  return batches;
+}

@@ -1,0 +1,218 @@
+// The fair lock on one Redis: first come, first served. What its scripts are sent and what they answer; the data is that of
+// the reentrant lock, and a line beside it.
+
+import {
+  isAcquired,
+  isKept,
+  type Candidate,
+  type KeepReply,
+  type Wanted,
+} from '../../core/backend.js';
+import type { TimeLimit } from '../../runtime/clock.js';
+import type { SeenHolder } from '../../api/errors.js';
+import { scripts } from '../../redis/scripts.generated.js';
+import type { ChannelListener, Subscription } from '../../waiting/channels.js';
+import { FairLine } from './fair-line.js';
+import { FairPlace } from './fair-place.js';
+import type { ExpectedKey } from '../../core/key-types.js';
+import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
+
+/** What a try at the lock, or at a place in line, was sent with. */
+interface JoinRequest {
+  readonly ownerId: string;
+  readonly leaseMs: number;
+  readonly mayWait: boolean;
+  readonly isFixed: boolean;
+  readonly isListening: boolean;
+  readonly nonce: number;
+  readonly ticket: string;
+}
+
+type JoinReply =
+  | { readonly outcome: 'acquired' }
+  | { readonly outcome: 'handed over' }
+  | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
+
+/** The lock is free, and many lapsed places are still in the way. */
+const MORE_TO_DROP = -3;
+
+/** What a hand-over came to. */
+interface HandOver {
+  readonly isReleased: boolean;
+  /** The time to live of the lock in milliseconds; -1: no expiry, -2: it is free, and nobody is in line. */
+  readonly ttlMs: number;
+}
+
+export class FairLockBackend extends ReentrantLockBackend {
+  override readonly kind = 'FairLock';
+
+  override candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
+    return new FairPlace(this, this.keys, newOwnerId(), wanted);
+  }
+
+  /** It may have to stand in line. */
+  override tryAtOnce(): undefined {
+    return undefined;
+  }
+
+  override async release(ownerId: string): Promise<boolean> {
+    const { isReleased, ttlMs } = await this.#handOver(ownerId);
+    if (ttlMs === MORE_TO_DROP) this.handOn().catch(() => undefined); // or whoever waits, at the next renewal
+    return isReleased;
+  }
+
+  override async forceUnlock(wordMs: number): Promise<string | undefined> {
+    const forced = super.forceUnlock(wordMs);
+    // Sent right behind it: whoever comes in between joins the line. If it fails, the next renewal sees to the line.
+    this.handOn().catch(() => undefined);
+    return await forced;
+  }
+
+  /** It is about to stand in line as this owner, and takes a grant until it is forgotten. */
+  expectGrant(ownerId: string): void {
+    this.server.grantees.expect(this.keys.lock, ownerId);
+  }
+
+  forget(ownerId: string): void {
+    this.server.grantees.forget(this.keys.lock, ownerId);
+  }
+
+  /**
+   * An owner was granted the lock that does not stand in line here. If nobody has the lock as this owner either, a join of
+   * somebody who has gone came late: the lock would stand idle until the lease of that place is over.
+   */
+  returnGrant(ownerId: string): void {
+    if (!this.server.grantees.isStray(this.keys.lock, ownerId)) return;
+    this.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
+  }
+
+  /** The owners that wait in line, in order. */
+  waiters(): Promise<string[]> {
+    const { line, places } = this.keys;
+    return this.server.connection.run(
+      scripts.waiters,
+      [line, places],
+      [],
+      (owners) => owners as string[],
+    );
+  }
+
+  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply> {
+    const { ownerId, leaseMs, mayWait, isFixed, isListening, nonce, ticket } = request;
+    const { lock, line, places } = this.keys;
+    const placeLeaseMs = mayWait ? this.placeLeaseMs : 0;
+    const flags = [Number(isFixed), Number(isListening)];
+    const args = [ownerId, leaseMs, placeLeaseMs, nonce, ticket, ...flags, this.server.token];
+    const keys = [lock, line, places];
+    const { connection } = this.server;
+    return connection.runReplicated(scripts.join, keys, args, readJoin, isAcquired, limit);
+  }
+
+  /** Sees to it that a lock that nobody holds goes to the first in line. Returns its time to live, as in `HandOver`. */
+  async handOn(): Promise<number> {
+    for (;;) {
+      const { ttlMs } = await this.#handOver('');
+      if (ttlMs !== MORE_TO_DROP) return ttlMs;
+    }
+  }
+
+  /** Sets the lease of a lock that was handed over. */
+  confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
+    const { lock, forced, line, places, channel, grants } = this.keys;
+    const unlock = [channel, this.server.publishCommand(this.keys)];
+    return this.server.connection.runReplicated(
+      scripts.confirm,
+      [lock, forced, line, places],
+      [ownerId, leaseMs, ...unlock, grants, this.server.grantCommand],
+      (reply) => reply as KeepReply,
+      isKept,
+    );
+  }
+
+  /** Whether replicas must have acknowledged a hand-over before it counts. */
+  get isReplicated(): boolean {
+    return this.server.connection.isReplicated;
+  }
+
+  /** How long a place in line is kept without a renewal, in milliseconds. */
+  get placeLeaseMs(): number {
+    return this.server.lockWatchdogTimeoutMs;
+  }
+
+  nextNonce(): number {
+    return this.server.placeRenewer.nextNonce();
+  }
+
+  /** The line as far as this client stands in it. */
+  fairLine(): FairLine {
+    return this.server.fairLine(this.keys, (onEmpty) => new FairLine(this, onEmpty));
+  }
+
+  /** The same, if anybody of this client stands in it. */
+  knownFairLine(): FairLine | undefined {
+    return this.server.knownFairLine(this.keys);
+  }
+
+  /** Whether grants would be heard, though nobody of this client stands in line now. */
+  get isListening(): boolean {
+    return this.server.channels.isUp(this.#grantChannel);
+  }
+
+  subscribeToGrants(listener: ChannelListener): Subscription {
+    return this.server.channels.subscribe(this.#grantChannel, this.server.isSharded, listener);
+  }
+
+  watchPlace(place: FairPlace): void {
+    this.server.watchdog.watch(place, place, this.server.placeRenewer);
+  }
+
+  unwatchPlace(place: FairPlace): void {
+    this.server.watchdog.unwatch(place);
+  }
+
+  renewPlaces(places: Iterable<FairPlace>): void {
+    this.server.watchdog.renew(places);
+  }
+
+  protected override get expectedKeys(): ExpectedKey[] {
+    const { line, places } = this.keys;
+    return [
+      ...super.expectedKeys,
+      { key: line, type: 'zset', expected: 'the line for the lock' },
+      { key: places, type: 'hash', expected: 'the places in the line for the lock' },
+    ];
+  }
+
+  get #grantChannel(): string {
+    return this.keys.grants + this.server.token;
+  }
+
+  #handOver(ownerId: string): Promise<HandOver> {
+    const { lock, line, places, channel, grants } = this.keys;
+    const { server } = this;
+    const isCounted = Number(server.isSharded || !server.connection.isCluster);
+    const unlock = [channel, server.publishCommand(this.keys)];
+    return server.connection.run(
+      scripts.handOver,
+      [lock, line, places],
+      [ownerId, ...unlock, grants, server.grantCommand, isCounted],
+      (reply) => {
+        const [released, grant, ttlMs, refused, reason] = reply as HandOverReply;
+        if (refused !== undefined) server.publishRefused(refused, reason ?? '');
+        // To one of ours: the message may come later, or never.
+        if (grant !== '') this.knownFairLine()?.hear(grant);
+        return { isReleased: released === 1, ttlMs };
+      },
+    );
+  }
+}
+
+/** Released, grant, ttlMs; and what was not told, on which channel and why. */
+type HandOverReply = [number, string, number, string?, string?];
+
+function readJoin(reply: unknown): JoinReply {
+  if (reply === 1) return { outcome: 'acquired' };
+  if (reply === 2) return { outcome: 'handed over' };
+  const [holder, holderTtlMs, ticket] = reply as [string, number, string];
+  return { outcome: 'held', holder, holderTtlMs, ticket };
+}

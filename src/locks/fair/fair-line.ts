@@ -1,0 +1,148 @@
+// The line for one fair lock as far as this client stands in it: its places, the channel where it hears that the lock
+// was handed to one of them, and a look at the lock when the holder's lease is over.
+
+import { setTimer } from '../../runtime/clock.js';
+import type { Subscription } from '../../waiting/channels.js';
+import { Findings } from '../../waiting/findings.js';
+import type { FairLockBackend } from './fair-backend.js';
+import type { FairPlace } from './fair-place.js';
+
+/** Two ends of a lease that are as near as this are one. */
+const SAME_TIME_MS = 5;
+
+export class FairLine {
+  readonly findings: Findings = new Findings();
+  readonly #lock: FairLockBackend;
+  readonly #onEmpty: () => void;
+  readonly #places = new Map<string, FairPlace>();
+  #grants: Subscription | undefined;
+  #unlocks: Subscription | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #lookAtMs = Infinity;
+  #isLooking = false;
+  /** Who asks who has the lock, for all. */
+  #looker: FairPlace | undefined;
+  /** Since when, on the monotonic clock. */
+  #lookedSinceMs = 0;
+  /** A message came while a look was under way: that may have been too early. */
+  #shallLookAgain = false;
+
+  constructor(lock: FairLockBackend, onEmpty: () => void) {
+    this.#lock = lock;
+    this.#onEmpty = onEmpty;
+  }
+
+  /** Whether grants are known to be heard. */
+  get isListening(): boolean {
+    return this.#grants?.isUp ?? false;
+  }
+
+  /** Whether a grant may have come since then (on the monotonic clock), and nobody heard it. */
+  mayHaveMissed(sinceMs: number): boolean {
+    return this.#grants?.mayHaveMissed(sinceMs) ?? false;
+  }
+
+  join(place: FairPlace): void {
+    this.#places.set(place.ownerId, place);
+    this.#grants ??= this.#lock.subscribeToGrants({
+      // Before, our places counted as deaf, or were passed over.
+      subscribed: () => {
+        this.renew(this.#places.values());
+      },
+      message: (payload) => {
+        this.hear(payload);
+      },
+      late: (payload) => {
+        this.hear(payload);
+      },
+    });
+    // Freed with nobody in line: by a reentrant lock of this name, or after the line was deleted.
+    const look = (): void => {
+      this.#look();
+    };
+    this.#unlocks ??= this.#lock.subscribeToUnlocks({ subscribed: look, message: look });
+  }
+
+  leave(place: FairPlace): void {
+    this.#places.delete(place.ownerId);
+    if (this.#looker === place) this.#looker = undefined;
+    if (this.#places.size > 0) return;
+    clearTimeout(this.#timer);
+    this.#grants?.close();
+    this.#unlocks?.close();
+    this.#onEmpty();
+  }
+
+  /** One that wants to know who has the lock asks for all, unless one did since `sinceMs` (monotonic): their places do not depend on which. */
+  look(place: FairPlace, sinceMs: number): void {
+    if (this.#looker && this.#lookedSinceMs >= sinceMs) return;
+    this.#looker = place;
+    this.#lookedSinceMs = performance.now();
+    place.up();
+  }
+
+  /** A place was told who has the lock. If that is another of ours, nobody has told that one. */
+  looked(place: FairPlace, holder: string): void {
+    if (this.#looker === place) this.#looker = undefined;
+    this.#places.get(holder)?.up();
+  }
+
+  renew(places: Iterable<FairPlace>): void {
+    this.#lock.renewPlaces(places);
+  }
+
+  /** The lock's lease ends in `ttlMs` (-1: never) if nobody prolongs it; it is looked at then. */
+  lookIn(ttlMs: number): void {
+    if (this.#places.size === 0 || ttlMs === -1) return;
+    const atMs = performance.now() + ttlMs;
+    if (Math.abs(atMs - this.#lookAtMs) < SAME_TIME_MS) return;
+    clearTimeout(this.#timer);
+    this.#lookAtMs = atMs;
+    const look = (): void => {
+      this.#lookAtMs = Infinity;
+      this.#look();
+    };
+    if (ttlMs < 0) look();
+    else this.#timer = setTimer(look, ttlMs);
+  }
+
+  /** A grant, "<nonce> <owner>", or that the holder's lease is shorter than it was: "ends <ttlMs>". */
+  hear(message: string): void {
+    const space = message.indexOf(' ');
+    const [what, rest] = [message.slice(0, space), message.slice(space + 1)];
+    if (what === 'ends') {
+      this.lookIn(Number.parseInt(rest, 10) || 0);
+      return;
+    }
+    const place = this.#places.get(rest);
+    if (place) place.granted(Number(what));
+    else this.#lock.returnGrant(rest);
+  }
+
+  /** Hands the lock on if nobody holds it. */
+  #look(): void {
+    if (this.#isLooking) {
+      this.#shallLookAgain = true;
+      return;
+    }
+    this.#isLooking = true;
+    this.#lock.handOn().then(
+      (ttlMs) => {
+        // Free, and nobody in line: then our places are gone.
+        if (ttlMs < -1) this.renew(this.#places.values());
+        else this.lookIn(ttlMs);
+        this.#looked();
+      },
+      () => {
+        this.#looked(); // the next renewal tells how long the lock is held
+      },
+    );
+  }
+
+  #looked(): void {
+    this.#isLooking = false;
+    if (!this.#shallLookAgain) return;
+    this.#shallLookAgain = false;
+    if (this.#places.size > 0) this.#look();
+  }
+}

@@ -1,0 +1,39 @@
+// A fair lock as the caller sees it: a lock, and a look at the line for it.
+
+import type { Session } from '../../core/session.js';
+import type { FairLockBackend } from './fair-backend.js';
+import { SingleLock } from '../single-lock.js';
+
+/**
+ * A reentrant lock that is handed over in the order in which its waiters joined the line, over all processes. A waiter
+ * that dies, or gives up, does not hold up the others.
+ *
+ * It is the same lock as the one that `getLock` returns for this name, but only calls of a fair lock stand in line.
+ *
+ * @group Locks
+ */
+export class FairLock extends SingleLock {
+  readonly #session: Session;
+  readonly #backend: FairLockBackend;
+
+  /** @internal */
+  constructor(session: Session, backend: FairLockBackend) {
+    super(session, backend);
+    this.#session = session;
+    this.#backend = backend;
+  }
+
+  /** How many wait in line, over all processes. Walks the whole line: for people, not for hot paths. @throws {@link UnavailableError} */
+  async getQueueLength(): Promise<number> {
+    return (await this.getWaiters()).length;
+  }
+
+  /**
+   * Who waits in line, the next one first: owners, `<clientId>:<n>`. Walks the whole line: for people, not for hot paths.
+   *
+   * @throws {@link UnavailableError}
+   */
+  async getWaiters(): Promise<string[]> {
+    return await this.#session.ask(this.#backend, () => this.#backend.waiters());
+  }
+}

@@ -1,0 +1,237 @@
+// One caller's place in the line for a fair lock. On the server it is a lease, renewed by the watchdog, and remembers the
+// nonce of the command that renewed it last; whoever releases the lock hands it over with that nonce.
+
+import type { AcquireReply, Candidate, HandedOver, Renewable, Wanted } from '../../core/backend.js';
+import { now, type Instant } from '../../runtime/clock.js';
+import type { SeenHolder } from '../../api/errors.js';
+import type { LockKeys } from '../../redis/keys.js';
+import { leftMs, validity, type Validity } from '../../core/validity.js';
+import type { Findings } from '../../waiting/findings.js';
+import type { FairLine } from './fair-line.js';
+import type { FairLockBackend } from './fair-backend.js';
+import { Sendings } from './sendings.js';
+
+/** What the renewal of a place found. */
+export type PlaceReply =
+  | { readonly outcome: 'in line'; readonly nonce: number; readonly holderTtlMs: number }
+  /** The lock was handed over, and nobody told us so far. */
+  | { readonly outcome: 'yours'; readonly nonce: number }
+  /** It lapsed, was passed over, or the line was deleted. */
+  | { readonly outcome: 'gone'; readonly nonce: number };
+
+/** The time to live of a lock that is free. */
+const FREE = -2;
+
+/** The lock was handed over while the place had this nonce. */
+interface Grant {
+  readonly nonce: number;
+  readonly validity: Validity;
+}
+
+export class FairPlace implements Candidate, Renewable<PlaceReply> {
+  readonly ownerId: string;
+  readonly keys: LockKeys;
+  readonly isWatched = true;
+  readonly #lock: FairLockBackend;
+  readonly #wanted: Wanted;
+  /** Where it waits, once it does. */
+  #line: FairLine | undefined;
+  /** Decides on the order; kept, so that a place that got lost on the server can be had again. */
+  #ticket = '0';
+  readonly #sendings: Sendings;
+  #grant: Grant | undefined;
+  #isUp = true;
+  #woken: Promise<void> = Promise.resolve();
+  #wake: () => void = () => undefined;
+  /** Whether a command was sent that may have left something on the server. */
+  #mayStand = false;
+  #hasLeft = false;
+  /** Whether the latest try said that our subscription stands. */
+  #wasListening = false;
+
+  constructor(lock: FairLockBackend, keys: LockKeys, ownerId: string, wanted: Wanted) {
+    this.#lock = lock;
+    this.keys = keys;
+    this.ownerId = ownerId;
+    this.#wanted = wanted;
+    this.#sendings = new Sendings(lock.placeLeaseMs);
+  }
+
+  get isUp(): boolean {
+    return this.#isUp;
+  }
+
+  get woken(): Promise<void> {
+    return this.#woken;
+  }
+
+  /** Whether our subscription to grants is known to stand: if it is, and yet nobody hears one, we are gone. */
+  get isListening(): boolean {
+    return this.#line ? this.#line.isListening : this.#lock.isListening;
+  }
+
+  /** Takes the lock if it was handed over; joins the line otherwise, or again. */
+  try(): Promise<AcquireReply> {
+    const handedOver = this.claim();
+    return handedOver ? Promise.resolve(handedOver) : this.#join();
+  }
+
+  /**
+   * With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused. It also
+   * does when replicas must know: whoever handed over did not wait for them.
+   */
+  claim(): HandedOver | undefined {
+    const lease = this.#grant?.validity;
+    this.#grant = undefined;
+    if (!lease || leftMs(lease) < this.#lock.placeLeaseMs / 2) return undefined;
+    if (this.#lock.isReplicated) return undefined;
+    this.#mayStand = false;
+    return this.#handedOver(lease);
+  }
+
+  get findings(): Findings | undefined {
+    return this.#line?.findings;
+  }
+
+  look(sinceMs: number): void {
+    this.#line?.look(this, sinceMs);
+  }
+
+  wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {
+    if (!this.#wanted.mayWait || this.#grant) return; // or handed over while the answer was on its way
+    this.#isUp = false;
+    this.#woken = new Promise((resolve) => (this.#wake = resolve));
+    this.#lock.watchPlace(this);
+    const wasInLine = this.#line !== undefined;
+    const line = (this.#line ??= this.#lock.fairLine());
+    line.join(this);
+    line.looked(this, holder);
+    // Told before we listened: the message may even overtake the answer.
+    const mayHaveMissed = !wasInLine && line.mayHaveMissed(triedAtMs);
+    const isDeafThere = line.isListening && !this.#wasListening;
+    if (mayHaveMissed || isDeafThere) line.renew([this]);
+    line.lookIn(holderTtlMs);
+  }
+
+  leave(leaseMs?: number): boolean {
+    this.#hasLeft = true;
+    // Acquired, it is forgotten when it is released or lost. (Or a hold around the caller was entered instead.)
+    if (leaseMs === undefined || this.#mayStand) this.#lock.forget(this.ownerId);
+    this.#line?.leave(this);
+    this.#lock.unwatchPlace(this);
+    return this.#mayStand;
+  }
+
+  /** A command is about to be sent that makes or renews it. */
+  sending(nonce: number, at: Instant): void {
+    this.#sendings.add(nonce, at);
+  }
+
+  /**
+   * The lock was handed over to us: counts from when the command was sent whose nonce the place had then. A grant with a nonce
+   * older than the newest one confirmed, or than one that found the place gone, is left over from before that.
+   */
+  granted(nonce: number): void {
+    const sentAt = this.#sendings.sentAt(nonce);
+    if (!sentAt || this.#grant) return;
+    this.#grant = { nonce, validity: validity(sentAt, this.#lock.placeLeaseMs) };
+    this.up();
+  }
+
+  checkDeadline(): void {
+    // Nobody relies on a place.
+  }
+
+  get ageMs(): number {
+    return this.#sendings.ageMs;
+  }
+
+  renewing(): void {
+    // Each command is known by its nonce.
+  }
+
+  renewed(reply: PlaceReply, sentAt: Instant, leaseMs: number): void {
+    switch (reply.outcome) {
+      case 'in line':
+        this.#confirmed(reply.nonce);
+        this.#line?.lookIn(reply.holderTtlMs);
+        return;
+      case 'yours':
+        this.#grant = { nonce: reply.nonce, validity: validity(sentAt, leaseMs) };
+        this.up();
+        return;
+      case 'gone':
+        // What was sent later has had the place again, or will tell.
+        if (this.#sendings.hasLater(reply.nonce)) return;
+        this.#forget();
+        this.up();
+    }
+  }
+
+  async #join(): Promise<AcquireReply> {
+    const reply = await this.#joinOnce();
+    if (reply.outcome !== 'held' || reply.holderTtlMs !== FREE) return reply;
+    // Free, and not ours since others are first; but those may be dead. So the lock is offered to them, and then we look again.
+    if (!this.#hasLeft) await this.#lock.handOn();
+    const again = this.#hasLeft ? reply : await this.#joinOnce();
+    const isFree = again.outcome === 'held' && again.holderTtlMs === FREE;
+    return isFree ? { ...again, holderTtlMs: 0 } : again;
+  }
+
+  async #joinOnce(): Promise<AcquireReply> {
+    const { mayWait, leaseMs, isWatched } = this.#wanted;
+    // Before it is sent, so that no grant goes by unheard.
+    if (mayWait) (this.#line ??= this.#lock.knownFairLine())?.join(this);
+    const nonce = this.#lock.nextNonce();
+    const sentAt = now();
+    this.sending(nonce, sentAt);
+    if (mayWait) this.#lock.expectGrant(this.ownerId);
+    this.#mayStand ||= mayWait;
+    const request = { ownerId: this.ownerId, leaseMs, mayWait, nonce, ticket: this.#ticket };
+    this.#wasListening = this.isListening;
+    const flags = { isFixed: !isWatched, isListening: this.#wasListening };
+    try {
+      const reply = await this.#lock.join({ ...request, ...flags }, this.#wanted.limit);
+      this.#confirmed(nonce);
+      if (reply.outcome === 'held') {
+        this.#ticket = reply.ticket;
+        return reply;
+      }
+      this.#mayStand = false;
+      if (reply.outcome === 'acquired') return reply;
+      return this.#handedOver(validity(sentAt, leaseMs));
+    } catch (error) {
+      this.#forget(); // the next try finds out where we stand
+      throw error;
+    }
+  }
+
+  /** Nothing that was sent before counts any more. */
+  #forget(): void {
+    this.#sendings.forget();
+    this.#grant = undefined;
+  }
+
+  /** Whoever handed the lock over before that was answered did so to a place that was lost meanwhile. */
+  #confirmed(nonce: number): void {
+    this.#sendings.confirmed(nonce);
+    if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
+  }
+
+  #handedOver(lease: Validity): HandedOver {
+    const { leaseMs, isWatched } = this.#wanted;
+    if (isWatched) return { outcome: 'handed over', validity: lease, confirm: undefined };
+    const asked = validity(now(), leaseMs);
+    return {
+      outcome: 'handed over',
+      validity: leftMs(asked) < leftMs(lease) ? asked : lease,
+      confirm: () => this.#lock.confirm(this.ownerId, leaseMs),
+    };
+  }
+
+  /** It is its turn to try. */
+  up(): void {
+    this.#isUp = true;
+    this.#wake();
+  }
+}

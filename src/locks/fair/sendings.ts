@@ -1,0 +1,53 @@
+// The commands that made or renewed one place in line, each known by its nonce: which of them may be answered by a grant,
+// and from when that counts.
+
+import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
+
+interface Sending {
+  readonly nonce: number;
+  readonly at: Instant;
+}
+
+export class Sendings {
+  readonly #leaseMs: number;
+  /** The newest that was confirmed, and those since then; oldest first. */
+  #known: readonly Sending[] = [];
+  #confirmedAt: Instant = now();
+
+  /** `leaseMs`: how long the place is kept by each of them. */
+  constructor(leaseMs: number) {
+    this.#leaseMs = leaseMs;
+  }
+
+  /** How long ago the one that was confirmed last was sent, in milliseconds. */
+  get ageMs(): number {
+    return elapsedMs(this.#confirmedAt);
+  }
+
+  /** It is about to be sent. */
+  add(nonce: number, at: Instant): void {
+    const stillCount = this.#known.filter((known) => elapsedMs(known.at) < this.#leaseMs);
+    this.#known = [...stillCount, { nonce, at }];
+  }
+
+  /** When it was sent; undefined: it does not count (any more). */
+  sentAt(nonce: number): Instant | undefined {
+    return this.#known.find((known) => known.nonce === nonce)?.at;
+  }
+
+  /** Whether a later one was sent. */
+  hasLater(nonce: number): boolean {
+    return this.#known.some((known) => known.nonce > nonce);
+  }
+
+  /** Those before it were for a place that was lost meanwhile, or are no longer the newest. */
+  confirmed(nonce: number): void {
+    this.#known = this.#known.filter((known) => known.nonce >= nonce);
+    this.#confirmedAt = this.sentAt(nonce) ?? this.#confirmedAt;
+  }
+
+  /** Nothing that was sent before counts any more. */
+  forget(): void {
+    this.#known = [];
+  }
+}

@@ -1,0 +1,271 @@
+// Acquires several locks, all or nothing: tries all at once, and when one was in the way waits for that one while holding
+// nothing, then tries the others. So no order among the locks is needed, and no two callers wait for each other.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Session } from '../../core/session.js';
+import { commonOwner, OwnerSpentError } from './common-owner.js';
+import { MAX_TIMER_MS } from '../../runtime/clock.js';
+import {
+  isUnanswered,
+  LockLostError,
+  LockTimeoutError,
+  UnavailableError,
+} from '../../api/errors.js';
+import type { HoldOrigin } from '../../api/hold.js';
+import { anonymousLockId, lockCallBegins } from '../../scopes/lock-calls.js';
+import { MultiHold } from './multi-hold.js';
+import type { AcquireRequest } from '../../api/options.js';
+import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../../core/refusals.js';
+import { currentScope, type Scope } from '../../scopes/scope.js';
+import type { SingleHold } from '../../core/single-hold.js';
+import type { SingleLock } from '../single-lock.js';
+import { WaitLimit, WaitEnded } from '../../waiting/wait-limit.js';
+
+/** From so many rounds of somebody on, the locks are taken for contended. */
+const MANY_ROUNDS = 3;
+
+/** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
+const DEFERRED_ROUND_TRIPS = 6;
+
+/** The longest that is taken for a round trip, in milliseconds. */
+const LONGEST_ROUND_TRIP_MS = 20;
+
+/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
+const UNDO_LIMIT_MS = 100;
+
+export interface MultiRequest extends AcquireRequest {
+  readonly lockName: string;
+  readonly members: readonly SingleLock[];
+  readonly origin: HoldOrigin;
+  readonly scope: Scope | undefined;
+  /** Makes a new owner for all members. */
+  readonly newOwnerId: () => string;
+}
+
+/** A member that could not be had. */
+interface Refusal {
+  readonly member: SingleLock;
+  readonly error: unknown;
+}
+
+export class MultiAcquisition {
+  readonly #session: Session;
+  readonly #request: MultiRequest;
+  readonly #endsAtMs: number;
+  /** Which member was last seen in the way. */
+  #lastHeld: LockTimeoutError | undefined;
+  /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
+  readonly #sinceMs = performance.now();
+  /** How often it found a member in the way. */
+  #round = 0;
+  #roundTripMs = 0;
+  readonly #stop = new AbortController();
+
+  constructor(session: Session, request: MultiRequest) {
+    const { lockName, signal, waitMs } = request;
+    session.assertOpen(lockName);
+    if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
+    this.#session = session;
+    this.#request = request;
+    this.#endsAtMs = waitMs === 0 ? Infinity : performance.now() + waitMs;
+  }
+
+  /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was in the way */
+  async hold(): Promise<MultiHold> {
+    const { lockName, signal, origin, leaseMs } = this.#request;
+    const position = currentScope();
+    const named = { id: lockName, name: lockName };
+    const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
+    // The wait ends with that of a member: only an abort and a closing client must be watched for here.
+    const waitLimit = new WaitLimit({
+      limitMs: Infinity,
+      signal,
+      anonymousLockId: anonymousLockId(origin, lockName, position),
+      registry: this.#session.acquisitions,
+    });
+    this.#session.multiAcquisitions.add(this);
+    const rounds = this.#rounds();
+    try {
+      return await waitLimit.within(rounds);
+    } catch (error) {
+      if (!(error instanceof WaitEnded)) throw error;
+      this.#stop.abort();
+      // It may just have been acquired.
+      rounds.then((hold) => hold.releaseQuietly()).catch(() => undefined);
+      if (error.ending === 'closed') throw this.#session.closedError(lockName);
+      throw aborted(lockName, 'while waiting', signal);
+    } finally {
+      endCall?.();
+      waitLimit.dispose();
+      this.#session.multiAcquisitions.delete(this);
+    }
+  }
+
+  async #rounds(): Promise<MultiHold> {
+    const { members, waitMs } = this.#request;
+    let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
+    for (;;) {
+      const outcome = await this.#tryAll(inTheWay);
+      if (outcome instanceof MultiHold) return outcome;
+      inTheWay = outcome;
+      this.#round++;
+      // Random, so that callers do not run in step.
+      const pauseMs = Math.min(Math.random() * this.#roundTripMs, this.#leftMs);
+      await sleep(pauseMs, undefined, { signal: this.#stop.signal });
+    }
+  }
+
+  /**
+   * For how long it lets others try first when it is woken. Where locks are contended somebody would always be unlucky: so who
+   * has been disappointed more often goes first, by the only means there is among processes, time.
+   */
+  readonly #deferMs = (): number => {
+    const most = Math.max(...[...this.#session.multiAcquisitions].map((caller) => caller.#round));
+    if (most < MANY_ROUNDS) return 0;
+    const deferMs = DEFERRED_ROUND_TRIPS * this.#roundTripMs * (1 - this.#round / most);
+    return Math.min(deferMs, this.#leftMs / 2);
+  };
+
+  /** Waits for `first`, if given, then tries the others; returns the hold, or which member was in the way. */
+  async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
+    const { lockName, members, leaseMs } = this.#request;
+    const holds = new Map<SingleLock, SingleHold>();
+    const acquire = async (
+      member: SingleLock,
+      waitMs: number,
+      newOwnerId: () => string,
+    ): Promise<Refusal | undefined> => {
+      try {
+        holds.set(member, await this.#acquire(member, waitMs, newOwnerId));
+        return undefined;
+      } catch (error) {
+        return { member, error };
+      }
+    };
+    let ownerId = '';
+    const newOwnerId = (): string => (ownerId = this.#request.newOwnerId());
+    const waitedSinceMs = performance.now();
+    const refusal = first && (await acquire(first, this.#leftMs, newOwnerId));
+    if (refusal) return this.#inTheWay([refusal], waitedSinceMs);
+    const waited = first && holds.get(first);
+    // Whoever waited may have tried as one owner after another. (A member that was held already keeps its own.)
+    const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
+
+    const triedAtMs = performance.now();
+    const tries = members
+      .filter((member) => member !== first)
+      .map((member) => acquire(member, 0, commonOwner(commonId, member.name)));
+    // All leases count from one instant.
+    if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
+    const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
+    this.#roundTripMs = Math.min(performance.now() - triedAtMs, LONGEST_ROUND_TRIP_MS);
+
+    const inOrder = members.flatMap((member) => holds.get(member) ?? []);
+    const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
+    if (refusals.length === 0 && areHeld) {
+      for (const hold of inOrder) hold.lendTo(this.#session, this.#request.origin);
+      return new MultiHold(lockName, inOrder);
+    }
+    await undo(inOrder);
+    if (refusals.length === 0) {
+      this.#lastHeld = undefined;
+      this.#throwIfOver(inOrder);
+      return undefined;
+    }
+    // Held around us for a moment, and then not any more: all shall have a new owner.
+    if (refusals.every(({ error }) => error instanceof OwnerSpentError) && this.#leftMs > 0)
+      return undefined;
+    // One that is unreachable is waited for like one that is held: while nothing is. If waiting does not help, that says so.
+    // (Not because of its extension: acquiring it works.)
+    const unreachable = refusals.find(
+      ({ member, error }) => member !== first && isUnanswered(error),
+    );
+    if (unreachable && !this.#isOver) {
+      this.#lastHeld = undefined; // long ago when that one was waited for
+      return unreachable.member;
+    }
+    return this.#inTheWay(refusals, triedAtMs);
+  }
+
+  /** Which member that refused was held by somebody else. Throws if it was worse than that, or there is no time to wait for it. */
+  #inTheWay(refusals: readonly Refusal[], startedAtMs: number): SingleLock | undefined {
+    const { lockName, waitMs } = this.#request;
+    const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
+    const worse = refusals.find(({ error }) => !(error instanceof LockTimeoutError));
+    const seen = (held?.error as LockTimeoutError | undefined) ?? this.#lastHeld;
+    this.#lastHeld = seen;
+    if (!seen || (worse && !this.#isCutShort(worse.error, startedAtMs))) throw worse?.error;
+    if (this.#isOver) throw memberHeldElsewhere(lockName, waitMs, seen);
+    return held?.member;
+  }
+
+  /** A member was acquired, and lost before the last one was: that is tried again while there is time. */
+  #throwIfOver(holds: readonly SingleHold[]): void {
+    if (!this.#isOver) return;
+    const what = 'not acquired: a member was lost before all were acquired';
+    const cause = holds.map(({ signal }) => signal.reason as unknown).find(Boolean);
+    const reason = cause instanceof Error ? cause : undefined;
+    throw this.#session.unavailable(this.#request.lockName, what, reason);
+  }
+
+  /** The lease of a member that was waited for. */
+  async #extend(
+    member: SingleLock,
+    hold: SingleHold | undefined,
+    leaseMs: number,
+  ): Promise<Refusal | undefined> {
+    const limitMs = this.#leftMs;
+    const limit = new AbortController();
+    const { signal } = limit;
+    const isTooLate = sleep(Math.min(limitMs, MAX_TIMER_MS), undefined, { signal }).then(() => {
+      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
+      throw this.#session.unavailable(member.name, what);
+    });
+    try {
+      await Promise.race([hold?.extend(leaseMs), isTooLate]);
+      return undefined;
+    } catch (error) {
+      return error instanceof LockLostError ? undefined : { member, error }; // a lost hold has nothing remaining
+    } finally {
+      limit.abort();
+    }
+  }
+
+  #acquire(member: SingleLock, waitMs: number, newOwnerId: () => string): Promise<SingleHold> {
+    const { leaseMs, scope } = this.#request;
+    const { signal } = this.#stop;
+    const seniority = { sinceMs: this.#sinceMs, deferMs: this.#deferMs };
+    const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, seniority };
+    // No unlock() is owed to what may yet be given back.
+    return member.acquireHold(request, 'acquire', scope, newOwnerId);
+  }
+
+  /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
+  #isCutShort(error: unknown, startedAtMs: number): boolean {
+    const isYoung = performance.now() - startedAtMs <= SLOW_ANSWER_MS;
+    return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
+  }
+
+  /** Whether there is no time for another round. */
+  get #isOver(): boolean {
+    return this.#request.waitMs === 0 || this.#leftMs <= 0;
+  }
+
+  get #leftMs(): number {
+    return Math.max(this.#endsAtMs - performance.now(), 0);
+  }
+}
+
+/** Whether it cannot be asked now: it is waited for first, while nothing is held. */
+function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
+  return !(backend.isReachable ?? session.connection.isReady);
+}
+
+async function undo(holds: Iterable<SingleHold>): Promise<void> {
+  const releases = [...holds].map((hold) => hold.releaseQuietly());
+  const limit = new AbortController();
+  const { signal } = limit;
+  const tooLong = sleep(UNDO_LIMIT_MS, undefined, { signal }).catch(() => undefined);
+  await Promise.race([Promise.allSettled(releases), tooLong]);
+  limit.abort();
+}

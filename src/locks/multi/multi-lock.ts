@@ -1,0 +1,90 @@
+// Several locks as one: all of them, or none.
+
+import type { Session } from '../../core/session.js';
+import type { HoldOrigin } from '../../api/hold.js';
+import { Lock, type HeldHere } from '../../api/lock.js';
+import { nothingToUnlock } from '../../scopes/lock-calls.js';
+import { MultiAcquisition } from './multi-acquisition.js';
+import type { MultiHold } from './multi-hold.js';
+import type { AcquireRequest } from '../../api/options.js';
+import type { Scope } from '../../scopes/scope.js';
+import type { SingleLock } from '../single-lock.js';
+
+export class MultiLock extends Lock {
+  readonly name: string;
+  readonly #session: Session;
+  readonly #members: readonly SingleLock[];
+  readonly #newOwnerId: () => string;
+
+  constructor(session: Session, members: readonly SingleLock[], newOwnerId: () => string) {
+    super();
+    this.#session = session;
+    this.#members = members;
+    this.#newOwnerId = newOwnerId;
+    this.name = `multi(${members.map(({ name }) => name).join(', ')})`;
+  }
+
+  /** @internal */
+  protected override get kind(): string {
+    return 'MultiLock';
+  }
+
+  /** @internal */
+  override get held(): HeldHere | undefined {
+    const held = this.#members.map((member) => member.held);
+    const [first] = held;
+    if (!first || held.includes(undefined)) return undefined;
+    return {
+      ownerId: first.ownerId,
+      remainingMs: Math.min(...held.map((each) => each?.remainingMs ?? 0)),
+    };
+  }
+
+  override async unlock(): Promise<void> {
+    if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
+      const isHeldAround = this.#members.every((member) => member.isHeldAround);
+      throw nothingToUnlock(this.#session, { id: this.name, name: this.name }, isHeldAround);
+    }
+    await this.#all((member) => member.unlock());
+  }
+
+  override async isLocked(): Promise<boolean> {
+    return (await this.#all((member) => member.isLocked())).every(Boolean);
+  }
+
+  override async getHoldCount(): Promise<number> {
+    return Math.min(...(await this.#all((member) => member.getHoldCount())));
+  }
+
+  override async remainTimeToLive(): Promise<number> {
+    const leftMs = await this.#all((member) => member.remainTimeToLive());
+    const ending = leftMs.filter((ms) => ms !== -1);
+    return ending.length > 0 ? Math.min(...ending) : -1;
+  }
+
+  override async forceUnlock(): Promise<boolean> {
+    return (await this.#all((member) => member.forceUnlock())).some(Boolean);
+  }
+
+  protected override acquireHold(
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    scope?: Scope,
+  ): Promise<MultiHold> {
+    return new MultiAcquisition(this.#session, {
+      ...request,
+      lockName: this.name,
+      members: this.#members,
+      origin,
+      scope,
+      newOwnerId: this.#newOwnerId,
+    }).hold();
+  }
+
+  /** Does the same with all members, whatever becomes of the others; throws the first error. */
+  async #all<T>(call: (member: SingleLock) => Promise<T>): Promise<T[]> {
+    const calls = this.#members.map(call);
+    await Promise.allSettled(calls);
+    return await Promise.all(calls);
+  }
+}

@@ -1,0 +1,152 @@
+// One master of a Redlock: its part of the lock, and what is known of its health.
+
+import type { KeepReply } from '../../core/backend.js';
+import type { TimeLimit } from '../../runtime/clock.js';
+import { OptionError } from '../../api/errors.js';
+import type { Cleanup } from '../../core/cleanup.js';
+import type { ReentrantLockBackend, VoteReply } from '../reentrant/reentrant-backend.js';
+import type { Connection } from '../../redis/connection.js';
+import { describe, failureKind } from '../../redis/failure.js';
+
+/** Commands that were not answered in time, and still are not; whatever lock they were for. */
+const overdue = new WeakMap<Connection, number>();
+
+function overdueOf(connection: Connection): number {
+  return overdue.get(connection) ?? 0;
+}
+
+export class Master {
+  /** Where it is, as `host:port`. */
+  readonly name: string;
+  readonly lock: ReentrantLockBackend;
+  readonly #cleanup: Cleanup;
+  /** Owners whose votes are not answered, and what they wait for. */
+  readonly #asked = new Map<string, Promise<VoteReply>>();
+  /** Those of them that were given up, and not found. */
+  readonly #overtaken = new Set<string>();
+
+  constructor(lock: ReentrantLockBackend, cleanup: Cleanup) {
+    this.name = lock.connection.address;
+    this.lock = lock;
+    this.#cleanup = cleanup;
+  }
+
+  /**
+   * Why it is of no use to ask it for a vote; undefined when it is. One that owes us an answer is not asked again before it
+   * gave that, or its connection was made anew: so it costs its timeout once, not on every attempt.
+   */
+  get trouble(): string | undefined {
+    const { isReady, lastError } = this.lock.connection;
+    if (!isReady) return lastError ? describe(lastError) : 'not connected';
+    return overdueOf(this.lock.connection) > 0 ? 'it owes an answer' : undefined;
+  }
+
+  /** Whether it is neither up nor known to be in trouble. */
+  get isConnecting(): boolean {
+    const { isReady, lastError } = this.lock.connection;
+    return !isReady && !lastError;
+  }
+
+  /** Asks for its vote. One that comes after it was given up already is taken back. */
+  async vote(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<VoteReply> {
+    const vote = this.lock.vote(ownerId, leaseMs, limit);
+    this.#asked.set(ownerId, vote);
+    try {
+      const given = await vote;
+      if (this.#overtaken.has(ownerId) && given.reply.outcome === 'acquired')
+        this.withdraw(ownerId);
+      return given;
+    } catch (error) {
+      if (this.#overtaken.has(ownerId) && failureKind(error) === 'unanswered')
+        this.withdraw(ownerId);
+      throw error;
+    } finally {
+      this.#asked.delete(ownerId);
+      this.#overtaken.delete(ownerId);
+    }
+  }
+
+  /** Confirms it there, as `reenter` does. A lease that is asked for counts only if it is remembered. */
+  keep(ownerId: string, holdCount: number, leaseMs: number, limit: TimeLimit): Promise<KeepReply> {
+    const { lock } = this;
+    const keep = (): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs, limit);
+    return this.#remembering([lock], leaseMs, keep);
+  }
+
+  /** The same for many locks, each for its owner; with a lease of 0 only looks. */
+  renewMany(
+    locks: readonly ReentrantLockBackend[],
+    ownerIds: readonly string[],
+    leaseMs: number,
+    limit: TimeLimit,
+  ): Promise<readonly (KeepReply | undefined)[]> {
+    const renew = (): Promise<readonly (KeepReply | undefined)[]> =>
+      this.lock.renewMany(locks, ownerIds, leaseMs, limit);
+    return this.#remembering(locks, leaseMs, renew);
+  }
+
+  /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
+  async release(ownerId: string): Promise<boolean> {
+    const releasing = this.lock.release(ownerId);
+    // The client of this master may be closing at the same time as that of the Redlock.
+    this.#cleanup.expect(releasing);
+    try {
+      const isReleased = await releasing;
+      // A script that the server does not know takes a second round trip, and what was sent meanwhile goes before it.
+      const vote = this.#asked.get(ownerId);
+      if (!isReleased && vote) {
+        this.#overtaken.add(ownerId);
+        this.#cleanup.expect(vote);
+      }
+      return isReleased;
+    } catch (error) {
+      this.#cleanup.remove(this.lock, ownerId);
+      throw error;
+    }
+  }
+
+  /** Takes back a vote, or one that may still come; those who wait are told only if it may have kept them out. */
+  withdraw(ownerId: string, isTold = false): void {
+    const withdrawn = isTold ? this.lock.release(ownerId) : this.lock.withdraw(ownerId);
+    const handled = withdrawn.catch(() => {
+      this.#cleanup.remove(this.lock, ownerId);
+    });
+    this.#cleanup.expect(handled);
+  }
+
+  /** Both are sent at once; it takes both for the lease to count. */
+  async #remembering<T>(
+    locks: readonly ReentrantLockBackend[],
+    leaseMs: number,
+    ask: () => Promise<T>,
+  ): Promise<T> {
+    if (leaseMs === 0) return await ask();
+    const remembered = this.lock.remember(locks, leaseMs);
+    const [answer] = await Promise.all([ask(), remembered]);
+    return answer;
+  }
+
+  /** An answer did not come in time. */
+  overdue(answer: Promise<unknown>): void {
+    const { connection } = this.lock;
+    overdue.set(connection, overdueOf(connection) + 1);
+    const settled = (): void => {
+      overdue.set(connection, overdueOf(connection) - 1);
+    };
+    answer.then(settled, settled);
+  }
+}
+
+/** Two ways to one server would give it two votes. Known once they are connected. */
+export function assertDistinct(lockName: string, masters: readonly Master[]): void {
+  for (const [index, { name, lock }] of masters.entries()) {
+    const { serverId } = lock.connection;
+    if (serverId === undefined) continue;
+    const twin = masters.findIndex((other) => other.lock.connection.serverId === serverId);
+    if (twin === index) continue;
+    throw new OptionError(
+      `lock "${lockName}": the masters ${masters[twin]?.name ?? ''} and ${name} of the Redlock are the same server (run_id ${serverId}): each must be a server of its own`,
+      { lockName },
+    );
+  }
+}

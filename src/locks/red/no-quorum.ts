@@ -1,0 +1,30 @@
+// Not enough masters answered: tried again as long as there is patience, then told as a QuorumError.
+
+import { QuorumError, type NodeAnswer } from '../../api/errors.js';
+
+export class NoQuorum extends Error {
+  readonly quorumError: QuorumError;
+
+  /** @param what - what could not be done, as in "not acquired" */
+  constructor(lockName: string, what: string, quorum: number, nodes: readonly NodeAnswer[]) {
+    const votes = nodes.filter(({ answer }) => answer === 'acquired').length;
+    const count = `${String(votes)} of ${String(nodes.length)} masters confirm it, ${String(quorum)} are needed`;
+    const message = `lock "${lockName}" ${what}: ${count} (${nodes.map(inWords).join('; ')})`;
+    super(message);
+    this.quorumError = new QuorumError(message, { lockName, nodes });
+  }
+}
+
+function inWords(node: NodeAnswer): string {
+  switch (node.answer) {
+    case 'acquired':
+    case 'gone':
+      return `${node.node}: ${node.answer}`;
+    case 'held':
+      return `${node.node}: held by ${node.holder} for ${String(node.holderTtlMs)} ms`;
+    case 'unreachable':
+      return `${node.node}: ${node.reason}`;
+    case 'guarded':
+      return `${node.node}: started too recently, votes in ${(node.votesInMs / 1_000).toFixed(1)} s${node.waitsForOthers ? ', or when those answer that may know what it forgot' : ''}`;
+  }
+}

@@ -1,0 +1,96 @@
+// What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases.
+
+import type { HeldLease, Renewable } from '../../core/backend.js';
+import { Session, type Reachable } from '../../core/session.js';
+import { ClosedError } from '../../api/errors.js';
+import type { Events } from '../../api/events.js';
+import { renewalFailed } from '../../core/server.js';
+import type { Line } from '../../waiting/line.js';
+import { Lines } from '../../waiting/lines.js';
+import { Watchdog } from '../../core/watchdog.js';
+import type { Connection } from '../../redis/connection.js';
+import type { Master } from './master.js';
+import { LimitedLease } from './limited-lease.js';
+import { RedRenewer, type RedTarget } from './red-renewer.js';
+
+/** All masters are asked at once, and who does not answer is part of the result; a Redlock itself waits for new connections. */
+const ALWAYS_REACHABLE: Reachable = {
+  isReady: true,
+  whenReady: () => Promise.resolve(),
+  lastError: undefined,
+};
+
+export class QuorumServices {
+  /** Redlocks are held, awaited and given up apart from the locks of any one master. */
+  readonly session: Session;
+  /** Where those of this client wait, for each lock in one line. */
+  readonly lines: Lines<Line> = new Lines<Line>();
+  readonly #watchdog: Watchdog;
+  readonly #renewer: RedRenewer;
+  /** The masters' connections, and what ends listening to them. */
+  readonly #connections = new Map<Connection, () => void>();
+  readonly #lockWatchdogTimeoutMs: number;
+  /** What the watchdog knows a lease by. */
+  readonly #watched = new WeakMap<HeldLease, Renewable>();
+  #longestLeaseMs: number;
+
+  constructor(owner: Session, events: Events) {
+    const { lockWatchdogTimeoutMs } = owner;
+    // All releases go out in the turn in which it is closed: the clients of the masters may be closing, too.
+    this.session = new Session(owner, ALWAYS_REACHABLE, events, Infinity);
+    this.#longestLeaseMs = lockWatchdogTimeoutMs;
+    this.#lockWatchdogTimeoutMs = lockWatchdogTimeoutMs;
+    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs);
+    this.#watchdog = new Watchdog({
+      leaseMs: lockWatchdogTimeoutMs,
+      failed: (error, leaseCount) => {
+        events.emit('error', () => renewalFailed(error, leaseCount));
+      },
+    });
+  }
+
+  /** A master that is back, perhaps empty, is asked at once. */
+  renewOnReady(masters: readonly Master[]): void {
+    if (this.session.isClosed) return;
+    // The clients of masters may come and go.
+    for (const connection of this.#connections.keys())
+      if (connection.refusal instanceof ClosedError) this.#connections.delete(connection);
+    for (const { connection } of masters.map(({ lock }) => lock)) {
+      if (this.#connections.has(connection)) continue;
+      this.#connections.set(connection, connection.onReady(this.#watchdog.renewAll));
+    }
+  }
+
+  /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */
+  get longestLeaseMs(): number {
+    return this.#longestLeaseMs;
+  }
+
+  noteLease(leaseMs: number): void {
+    if (leaseMs > this.#longestLeaseMs) this.#longestLeaseMs = leaseMs;
+  }
+
+  /** Renews it `maxExtensions` times at most. */
+  watch(target: RedTarget, maxExtensions: number): void {
+    const { lease } = target;
+    const renewable =
+      maxExtensions === Infinity
+        ? lease
+        : new LimitedLease(lease, maxExtensions, this.#lockWatchdogTimeoutMs);
+    this.#watched.set(lease, renewable);
+    this.#watchdog.watch(renewable, target, this.#renewer);
+  }
+
+  unwatch(lease: HeldLease): void {
+    const renewable = this.#watched.get(lease);
+    if (renewable) this.#watchdog.unwatch(renewable);
+  }
+
+  /** The masters are others', and may live on. */
+  async close(): Promise<void> {
+    await this.session.close();
+    this.#watchdog.stop();
+    for (const stopListening of this.#connections.values()) stopListening();
+    this.#connections.clear();
+  }
+}

@@ -1,0 +1,213 @@
+// The Redlock: one lock on several independent masters, held by whoever most of them say holds it.
+
+import type { Candidate, HeldLease, KeepReply, LockBackend, Wanted } from '../../core/backend.js';
+import type { NodeAnswer } from '../../api/errors.js';
+import type { KeyInTheWay } from '../../core/key-conflict.js';
+import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
+import type { ChannelListener } from '../../waiting/channels.js';
+import { Line } from '../../waiting/line.js';
+import { Health } from './health.js';
+import type { Master } from './master.js';
+import { NoQuorum } from './no-quorum.js';
+import { poll, refusalOfMany, values, type Answer } from './poll.js';
+import type { QuorumServices } from './quorum-services.js';
+import { RedCandidate } from './red-candidate.js';
+import type { RedLockSettings } from './settings.js';
+import { UnlockWatch } from './unlock-watch.js';
+import { vote, type Vote } from './vote.js';
+
+export class RedLockBackend implements LockBackend {
+  readonly kind = 'RedLock';
+  readonly name: string;
+  readonly id: string;
+  /** What a lost lock leaves on a minority of the masters has to be removed. */
+  readonly leavesRemains = true;
+  readonly masters: readonly Master[];
+  readonly quorum: number;
+  readonly health: Health;
+  readonly nodeTimeoutMs: number;
+  readonly newOwnerId: () => string;
+  readonly #services: QuorumServices;
+  readonly #settings: RedLockSettings;
+
+  constructor(
+    name: string,
+    masters: readonly Master[],
+    settings: RedLockSettings,
+    services: QuorumServices,
+    newOwnerId: () => string,
+  ) {
+    this.name = name;
+    this.masters = masters;
+    this.quorum = Math.floor(masters.length / 2) + 1;
+    this.health = new Health(masters, this.quorum);
+    this.nodeTimeoutMs = settings.nodeTimeoutMs;
+    this.id = `red ${masters
+      .map(({ lock }) => lock.id)
+      .sort()
+      .join(' ')}`;
+    this.newOwnerId = newOwnerId;
+    this.#settings = settings;
+    this.#services = services;
+    services.renewOnReady(masters);
+  }
+
+  /** What may be renewed in one call for each master. */
+  get batchKey(): string {
+    return this.masters.map(({ lock }) => `${lock.clientToken} ${lock.batchKey}`).join(' ');
+  }
+
+  candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
+    return new RedCandidate(this, newOwnerId, wanted);
+  }
+
+  get isReachable(): boolean {
+    return this.health.isReachable;
+  }
+
+  elect(ownerId: string, leaseMs: number): Promise<Vote> {
+    const { masters, quorum, nodeTimeoutMs } = this;
+    this.#services.noteLease(leaseMs);
+    const guard = this.#settings.guard(this.#services.longestLeaseMs);
+    return vote({ masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard });
+  }
+
+  reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
+    this.#services.noteLease(leaseMs);
+    const limit = { leftMs: this.nodeTimeoutMs };
+    const ask = (master: Master): Promise<KeepReply> =>
+      master.keep(ownerId, holdCount, leaseMs, limit);
+    return this.#poll('not confirmed', ask, (answers) => {
+      return kept(
+        answers.map((answer) => (answer?.kind === 'answered' ? answer.value : undefined)),
+        this.quorum,
+      );
+    });
+  }
+
+  /** Also from those that did not vote for it: their votes may only be late. */
+  release(ownerId: string): Promise<boolean> {
+    const ask = (master: Master): Promise<boolean> => master.release(ownerId);
+    return this.#poll('not known to be released', ask, (answers) => {
+      const released = values(answers).filter(Boolean).length;
+      if (released >= this.quorum) return true;
+      const gone = values(answers).length - released;
+      return gone > this.masters.length - this.quorum ? false : undefined;
+    });
+  }
+
+  watch(lease: HeldLease): void {
+    this.#services.watch({ lock: this, lease }, this.#settings.maxExtensions);
+  }
+
+  unwatch(lease: HeldLease): void {
+    this.#services.unwatch(lease);
+  }
+
+  line(): Line {
+    const { masters, quorum, nodeTimeoutMs } = this;
+    return this.#services.lines.of(this.id, (onEmpty) => {
+      const watch = (listener: ChannelListener): UnlockWatch =>
+        new UnlockWatch(masters, quorum, nodeTimeoutMs, listener);
+      return new Line(watch, this.#services.session.lockWatchdogTimeoutMs / 3, onEmpty);
+    });
+  }
+
+  async forceUnlock(wordMs: number): Promise<string | undefined> {
+    const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
+    // Others may have left single votes: the holder is whom most of them knew.
+    const count = (owner: string): number => forced.filter((other) => other === owner).length;
+    const owners = forced.filter((holder) => holder !== undefined);
+    return owners.sort((one, other) => count(other) - count(one))[0];
+  }
+
+  /** On the first master that says so. */
+  async keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    const looks = this.masters.map(async ({ name, lock }) => {
+      const found = await lock.keyInTheWay();
+      if (!found) throw new Error('nothing is in the way there');
+      return { ...found, node: name };
+    });
+    return await Promise.any(looks).catch(() => undefined);
+  }
+
+  /** While a master does not answer, those that do may be too few to tell: it may be one of the holder's. */
+  isLocked(): Promise<boolean> {
+    const ask = ({ lock }: Master): Promise<boolean> => lock.isLocked();
+    const decide = (answers: readonly Answer<boolean>[]): boolean | undefined => {
+      const locked = values(answers).filter(Boolean).length;
+      if (locked >= this.quorum) return true;
+      const free = values(answers).length - locked;
+      return free > this.masters.length - this.quorum ? false : undefined;
+    };
+    return this.#poll('not looked at', ask, decide, true);
+  }
+
+  async holdCount(ownerId: string): Promise<number> {
+    return this.#agreed(await this.#all('not looked at', (lock) => lock.holdCount(ownerId)));
+  }
+
+  /** For how long a majority has it. */
+  async remainTimeToLive(): Promise<number> {
+    const leftMs = await this.#all('not looked at', (lock) => lock.remainTimeToLive());
+    const agreed = this.#agreed(
+      leftMs.map((ms) => (ms === -1 ? Infinity : ms)),
+      -2,
+    );
+    return agreed === Infinity ? -1 : agreed;
+  }
+
+  /** The largest number that a majority reaches. */
+  #agreed(numbers: readonly number[], none = 0): number {
+    return [...numbers].sort((one, other) => other - one)[this.quorum - 1] ?? none;
+  }
+
+  /** The answers of at least a majority. */
+  #all<T>(what: string, ask: (lock: ReentrantLockBackend) => Promise<T>): Promise<T[]> {
+    const enough = (answers: readonly Answer<T>[], isFinal: boolean): T[] | undefined =>
+      isFinal && values(answers).length >= this.quorum ? values(answers) : undefined;
+    return this.#poll(what, ({ lock }) => ask(lock), enough, true);
+  }
+
+  /** Asks all masters; rejects with NoQuorum when their answers decide nothing. A look is not repeated while most are down. */
+  async #poll<T, Decision>(
+    what: string,
+    ask: (master: Master) => Promise<T>,
+    decide: (answers: readonly Answer<T>[], isFinal: boolean) => Decision | undefined,
+    isLook = false,
+  ): Promise<Decision> {
+    if (!this.health.isSettled) {
+      const endsAtMs = performance.now() + this.#services.session.commandTimeoutMs;
+      await this.health.whenSettled(() => performance.now() > endsAtMs);
+    }
+    return await poll<T, Decision>(this.masters, ask, this.nodeTimeoutMs, (answers, isFinal) => {
+      const decision = decide(answers, isFinal);
+      if (decision !== undefined || !isFinal) return decision;
+      const refusal = refusalOfMany(answers, this.masters.length - this.quorum);
+      if (refusal) return refusal;
+      const failure = new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
+      const isOver = this.health.isHopeless || (isLook && !this.health.isReachable);
+      return isOver ? failure.quorumError : failure;
+    });
+  }
+
+  readonly #nodeAnswer = (answer: Answer<unknown>, index: number): NodeAnswer => {
+    const node = this.masters[index]?.name ?? '';
+    if (answer?.kind === 'unreachable')
+      return { node, answer: 'unreachable', reason: answer.reason };
+    const isConfirmed = answer?.value === 'kept' || answer?.value === true;
+    return { node, answer: isConfirmed ? 'acquired' : 'gone' };
+  };
+}
+
+/** Whether most masters keep an owner; how it was lost when that is impossible; undefined: not known. */
+export function kept(
+  replies: readonly (KeepReply | undefined)[],
+  quorum: number,
+): KeepReply | undefined {
+  const isKept = replies.filter((reply) => reply === 'kept').length;
+  if (isKept >= quorum) return 'kept';
+  const losses = replies.filter((reply) => reply !== undefined && reply !== 'kept');
+  if (losses.length <= replies.length - quorum) return undefined;
+  return (['forced', 'taken'] as const).find((loss) => losses.includes(loss)) ?? 'deleted';
+}

@@ -1,0 +1,50 @@
+// Somebody who wants a Redlock: each try is an election with an owner of its own, since a failed one is taken back, and
+// what takes it back may arrive late.
+
+import type { AcquireReply, Wanted } from '../../core/backend.js';
+import { now } from '../../runtime/clock.js';
+import { UnsentError } from '../../redis/failure.js';
+import { LineCandidate } from '../../waiting/line-candidate.js';
+import { assertDistinct } from './master.js';
+import { NoQuorum } from './no-quorum.js';
+import type { RedLockBackend } from './red-backend.js';
+
+export class RedCandidate extends LineCandidate {
+  readonly #lock: RedLockBackend;
+  readonly #newOwnerId: () => string;
+  #ownerId: string;
+  #isOwnerUsed = false;
+  #hasLeft = false;
+
+  constructor(lock: RedLockBackend, newOwnerId: () => string, wanted: Wanted) {
+    super(wanted, () => lock.line());
+    this.#lock = lock;
+    this.#newOwnerId = newOwnerId;
+    this.#ownerId = newOwnerId();
+  }
+
+  get ownerId(): string {
+    return this.#ownerId;
+  }
+
+  override leave(leaseMs?: number): boolean {
+    this.#hasLeft = true;
+    return super.leave(leaseMs);
+  }
+
+  async try(): Promise<AcquireReply> {
+    if (this.#isOwnerUsed) this.#ownerId = this.#newOwnerId();
+    this.#isOwnerUsed = true;
+    const { health } = this.#lock;
+    if (!health.isSettled) await health.whenSettled(() => this.#hasLeft);
+    if (this.#hasLeft) throw new UnsentError('nobody waits for it any more');
+    assertDistinct(this.#lock.name, this.#lock.masters);
+    const sentAt = now(); // connecting takes nothing from the lease
+    const vote = await this.#lock.elect(this.#ownerId, this.wanted.leaseMs);
+    if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt };
+    if (vote.outcome === 'held') return vote;
+    const { name, quorum } = this.#lock;
+    const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);
+    throw this.wanted.mayWait && !health.isHopeless ? failure : failure.quorumError;
+  }
+}

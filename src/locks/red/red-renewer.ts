@@ -1,0 +1,96 @@
+// Renews Redlocks, many at once: each master is asked for all of them in one call. A renewal counts with a majority of the
+// masters, and those that lost the key get it again while the majority stands.
+
+import type { HeldLease, KeepReply } from '../../core/backend.js';
+import type { Renewer, Watched } from '../../core/watchdog.js';
+import { poll, type Answer } from './poll.js';
+import type { Master } from './master.js';
+import { kept, type RedLockBackend } from './red-backend.js';
+
+export interface RedTarget {
+  readonly lock: RedLockBackend;
+  readonly lease: HeldLease;
+}
+
+export class RedRenewer implements Renewer<RedTarget> {
+  readonly kind = 'quorum';
+  readonly #leaseMs: number;
+
+  /** @param leaseMs - what it renews leases by */
+  constructor(leaseMs: number) {
+    this.#leaseMs = leaseMs;
+  }
+
+  batchKey({ lock }: RedTarget): string {
+    return lock.batchKey;
+  }
+
+  async renew(
+    batch: readonly Watched<RedTarget>[],
+    leaseMs: number,
+  ): Promise<readonly (KeepReply | undefined)[]> {
+    const targets = batch.map(({ target }) => ({ ...target, repaired: new Set<number>() }));
+    const ownerIds = targets.map(({ lease }) => lease.ownerId);
+    const masters = targets[0]?.lock.masters ?? [];
+    const limitMs = this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0);
+    return await poll(
+      masters,
+      (master, index) => {
+        const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
+        return master.renewMany(locks, ownerIds, leaseMs, { leftMs: limitMs });
+      },
+      limitMs,
+      // It is called after it has decided, too: who answers later may have lost a key as well.
+      (answers: readonly Answer<readonly (KeepReply | undefined)[]>[], isFinal) => {
+        const decisions = targets.map((target, index) => {
+          const replies = answers.map((answer) =>
+            answer?.kind === 'answered' ? answer.value[index] : undefined,
+          );
+          const reply = kept(replies, target.lock.quorum);
+          if (reply === 'kept') repair(target, replies, leaseMs, target.repaired);
+          return reply;
+        });
+        // A majority is enough. How a lock was lost may be known by a single master.
+        return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
+      },
+    );
+  }
+
+  /** Each answer counts, and there is time for it; but what most of them confirm must be known well before the lease ends. */
+  #limitMs(nodeTimeoutMs: number): number {
+    return Math.min(Math.max(this.#leaseMs / 10, nodeTimeoutMs), this.#leaseMs / 3);
+  }
+}
+
+/** Exempt from the restart guard: the majority that stands keeps everybody else out. */
+function repair(
+  { lock, lease }: RedTarget,
+  replies: readonly (KeepReply | undefined)[],
+  renewedMs: number,
+  repaired: Set<number>,
+): void {
+  const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(lease.remaining());
+  if (leaseMs < 1 || lease.ageMs < 0) return; // released meanwhile
+  for (const [index, reply] of replies.entries()) {
+    const master = lock.masters[index];
+    if (reply !== 'deleted' || !master || repaired.has(index)) continue;
+    repaired.add(index);
+    void repairOne(master, lease, leaseMs);
+  }
+}
+
+async function repairOne(master: Master, lease: HeldLease, leaseMs: number): Promise<void> {
+  const { lock } = master;
+  const { ownerId, holdCount } = lease;
+  try {
+    // The count goes right behind: a release that is sent after this finds both done.
+    const acquired = lock.vote(ownerId, leaseMs);
+    if (holdCount > 1) lock.reenter(ownerId, holdCount, 0).catch(() => undefined);
+    await acquired;
+  } catch {
+    // It is not there, or somebody else is: the next renewal sees.
+  } finally {
+    // Released meanwhile: that may have overtaken it.
+    if (lease.ageMs < 0) master.withdraw(ownerId);
+  }
+}

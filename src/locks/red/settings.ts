@@ -1,0 +1,43 @@
+// How the options of `getRedLock()` were meant.
+
+import { invalid, parseDuration, parseOptions } from '../../api/options.js';
+import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js';
+
+export interface RedLockSettings {
+  /** How long one master may take to answer, in milliseconds. */
+  readonly nodeTimeoutMs: number;
+  /** Which masters have been up for too short a time to vote, for a client whose own longest lease is so long. */
+  readonly guard: (longestLeaseMs: number) => RestartGuard;
+  /** How often the watchdog extends a lease at most. */
+  readonly maxExtensions: number;
+}
+
+export function parseRedLockOptions(options: unknown): RedLockSettings {
+  const { nodeTimeout, restartGuard, maxExtensions } = parseOptions(
+    'the options of getRedLock()',
+    options,
+    ['nodeTimeout', 'restartGuard', 'maxExtensions'],
+  );
+  return {
+    nodeTimeoutMs: nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1),
+    guard: parseRestartGuard(restartGuard),
+    maxExtensions: parseMaxExtensions(maxExtensions),
+  };
+}
+
+function parseRestartGuard(restartGuard: unknown): RedLockSettings['guard'] {
+  if (restartGuard === undefined) return learningGuard;
+  const guardMs = restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0);
+  return () => fixedGuard(guardMs);
+}
+
+function parseMaxExtensions(maxExtensions: unknown): number {
+  if (maxExtensions === undefined || maxExtensions === Infinity) return Infinity;
+  if (
+    typeof maxExtensions === 'number' &&
+    Number.isSafeInteger(maxExtensions) &&
+    maxExtensions >= 0
+  )
+    return maxExtensions;
+  throw invalid('maxExtensions', maxExtensions, 'a whole number of at least 0, or Infinity');
+}

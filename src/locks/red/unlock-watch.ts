@@ -1,0 +1,75 @@
+// Listens to the unlock channels of several masters: a release is told by each of them, and is one wake-up. It comes when
+// most have told, since before that a new election would fail.
+
+import { setTimer } from '../../runtime/clock.js';
+import type { ChannelListener, Subscription } from '../../waiting/channels.js';
+import type { Master } from './master.js';
+
+/** How long a message waits for those of other masters. */
+const GATHER_MS = 10;
+
+export class UnlockWatch implements Subscription {
+  readonly #listener: ChannelListener;
+  readonly #quorum: number;
+  readonly #stragglingMs: number;
+  readonly #subscriptions: readonly Subscription[];
+  /** Who told of the latest release. */
+  readonly #heard = new Set<Master>();
+  /** Who has not yet told of a release that was passed on already, a moment ago. */
+  readonly #stragglers = new Set<Master>();
+  #passedOnAtMs = -Infinity;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `nodeTimeoutMs`: how much later some masters may tell than others. */
+  constructor(
+    masters: readonly Master[],
+    quorum: number,
+    nodeTimeoutMs: number,
+    listener: ChannelListener,
+  ) {
+    this.#listener = listener;
+    this.#quorum = quorum;
+    this.#stragglingMs = Math.max(GATHER_MS, nodeTimeoutMs);
+    this.#subscriptions = masters.map((master) => {
+      const hear = (): void => {
+        this.#hear(master, masters);
+      };
+      return master.lock.subscribeToUnlocks({ subscribed: hear, message: hear });
+    });
+  }
+
+  get isUp(): boolean {
+    return this.#subscriptions.filter(({ isUp }) => isUp).length >= this.#quorum;
+  }
+
+  mayHaveMissed(sinceMs: number): boolean {
+    return this.#subscriptions.some((subscription) => subscription.mayHaveMissed(sinceMs));
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    for (const subscription of this.#subscriptions) subscription.close();
+  }
+
+  #hear(master: Master, masters: readonly Master[]): void {
+    const isPassedOn = performance.now() - this.#passedOnAtMs < this.#stragglingMs;
+    if (this.#stragglers.delete(master) && isPassedOn) return;
+    this.#heard.add(master);
+    if (this.#heard.size >= this.#quorum) {
+      for (const other of masters) if (!this.#heard.has(other)) this.#stragglers.add(other);
+      this.#passedOnAtMs = performance.now();
+      this.#tell();
+    } else {
+      this.#timer ??= setTimer(() => {
+        this.#tell();
+      }, GATHER_MS);
+    }
+  }
+
+  #tell(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#heard.clear();
+    this.#listener.message('0');
+  }
+}

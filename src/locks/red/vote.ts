@@ -1,0 +1,184 @@
+// An election: whether one owner gets a lock that most of several masters must grant.
+// The algorithm is Redis' Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+
+import type { HeldReply } from '../../core/backend.js';
+import type { NodeAnswer, SeenHolder } from '../../api/errors.js';
+import type { VoteReply } from '../reentrant/reentrant-backend.js';
+import { failureKind } from '../../redis/failure.js';
+import type { Master } from './master.js';
+import { poll, refusalOfMany, type Answer } from './poll.js';
+import type { RestartGuard } from './restart-guard.js';
+
+/** How an election went. */
+export type Vote =
+  | { readonly outcome: 'acquired' }
+  /** Those who said "held" alone make a majority impossible. */
+  | HeldReply
+  | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
+
+/** How soon it is tried again at most when it is not known whether somebody has a majority, in milliseconds. */
+const AMBIGUOUS_RETRY_MS = 1_000;
+
+export interface Election {
+  readonly masters: readonly Master[];
+  readonly quorum: number;
+  readonly ownerId: string;
+  readonly leaseMs: number;
+  /** How long one master may take, in milliseconds. */
+  readonly nodeTimeoutMs: number;
+  /** Which masters have been up for too short a time to vote. */
+  readonly guard: RestartGuard;
+}
+
+/**
+ * Asks all masters at the same time. Unless it is won the votes are taken back, also those that may still come.
+ *
+ * @throws what most masters refuse it with for good
+ */
+export async function vote(election: Election): Promise<Vote> {
+  const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard } = election;
+  const upMs = masters.map(({ lock }) => lock.connection.serverAgeMs);
+  const excused = masters.map((master, index) =>
+    excuse(master, guard.leastMs - (upMs[index] ?? 0)),
+  );
+  const asked = masters.filter((_, index) => !excused[index]);
+  let isOver = false;
+  const takeBack = (isTold: boolean): void => {
+    isOver = true;
+    for (const master of asked) master.withdraw(ownerId, isTold);
+  };
+  const send = async (master: Master): Promise<VoteReply> => {
+    try {
+      const given = await master.vote(ownerId, leaseMs, { leftMs: nodeTimeoutMs });
+      // A vote that came after all was lost is taken back again: it may have been overtaken by what took it back.
+      if (isOver && given.reply.outcome === 'acquired') master.withdraw(ownerId);
+      return given;
+    } catch (error) {
+      if (isOver && failureKind(error) === 'unanswered') master.withdraw(ownerId); // the same for one that was not heard
+      throw error;
+    }
+  };
+  const decide = (
+    answers: readonly Answer<VoteReply>[],
+    isFinal: boolean,
+  ): Vote | Error | undefined => {
+    const refusal = isFinal ? refusalOfMany(answers, masters.length - quorum) : undefined;
+    return (
+      refusal ?? decided(election, counted(election, upMs, excused, answers, isFinal), isFinal)
+    );
+  };
+  if (asked.length === 0)
+    return { outcome: 'no quorum', nodes: excused.flatMap((node) => node ?? []) };
+  try {
+    const outcome = await poll<VoteReply, Vote>(asked, send, nodeTimeoutMs, decide);
+    if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
+    return outcome;
+  } catch (error) {
+    takeBack(false);
+    throw error;
+  }
+}
+
+/** With answers that are late it may have had a majority, which others have seen, and wait for the end of. */
+function mayHaveBeenSeen(outcome: Vote, askedCount: number, quorum: number): boolean {
+  if (outcome.outcome !== 'no quorum') return false;
+  const refused = outcome.nodes.filter(({ answer }) => answer === 'held').length;
+  return askedCount - refused >= quorum;
+}
+
+/** Why a master is not asked. */
+function excuse({ name: node, trouble }: Master, votesInMs: number): NodeAnswer | undefined {
+  if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
+  return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;
+}
+
+function guarded(node: string, votesInMs: number, waitsForOthers: boolean): NodeAnswer {
+  return { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs), waitsForOthers };
+}
+
+/** All masters' answers, as far as they count; undefined: not known so far. */
+function counted(
+  { masters, quorum, guard }: Election,
+  upMs: readonly number[],
+  excused: readonly (NodeAnswer | undefined)[],
+  answers: readonly Answer<VoteReply>[],
+  isFinal: boolean,
+): (NodeAnswer | undefined)[] {
+  let next = 0;
+  const all = masters.map(({ name: node }, index) => {
+    const excusal = excused[index];
+    const isUpKnown = excusal?.answer !== 'unreachable';
+    return {
+      node,
+      excusal,
+      answer: excusal ? undefined : answers[next++],
+      upMs: isUpKnown ? (upMs[index] ?? 0) : Infinity,
+    };
+  });
+  const witnesses = all.map(({ answer, upMs: up }) => ({ upMs: up, toldMs: toldMs(answer) }));
+  const required = guard.require(witnesses, quorum, isFinal);
+  return all.map(({ node, excusal, answer, upMs: up }) => {
+    const given = excusal ?? nodeAnswer(node, answer);
+    if (given?.answer !== 'acquired' || up >= required.upMs) return given;
+    return isFinal ? guarded(node, required.upMs - up, required.waitsForOthers) : undefined;
+  });
+}
+
+/** The longest lease that a master knows of. */
+function toldMs(answer: Answer<VoteReply>): number | undefined {
+  if (answer?.kind !== 'answered') return undefined;
+  const { reply, longestLeaseMs } = answer.value;
+  return reply.outcome === 'held' ? Math.max(longestLeaseMs, reply.holderTtlMs) : longestLeaseMs;
+}
+
+function nodeAnswer(node: string, answer: Answer<VoteReply>): NodeAnswer | undefined {
+  if (answer?.kind !== 'answered')
+    return answer && { node, answer: 'unreachable', reason: answer.reason };
+  const { reply } = answer.value;
+  if (reply.outcome !== 'held') return { node, answer: 'acquired' };
+  const { holder, holderTtlMs } = reply;
+  return { node, answer: 'held', holder, holderTtlMs };
+}
+
+function decided(
+  { masters, quorum, nodeTimeoutMs }: Election,
+  nodes: readonly (NodeAnswer | undefined)[],
+  isFinal: boolean,
+): Vote | undefined {
+  const known = nodes.filter((node) => node !== undefined);
+  const acquired = known.filter(({ answer }) => answer === 'acquired');
+  if (acquired.length >= quorum) return { outcome: 'acquired' };
+  const held = known.filter((node) => node.answer === 'held');
+  if (held.length > masters.length - quorum) {
+    const reply = seen(held, acquired.length, masters.length, quorum, nodeTimeoutMs);
+    // That the votes are split is told by nobody but the last answer.
+    return isFinal || reply.retryInMs === undefined ? reply : undefined;
+  }
+  return isFinal ? { outcome: 'no quorum', nodes: known } : undefined;
+}
+
+/** Who has most of it, and when to look again. */
+function seen(
+  held: readonly (SeenHolder & { node: string })[],
+  acquiredCount: number,
+  count: number,
+  quorum: number,
+  nodeTimeoutMs: number,
+): HeldReply {
+  const votes = new Map<string, number>();
+  for (const { holder } of held) votes.set(holder, (votes.get(holder) ?? 0) + 1);
+  const [holder = '', most = 0] = [...votes].sort(([, one], [, other]) => other - one)[0] ?? [];
+  // Free enough for a majority when so many more have ended.
+  const missing = quorum - (count - held.length);
+  const ttlsMs = held.map(({ holderTtlMs }) => (holderTtlMs < 0 ? Infinity : holderTtlMs));
+  const freeInMs = ttlsMs.sort((one, other) => one - other)[missing - 1] ?? Infinity;
+  const holderTtlMs = freeInMs === Infinity ? -1 : freeInMs;
+  // Without a majority for anyone the votes are split: all who took part take theirs back, unheard, and try again after a
+  // time of their own.
+  // (Those who did not answer may be the holder's, too: then there is no hurry.)
+  const notHeard = count - held.length - acquiredCount;
+  const isSplit = most + notHeard < quorum;
+  const pauseMs = isSplit ? nodeTimeoutMs : Math.min(AMBIGUOUS_RETRY_MS, freeInMs);
+  const retryInMs = most < quorum ? Math.random() * pauseMs : undefined;
+  return { outcome: 'held', holder, holderTtlMs, retryInMs };
+}

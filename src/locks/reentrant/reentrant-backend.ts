@@ -1,0 +1,221 @@
+// The reentrant lock on one Redis: what its scripts are sent and what they answer. The data is Redisson's RLock.
+
+import {
+  isAcquired,
+  isKept,
+  type AcquireReply,
+  type Candidate,
+  type HeldLease,
+  type KeepReply,
+  type LockBackend,
+  type Wanted,
+} from '../../core/backend.js';
+import type { KeyInTheWay } from '../../core/key-conflict.js';
+import type { TimeLimit } from '../../runtime/clock.js';
+import type { Server } from '../../core/server.js';
+import type { Connection } from '../../redis/connection.js';
+import { LockKeys } from '../../redis/keys.js';
+import { scripts } from '../../redis/scripts.generated.js';
+import type { ChannelListener, Subscription } from '../../waiting/channels.js';
+import type { Line } from '../../waiting/line.js';
+import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
+import { ReentrantCandidate } from './reentrant-candidate.js';
+
+const ACQUIRED: AcquireReply = { outcome: 'acquired' };
+
+/** What one master answers to somebody who wants its vote for a Redlock. */
+export interface VoteReply {
+  readonly reply: AcquireReply;
+  /** The longest lease that was asked of it for this lock and may not be over, before this vote; 0: none that it knows of. */
+  readonly longestLeaseMs: number;
+}
+
+export class ReentrantLockBackend implements LockBackend {
+  readonly kind: string = 'Lock';
+  readonly name: string;
+  readonly id: string;
+  readonly newOwnerId: () => string;
+  protected readonly server: Server;
+  protected readonly keys: LockKeys;
+
+  constructor(
+    server: Server,
+    clientId: string,
+    keyPrefix: string,
+    name: string,
+    newOwnerId: () => string,
+  ) {
+    this.name = name;
+    this.server = server;
+    this.keys = new LockKeys(keyPrefix + name);
+    this.id = `${server.token} ${this.keys.lock}`;
+    this.newOwnerId = newOwnerId;
+  }
+
+  candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
+    return new ReentrantCandidate(this, newOwnerId(), wanted);
+  }
+
+  tryAtOnce(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined {
+    return this.server.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs);
+  }
+
+  /** @param limit - how long replicas may take to acknowledge it, besides `commandTimeout` */
+  acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
+    return this.server.connection.runReplicated(
+      scripts.acquire,
+      [this.keys.lock],
+      [ownerId, leaseMs],
+      readAcquire,
+      isAcquired,
+      limit,
+    );
+  }
+
+  /** Acquires it as one of the masters of a Redlock, which remember for how long they were asked to keep it. */
+  vote(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<VoteReply> {
+    const { lock, longestLease } = this.keys;
+    return this.server.connection.runReplicated(
+      scripts.vote,
+      [lock, longestLease],
+      [ownerId, leaseMs],
+      readVote,
+      ({ reply }) => isAcquired(reply),
+      limit,
+    );
+  }
+
+  /** Has a master remember that it is asked to keep these locks for so long, by what is sent next. */
+  async remember(locks: readonly ReentrantLockBackend[], leaseMs: number): Promise<void> {
+    const keys = locks.map((lock) => lock.keys.longestLease);
+    await this.server.connection.run(scripts.remember, keys, [leaseMs], () => undefined);
+  }
+
+  /** What prolongs a lease is acknowledged by replicas, too: they would let others in earlier than we expect. */
+  reenter(
+    ownerId: string,
+    holdCount: number,
+    leaseMs: number,
+    limit?: TimeLimit,
+  ): Promise<KeepReply> {
+    const { connection } = this.server;
+    const keys = [this.keys.lock, this.keys.forced];
+    const args = [ownerId, holdCount, leaseMs];
+    const read = (reply: unknown): KeepReply => reply as KeepReply;
+    return leaseMs > 0
+      ? connection.runReplicated(scripts.reenter, keys, args, read, isKept, limit)
+      : connection.run(scripts.reenter, keys, args, read);
+  }
+
+  release(ownerId: string): Promise<boolean> {
+    return this.#release(ownerId, this.server.publishCommand(this.keys));
+  }
+
+  /** Releases it without telling those who wait. */
+  withdraw(ownerId: string): Promise<boolean> {
+    return this.#release(ownerId, '');
+  }
+
+  /** Renews many locks of this node, each for its owner, as the watchdog does; with a lease of 0 only looks. */
+  renewMany(
+    locks: readonly ReentrantLockBackend[],
+    ownerIds: readonly string[],
+    leaseMs: number,
+    limit?: TimeLimit,
+  ): Promise<readonly (KeepReply | undefined)[]> {
+    const keys = locks.map((lock) => lock.keys);
+    return this.server.holdRenewer.send(keys, ownerIds, leaseMs, limit);
+  }
+
+  /** Which client, and so which server, it belongs to. */
+  get clientToken(): string {
+    return this.server.token;
+  }
+
+  /** What may go into one call of `renewMany` has the same batch key. */
+  get batchKey(): string {
+    return this.server.holdRenewer.batchKey(this.keys);
+  }
+
+  /** Tells of releases, by whomever. */
+  subscribeToUnlocks(listener: ChannelListener): Subscription {
+    return this.server.subscribeToUnlocks(this.keys, listener);
+  }
+
+  /** The way to the server where it is. */
+  get connection(): Connection {
+    return this.server.connection;
+  }
+
+  watch(lease: HeldLease): void {
+    this.server.watchdog.watch(lease, this.keys, this.server.holdRenewer);
+  }
+
+  unwatch(lease: HeldLease): void {
+    this.server.watchdog.unwatch(lease);
+  }
+
+  line(): Line {
+    return this.server.line(this.keys);
+  }
+
+  forceUnlock(wordMs: number): Promise<string | undefined> {
+    const { lock, forced, channel } = this.keys;
+    const args = [channel, this.server.publishCommand(this.keys), wordMs];
+    return this.server.connection.run(scripts.forceUnlock, [lock, forced], args, (reply) => {
+      const [holder, refusal] = (reply as [string, string?] | null) ?? [];
+      if (refusal !== undefined) this.server.publishRefused(channel, refusal);
+      return holder;
+    });
+  }
+
+  keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    return keyOfAnotherType(this.server.connection, this.expectedKeys);
+  }
+
+  async isLocked(): Promise<boolean> {
+    return (await this.server.connection.command((redis) => redis.exists(this.keys.lock))) === 1;
+  }
+
+  async holdCount(ownerId: string): Promise<number> {
+    return Number(
+      (await this.server.connection.command((redis) => redis.hget(this.keys.lock, ownerId))) ?? 0,
+    );
+  }
+
+  async remainTimeToLive(): Promise<number> {
+    return await this.server.connection.command((redis) => redis.pttl(this.keys.lock));
+  }
+
+  /** The lock first, and what stands beside it. */
+  protected get expectedKeys(): ExpectedKey[] {
+    const { lock, forced } = this.keys;
+    return [
+      { key: lock, type: 'hash', expected: 'a lock' },
+      { key: forced, type: 'string', expected: 'the word for a holder that was forced out' },
+    ];
+  }
+
+  #release(ownerId: string, publish: 'PUBLISH' | 'SPUBLISH' | ''): Promise<boolean> {
+    const { lock, channel } = this.keys;
+    const args = [ownerId, channel, publish];
+    return this.server.connection.run(scripts.release, [lock], args, (reply) => {
+      if (typeof reply !== 'string') return reply === 1;
+      this.server.publishRefused(channel, reply);
+      return true;
+    });
+  }
+}
+
+function readAcquire(reply: unknown): AcquireReply {
+  return reply === 1 ? ACQUIRED : held(reply as [string, number]);
+}
+
+function readVote(reply: unknown): VoteReply {
+  const [longestLeaseMs, ...seen] = reply as [number, string?, number?];
+  return { reply: seen.length === 0 ? ACQUIRED : held(seen as [string, number]), longestLeaseMs };
+}
+
+function held([holder, holderTtlMs]: [string, number]): AcquireReply {
+  return { outcome: 'held', holder, holderTtlMs };
+}

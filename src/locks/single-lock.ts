@@ -1,0 +1,131 @@
+// A lock of one name, on one server or on a quorum of them: acquires by an acquisition, and looks through its backend.
+
+import { Acquisition } from '../core/acquisition.js';
+import type { LockBackend } from '../core/backend.js';
+import type { Session } from '../core/session.js';
+import { firstTry } from '../core/first-try.js';
+import type { HoldOrigin } from '../api/hold.js';
+import { Lock, type HeldHere } from '../api/lock.js';
+import { nothingToUnlock } from '../scopes/lock-calls.js';
+import type { AcquireRequest } from '../api/options.js';
+import {
+  actingScope,
+  currentScope,
+  holdersAround,
+  nearestHolder,
+  type Scope,
+} from '../scopes/scope.js';
+import type { SingleHold } from '../core/single-hold.js';
+
+export class SingleLock extends Lock {
+  readonly #session: Session;
+  readonly #backend: LockBackend;
+
+  constructor(session: Session, backend: LockBackend) {
+    super();
+    this.#session = session;
+    this.#backend = backend;
+  }
+
+  override get name(): string {
+    return this.#backend.name;
+  }
+
+  /** What a lock that is made of it needs. @internal */
+  get parts(): { session: Session; backend: LockBackend } {
+    return { session: this.#session, backend: this.#backend };
+  }
+
+  /** @internal */
+  protected override get kind(): string {
+    return this.#backend.kind;
+  }
+
+  /** @internal */
+  override get held(): HeldHere | undefined {
+    const grant = this.#session.grantOf(this.#backend.id);
+    return grant && { ownerId: grant.ownerId, remainingMs: grant.remaining() };
+  }
+
+  /** The same for the same lock of the same client, whatever object stands for it. @internal */
+  get id(): string {
+    return this.#backend.id;
+  }
+
+  override async unlock(): Promise<void> {
+    this.#session.assertOpen(this.name);
+    if (!this.isUnlockable) throw nothingToUnlock(this.#session, this, this.isHeldAround);
+    if (actingScope(currentScope())) await this.#holdOfRun()?.release();
+    else await this.#session.anonymous.unlock(this.id);
+  }
+
+  /** Whether the caller is inside a hold of it. @internal */
+  get isHeldAround(): boolean {
+    return nearestHolder(currentScope(), this.id) !== undefined;
+  }
+
+  /** Whether `unlock()` has something to undo, or to tell the loss of. @internal */
+  get isUnlockable(): boolean {
+    if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
+    return this.#session.anonymous.isUnlockable(this.#backend.id);
+  }
+
+  override async isLocked(): Promise<boolean> {
+    return await this.#session.ask(this.#backend, () => this.#backend.isLocked());
+  }
+
+  override async getHoldCount(): Promise<number> {
+    const ownerId = this.#currentOwnerId();
+    this.#session.assertOpen(this.name);
+    if (ownerId === undefined) return 0;
+    return await this.#session.ask(this.#backend, () => this.#backend.holdCount(ownerId));
+  }
+
+  override async remainTimeToLive(): Promise<number> {
+    return await this.#session.ask(this.#backend, () => this.#backend.remainTimeToLive());
+  }
+
+  override async forceUnlock(): Promise<boolean> {
+    const { lockWatchdogTimeoutMs, ownerships } = this.#session;
+    const holder = await this.#session.askOnce(this.#backend, 'not known to be forced', () =>
+      this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
+    );
+    for (const ownership of ownerships) {
+      const isForced = ownership.ownerId === holder && ownership.lock.id === this.#backend.id;
+      if (isForced) ownership.lose('forced');
+    }
+    return holder !== undefined;
+  }
+
+  override acquireHold(
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    scope?: Scope,
+    newOwnerId?: () => string,
+  ): Promise<SingleHold> {
+    const session = this.#session;
+    const backend = this.#backend;
+    const tried = newOwnerId ? undefined : firstTry(session, backend, request, origin, scope);
+    return tried ?? new Acquisition(session, backend, request, origin, scope, newOwnerId).hold();
+  }
+
+  /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */
+  #holdOfRun(): SingleHold | undefined {
+    const position = currentScope();
+    const own = actingScope(position)?.holders(this.#backend.id) ?? [];
+    const around = holdersAround(position, this.#backend.id);
+    return own
+      .filter((holder) => around.includes(holder) || holder.hasEnded) // of that, what was forsaken is left
+      .flatMap((holder) => [...holder.holds])
+      .findLast(({ isUnlockable }) => isUnlockable);
+  }
+
+  #currentOwnerId(): string | undefined {
+    const position = currentScope();
+    const holder = nearestHolder(position, this.#backend.id);
+    if (holder) return holder.ownership.ownerId;
+    return actingScope(position)
+      ? undefined
+      : this.#session.anonymous.oldest(this.#backend.id)?.ownerId;
+  }
+}

@@ -1,0 +1,99 @@
+// Who holds a lock within this process: a scope, a `withLock` body, an anonymous call. Re-entering makes holders a
+// tree over one ownership; the children of one holder take turns, so that parallel branches never overlap.
+
+import type { SingleHold } from '../core/single-hold.js';
+import type { Ownership } from '../core/ownership.js';
+import type { Scope } from './scope.js';
+import { Turns } from './turns.js';
+
+export class Holder {
+  readonly ownership: Ownership;
+  /** The holder that this one re-entered; undefined for the outermost. */
+  readonly parent: Holder | undefined;
+  /** The scope that holds by it; undefined: an anonymous caller. */
+  readonly scope: Scope | undefined;
+  /** The scope whose call has the turn and is about to enter as a child. */
+  entering: Scope | undefined;
+  /** Made when somebody re-enters it: most locks are held once. */
+  #turns: Turns | undefined;
+  #children: Set<Holder> | undefined;
+  readonly #holds: SingleHold[] = [];
+  #hasLeft = false;
+
+  constructor(ownership: Ownership, parent: Holder | undefined, scope: Scope | undefined) {
+    this.ownership = ownership;
+    this.parent = parent;
+    this.scope = scope;
+    scope?.enter(ownership.lock.id, this);
+    if (parent) (parent.#children ??= new Set()).add(this);
+  }
+
+  /** The turns of its children. */
+  get turns(): Turns {
+    this.#turns ??= new Turns(() => {
+      if (!this.#isHeld) this.#leave();
+    });
+    return this.#turns;
+  }
+
+  get holds(): readonly SingleHold[] {
+    return this.#holds;
+  }
+
+  /** Whether all its holds were given up. (One that was lost has not ended: whoever re-enters it must learn that.) */
+  get hasEnded(): boolean {
+    return !this.#isHeld || this.ownership.isReleased;
+  }
+
+  /** What was forsaken is only owed an `unlock()`, or a release. */
+  get #isHeld(): boolean {
+    return this.#holds.some(({ isForsaken }) => !isForsaken);
+  }
+
+  add(hold: SingleHold): void {
+    this.#holds.push(hold);
+  }
+
+  /** A hold was given up; with the last one the next sibling has its turn, unless a child is still inside. */
+  remove(hold: SingleHold): void {
+    const index = this.#holds.indexOf(hold);
+    if (index < 0) return;
+    this.#holds.splice(index, 1);
+    if (this.#holds.length === 0) this.scope?.leave(this.ownership.lock.id, this);
+    this.#passOn();
+  }
+
+  /** A hold was forsaken: it counts no more, but the scope keeps it until it is given up. */
+  forsake(hold: SingleHold): void {
+    if (this.scope) this.#passOn();
+    else this.remove(hold);
+  }
+
+  #passOn(): void {
+    if (this.#isHeld) return;
+    this.#surfaceChildren();
+    if (!this.#turns?.isTaken) this.#leave();
+  }
+
+  /** It was lost: who waits to re-enter it, or what is around it, must learn that now. */
+  disturb(): void {
+    this.#turns?.disturb();
+    this.parent?.disturb();
+  }
+
+  #leave(): void {
+    // Once only: a call that comes late may still take and pass the turn of a holder that has ended.
+    if (!this.parent || this.#hasLeft) return;
+    this.#hasLeft = true;
+    this.parent.#children?.delete(this);
+    this.parent.turns.pass();
+  }
+
+  /** Who could not re-enter what is below it may be able to now. */
+  #surfaceChildren(): void {
+    for (const child of this.#children ?? []) {
+      child.scope?.wake(child.ownership.lock.id);
+      child.#surfaceChildren();
+    }
+  }
+}

@@ -1,0 +1,81 @@
+// The lock() and tryLock() calls that are under way, and what is wrong with those that are probably not meant as they are written.
+
+import type { Session } from '../core/session.js';
+import { LockNotHeldError } from '../api/errors.js';
+import type { HoldOrigin } from '../api/hold.js';
+import { actingScope, currentScope, type Scope } from './scope.js';
+
+/** A lock of any kind: what is the same for the same lock, and what its caller calls it. */
+interface Named {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** A shorter lease is taken for one in seconds, in milliseconds. */
+const SHORT_LEASE_MS = 100;
+
+/** Such a call begins, in the scope `position`; returns how it ends. Nothing is kept of a call outside any run, nor of one of another kind. */
+export function lockCallBegins(
+  session: Session,
+  { id, name }: Named,
+  origin: HoldOrigin,
+  leaseMs: number | undefined,
+  position: Scope | undefined,
+): (() => void) | undefined {
+  if (origin !== 'lock') return undefined;
+  if (leaseMs !== undefined && leaseMs < SHORT_LEASE_MS)
+    session.warnings.tellOnce('short lease', name, shortLeaseMessage(name, leaseMs));
+  const calls = actingScope(position)?.lockCalls;
+  if (!calls) return undefined;
+  const before = calls.get(id) ?? 0;
+  if (before > 0) session.warnings.tellOnce('overlapping calls', name, overlapMessage(name));
+  calls.set(id, before + 1);
+  return () => {
+    const left = (calls.get(id) ?? 0) - 1;
+    if (left > 0) calls.set(id, left);
+    else calls.delete(id);
+  };
+}
+
+/** What such a call outside any run is known by while it is under way. */
+export function anonymousLockId(
+  origin: HoldOrigin,
+  id: string,
+  position: Scope | undefined,
+): string | undefined {
+  return origin === 'lock' && !actingScope(position) ? id : undefined;
+}
+
+/** There is none to undo. `isHeldAround`: the caller is inside a hold of the lock. */
+export function nothingToUnlock(
+  { acquisitions }: Session,
+  { id, name }: Named,
+  isHeldAround: boolean,
+): LockNotHeldError {
+  const acting = actingScope(currentScope());
+  const isUnderWay = acting
+    ? acting.lockCalls.has(id)
+    : [...acquisitions].some(({ anonymousLockId }) => anonymousLockId === id);
+  const why = isUnderWay
+    ? 'its lock() or tryLock() is still under way, since it was not awaited'
+    : isHeldAround
+      ? 'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()'
+      : acting
+        ? 'this run has no lock() or tryLock() to undo'
+        : 'no lock() or tryLock() outside a run is left to undo';
+  return new LockNotHeldError(`lock "${name}" cannot be unlocked: ${why}`, { lockName: name });
+}
+
+function shortLeaseMessage(name: string, leaseMs: number): string {
+  return (
+    `lock "${name}" is taken with a lease of ${String(leaseMs)}: that is milliseconds, after which others get it; ` +
+    `for seconds, give ${String(leaseMs * 1_000)}`
+  );
+}
+
+function overlapMessage(name: string): string {
+  return (
+    `lock "${name}": two lock() or tryLock() calls of one run overlap; the run is one owner, so that both enter. ` +
+    'For branches that shall take turns use lock.withLock(…), or a holdfast.run(…) for each'
+  );
+}

@@ -1,0 +1,209 @@
+// How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
+
+import { setTimer, type TimeLimit } from '../runtime/clock.js';
+import { abortablesOf, type Abortables } from './abortables.js';
+
+/** How long before its end a long sleep is interrupted by a last look: early enough for a slow server to answer. */
+const LAST_LOOK_MS = 800;
+
+/** How late its end may be, in milliseconds: if the event loop was blocked for longer, a last look has so long for its answer. */
+export const LATE_MS = 100;
+
+/** Why a call may not go on. */
+export type Ending = 'timeout' | 'aborted' | 'closed';
+
+/** Thrown out of an await when the patience is over. */
+export class WaitEnded extends Error {
+  readonly ending: Ending;
+  /** What went wrong while there was patience. */
+  readonly trouble: Error | undefined;
+
+  constructor(ending: Ending, trouble?: Error) {
+    super(ending);
+    this.ending = ending;
+    this.trouble = trouble;
+  }
+}
+
+/** A call that somebody else may have to end. */
+export interface Call {
+  /** The lock, if it is a `lock()` or `tryLock()` outside any run. */
+  readonly anonymousLockId?: string | undefined;
+  end(ending: Ending): void;
+}
+
+export interface WaitLimitOptions {
+  /** Milliseconds; Infinity: no limit. */
+  limitMs: number;
+  signal?: AbortSignal | undefined;
+  /** Whether it is for one attempt, or a look, which does not wait for a server that is known to be down. */
+  isSingleAttempt?: boolean;
+  /** The lock, if it is for a `lock()` or `tryLock()` outside any run. */
+  anonymousLockId?: string | undefined;
+  /** Where a closing client finds the calls that it has to end. */
+  registry?: Set<Call> | undefined;
+}
+
+export class WaitLimit implements TimeLimit, Call {
+  /** What went wrong so far, for whoever has to explain the end. */
+  trouble: Error | undefined;
+  /** Whether a command was sent that may have been executed though no answer came. */
+  mayHaveRun = false;
+  readonly isSingleAttempt: boolean;
+  readonly anonymousLockId: string | undefined;
+  readonly #registry: Set<Call> | undefined;
+  #endsAtMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  readonly #abortables: Abortables | undefined;
+  #ending: Ending | undefined;
+  /** Rejects the promise that is awaited now. */
+  #stop: ((over: WaitEnded) => void) | undefined;
+  /** Wakes the sleep that is going on now. */
+  #wake: (() => void) | undefined;
+  #shallLookAgain = false;
+  #look: (() => void) | undefined;
+  /** When the look before the end is to come, on the monotonic clock; Infinity: it was, or there is none. */
+  #lookAtMs = Infinity;
+
+  constructor({
+    limitMs,
+    signal,
+    registry,
+    anonymousLockId,
+    isSingleAttempt = false,
+  }: WaitLimitOptions) {
+    this.anonymousLockId = anonymousLockId;
+    this.isSingleAttempt = isSingleAttempt;
+    this.#registry = registry;
+    this.#endsAtMs = performance.now() + limitMs;
+    if (signal) this.#abortables = abortablesOf(signal);
+    this.#abortables?.add(this);
+    registry?.add(this);
+  }
+
+  /** How long it may go on, in milliseconds; 0 when it is over. */
+  get leftMs(): number {
+    return this.#ending ? 0 : this.#endsAtMs - performance.now();
+  }
+
+  /** The promise's outcome, or PatienceOver if that comes first. A late outcome is dropped: whoever must undo it does. */
+  within<T>(promise: Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      promise.then(resolve, reject);
+      this.#stopWith(reject);
+    });
+  }
+
+  /** Like `within`, for idle waits: `lookAgain` ends it too. True if the promise resolved, false if it did not. */
+  sleep(promise: Promise<void>): Promise<boolean> {
+    if (this.#shallLookAgain) {
+      this.#shallLookAgain = false;
+      return Promise.resolve(false);
+    }
+    return new Promise<boolean>((resolve, reject) => {
+      const lookAgain = (): void => {
+        this.#wake = undefined;
+        resolve(false);
+      };
+      this.#wake = lookAgain;
+      void promise.then(() => {
+        if (this.#wake === lookAgain) this.#wake = undefined;
+        resolve(true);
+      });
+      this.#stopWith(reject);
+    });
+  }
+
+  /** What was found before may hold no longer: ends the sleep that goes on, or the next one. */
+  lookAgain(): void {
+    if (this.#wake) this.#wake();
+    else this.#shallLookAgain = true;
+  }
+
+  /** When the time is over, on the monotonic clock. */
+  get endsAtMs(): number {
+    return this.#endsAtMs;
+  }
+
+  /**
+   * Has `look` called shortly before the time is over: what is said then must not rest on what was known long ago. If the event
+   * loop was blocked until later, it is called then, and the time is over a moment after that.
+   */
+  lookBeforeEnd(look: () => void): void {
+    if (this.#endsAtMs === Infinity) return;
+    this.#look = look;
+    this.#lookAtMs = Math.max(this.#endsAtMs - LAST_LOOK_MS, performance.now());
+    clearTimeout(this.#timer);
+    this.#timer = setTimer(checkTime, this.#untilNextMs, this);
+  }
+
+  async pause(delayMs: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    try {
+      await this.within(new Promise<void>((resolve) => (timer = setTimer(resolve, delayMs))));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** What is awaited now is stopped by this. (The timer is set when something is awaited: by then a command is on its way.) */
+  #stopWith(stop: (over: WaitEnded) => void): void {
+    if (this.#ending) {
+      stop(new WaitEnded(this.#ending, this.trouble));
+      return;
+    }
+    this.#stop = stop;
+    if (this.#endsAtMs !== Infinity) this.#timer ??= setTimer(checkTime, this.#untilNextMs, this);
+  }
+
+  assertNotOver(): void {
+    if (this.#ending) throw new WaitEnded(this.#ending, this.trouble);
+  }
+
+  end(ending: Ending): void {
+    if (this.#ending) return;
+    this.#ending = ending;
+    this.#stop?.(new WaitEnded(ending, this.trouble));
+  }
+
+  dispose(): void {
+    clearTimeout(this.#timer);
+    this.#abortables?.delete(this);
+    this.#registry?.delete(this);
+  }
+
+  /** Until the last look, if one is to come, or the end. */
+  get #untilNextMs(): number {
+    return Math.min(this.#lookAtMs, this.#endsAtMs) - performance.now();
+  }
+
+  /** Looks at the clock, since a timer may be early, or too short for a long wait. */
+  checkTime(): void {
+    if (this.#untilNextMs <= 1) this.#lookNow();
+    const leftMs = this.#untilNextMs;
+    if (leftMs > 1) this.#timer = setTimer(checkTime, leftMs, this);
+    // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
+    else this.#timer = setTimer(timeOut, 1, this);
+  }
+
+  /** The look before the end is due; or the end is, but so late that what that look found is old. */
+  #lookNow(): void {
+    const look = this.#look;
+    const isLate = this.#untilNextMs < -LATE_MS;
+    const hasLooked = this.#lookAtMs === Infinity;
+    if (!look || (hasLooked && !isLate)) return;
+    if (hasLooked) this.#look = undefined; // a second time, not for ever
+    this.#lookAtMs = Infinity;
+    if (isLate) this.#endsAtMs = Math.max(this.#endsAtMs, performance.now() + LATE_MS);
+    look();
+  }
+}
+
+// One function for all, with the patience as its argument: no closures are made for a call that is answered at once.
+function checkTime(waitLimit: WaitLimit): void {
+  waitLimit.checkTime();
+}
+
+function timeOut(waitLimit: WaitLimit): void {
+  waitLimit.end('timeout');
+}

@@ -1,0 +1,75 @@
+// What a client says of itself: who it is, and nothing of how it connects.
+import { hostname } from 'node:os';
+import { inspect } from 'node:util';
+import { expect, it } from 'vitest';
+import { Holdfast } from '../../../src/index.js';
+import { newClient, nextEvent } from '../../support/clients.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { RedNodes } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { startRedis } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+it('its id names the host and the process, and is never the same twice', async () => {
+  await using client = newClient();
+  await using other = newClient();
+  const prefix = `${hostname()}-${process.pid}-`;
+  expect(client.clientId.slice(0, prefix.length)).toBe(prefix);
+  expect(client.clientId.slice(prefix.length)).toMatch(/^[0-9a-f]{12}$/);
+  expect(other.clientId).not.toBe(client.clientId);
+});
+
+it('an owner of that id is a holder like any other: it is seen, waited for and forced out', async () => {
+  await using client = newClient();
+  await using other = newClient();
+  const lock = client.getFairLock(uniqueName());
+  const hold = await lock.acquire();
+  expect(hold.ownerId.startsWith(`${client.clientId}:`)).toBe(true);
+  const waiting = nextEvent(other, 'waiting');
+  const theirs = other.getFairLock(lock.name).acquire();
+  expect(await waiting).toMatchObject({ holder: hold.ownerId });
+  await hold.release();
+  await (await theirs).release();
+});
+
+it('it says its id, the state of its connection and how many locks it holds', async () => {
+  const client = await connectedClient({ clientId: 'me' });
+  const holds = await Promise.all([1, 2].map(() => client.getLock(uniqueName()).acquire()));
+  expect(JSON.parse(JSON.stringify(client))).toEqual({
+    clientId: 'me',
+    state: 'ready',
+    heldCount: 2,
+  });
+  await Promise.all(holds.map((hold) => hold.release()));
+  expect(inspect(client)).toBe("Holdfast { clientId: 'me', state: 'ready', heldCount: 0 }");
+  expect(inspect({ client }, { depth: 0 })).toBe('{ client: [Holdfast] }');
+  await client.close();
+  expect(client.toJSON()).toEqual({ clientId: 'me', state: 'closed', heldCount: 0 });
+});
+
+it('it counts the Redlocks that it holds', async () => {
+  await using servers = await startMasters(3);
+  const nodes = new RedNodes(servers);
+  await using client = await nodes.client();
+  await client.lock(uniqueName()).withLock(() => {
+    expect(client.holdfast.toJSON().heldCount).toBe(1);
+  });
+});
+
+it('no password shows, however deep one looks', async () => {
+  await using server = await startRedis({ args: ['--requirepass', 'tops3cret'] });
+  const { host, port } = server;
+  for (const redis of [
+    `redis://:tops3cret@${host}:${port}`,
+    { host, port, password: 'tops3cret' },
+  ]) {
+    await using client = new Holdfast({ redis });
+    const lock = client.getLock('orders');
+    await using hold = await lock.acquire();
+    const multi = client.getMultiLock(lock, client.getFairLock('others'));
+    for (const each of [client, lock, hold, multi]) {
+      const shown = inspect(each, { depth: Infinity, showHidden: true });
+      expect(shown + JSON.stringify(each)).not.toContain('tops3cret');
+    }
+  }
+});

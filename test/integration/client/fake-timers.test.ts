@@ -1,0 +1,36 @@
+// In tests of an application whose timers are faked, locks work: nothing waits for a timer unless it waits for somebody else.
+import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
+import { Holdfast } from '../../../src/index.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('under fake timers', () => {
+  it('locks of every kind are acquired and released, and the client closes', async () => {
+    const holdfast = new Holdfast({ redis: inject('redisUrl') });
+    const [lock, other] = [holdfast.getLock(uniqueName()), holdfast.getLock(uniqueName())];
+    const kinds = [
+      lock,
+      holdfast.getFairLock(uniqueName()),
+      holdfast.getMultiLock(lock, other),
+      holdfast.getRedLock(holdfast.getLock(uniqueName()), { restartGuard: false }),
+    ];
+    for (const kind of kinds)
+      expect(await kind.withLock({ lease: 500 }, () => 'done')).toBe('done');
+    await holdfast.close();
+  });
+
+  it('a client closes while it holds locks and somebody waits', async () => {
+    const holdfast = new Holdfast({ redis: inject('redisUrl') });
+    const lock = holdfast.getLock(uniqueName());
+    const hold = await lock.acquire();
+    const waiting = lock.acquire();
+    await Promise.all([expect(waiting).rejects.toThrow('is closed'), holdfast.close()]);
+    expect(hold.remaining()).toBe(0);
+  });
+});

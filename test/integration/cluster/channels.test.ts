@@ -1,0 +1,110 @@
+// Which channels the releases of a cluster go by: sharded ones where the cluster has them, classic ones where asked for.
+import { Cluster, Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { Holdfast, HoldfastOptions } from '../../../src/index.js';
+import { newClient, nextEvent } from '../../support/clients.js';
+import { hasShardedChannels, listenedOn } from '../../support/cluster-listeners.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+// So long that nothing but a message wakes a waiter.
+const long = { lockWatchdogTimeout: 60_000, commandTimeout: 5_000 };
+
+/** What users may not do. */
+const users = {
+  uninformed: ['-info'],
+  unsharded: ['-info', '-pubsub'],
+  informed: ['-pubsub'],
+};
+
+describe.skipIf(topologiesUnavailable)('in a cluster', () => {
+  let servers: Servers;
+  let masters: Redis[];
+  let hasSharded: boolean;
+  const instances: Cluster[] = [];
+  const clients: Holdfast[] = [];
+
+  beforeAll(async () => {
+    servers = await startCluster();
+    masters = servers.masters.map(({ url }) => new Redis(url));
+    for (const master of masters) {
+      for (const [name, rules] of Object.entries(users))
+        await master.acl('SETUSER', name, 'on', 'nopass', '~*', '&*', '+@all', ...rules);
+    }
+    hasSharded = await hasShardedChannels(masters[0]!);
+  }, 60_000);
+
+  afterEach(async () => {
+    await Promise.all(clients.splice(0).map((client) => client.close()));
+    for (const instance of instances.splice(0)) instance.disconnect();
+  });
+
+  afterAll(async () => {
+    for (const redis of masters) redis.disconnect();
+    await servers[Symbol.asyncDispose]();
+  });
+
+  it.each([
+    ['who may not ask for INFO', 'uninformed'],
+    ['who may not ask which channels there are', 'informed'],
+  ] as const)('a user %s listens where everybody else publishes', async (_, username) => {
+    await wakeEachOther(newMember({}, username), newMember(), hasSharded);
+  });
+
+  it('a user who may ask for neither uses classic channels', async () => {
+    await wakeEachOther(newMember({}, 'unsharded'), newMember({}, 'unsharded'), false);
+  });
+
+  it('classicUnlockChannels: releases go by classic channels, and are heard there', async () => {
+    const classic = { classicUnlockChannels: true };
+    await wakeEachOther(newMember(classic), newMember(classic), false);
+  });
+
+  it('classicUnlockChannels: fair locks are handed over as ever', async () => {
+    const [one, other] = [newMember({ classicUnlockChannels: true }), newMember()];
+    const name = uniqueName();
+    const hold = await one.getFairLock(name).acquire();
+    const waiting = nextEvent(other, 'waiting');
+    const next = other.getFairLock(name).acquire({ wait: 20_000 });
+    await waiting;
+    await expectListeners(name, hasSharded);
+    await hold.release();
+    await (await next).release();
+  });
+
+  /** Each waits in turn for what the other holds, on the expected channels. */
+  async function wakeEachOther(one: Holdfast, two: Holdfast, isSharded: boolean): Promise<void> {
+    for (const [holder, waiter] of [
+      [one, two],
+      [two, one],
+    ] as const) {
+      const name = uniqueName();
+      const hold = await holder.getLock(name).acquire();
+      const waiting = nextEvent(waiter, 'waiting');
+      const next = waiter.getLock(name).acquire({ wait: 20_000 });
+      await waiting;
+      await expectListeners(name, isSharded);
+      await hold.release();
+      await (await next).release();
+    }
+  }
+
+  function newMember(options: Partial<HoldfastOptions> = {}, username?: string): Holdfast {
+    const redisOptions = username === undefined ? {} : { username, password: 'any' };
+    const instance = new Cluster(servers.nodes, { redisOptions, lazyConnect: true });
+    const client = newClient({ redis: instance, ...long, ...options });
+    instances.push(instance);
+    clients.push(client);
+    return client;
+  }
+
+  /** Somebody listens for a lock on channels of this kind, and nobody on others. */
+  async function expectListeners(name: string, isSharded: boolean): Promise<void> {
+    const [kind, other] = isSharded
+      ? (['sharded', 'classic'] as const)
+      : (['classic', 'sharded'] as const);
+    await expect.poll(() => listenedOn(masters, kind, name)).not.toEqual([]);
+    expect(await listenedOn(masters, other, name)).toEqual([]);
+  }
+});

@@ -1,0 +1,180 @@
+// Slots of a cluster that move from node to node, and with them the channels: nobody goes deaf, and nothing stalls.
+import { Cluster } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Hold, Holdfast, Lock } from '../../../src/index.js';
+import { hasShardedChannels } from '../../support/cluster-listeners.js';
+import { newClient } from '../../support/clients.js';
+import { EventLoopLag } from '../../support/event-loop-lag.js';
+import { eventually } from '../../support/eventually.js';
+import { Occupancy } from '../../support/occupancy.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { SlotMover } from '../../support/slot-mover.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** For how long slots move under contention; 30 is what it takes to be sure. */
+const MOVING_SECONDS = Number(process.env['HOLDFAST_TEST_SECONDS'] ?? 6);
+
+/** The longest time in which nobody gets a lock that many want. Leases and looks take 10 s and more. */
+const LONGEST_GAP_MS = 2_000;
+
+describe.skipIf(topologiesUnavailable)('while slots move', () => {
+  let servers: Servers;
+  let mover: SlotMover;
+  let clients: Holdfast[];
+
+  beforeAll(async () => {
+    servers = await startCluster();
+    mover = await SlotMover.of(servers.masters);
+  }, 60_000);
+
+  afterAll(async () => {
+    await mover[Symbol.asyncDispose]();
+    await servers[Symbol.asyncDispose]();
+  });
+
+  beforeEach(async () => {
+    clients = [0, 1, 2].map((index) =>
+      newClient({
+        redis: new Cluster([servers.nodes[index]!], { lazyConnect: true }),
+        lockWatchdogTimeout: 30_000,
+      }),
+    );
+    await Promise.all(
+      clients.map((client) => eventually(() => client.getLock(uniqueName()).isLocked())),
+    );
+  });
+
+  afterEach(async () => {
+    await Promise.all(clients.map((client) => client.close()));
+  });
+
+  it('somebody who only waits hears of the release where the slot is then', async () => {
+    const [waiter] = clients as [Holdfast, Holdfast, Holdfast];
+    const lock = waiter.getLock(uniqueName());
+    const slot = await mover.slotOf(lock.name);
+    for (let round = 0; round < 6; round++) {
+      // Of somebody else, so that only the waiter has to find out that the slot has moved.
+      const holder = await mover.home(slot);
+      await holder.hset(lock.name, 'somebody:1', 1);
+      await holder.pexpire(lock.name, 60_000);
+      const waiting = lock.acquire();
+      await listening(lock, 1);
+      for (let move = 0; move <= round % 3; move++) await mover.move(slot);
+      await listening(lock, 1);
+      const home = await mover.home(slot);
+      using lag = new EventLoopLag();
+      const startedAtMs = performance.now();
+      await home.del(lock.name);
+      await publish(lock);
+      await (await waiting).release();
+      expect(performance.now() - startedAtMs).toBeLessThan(1_000 + lag.longestMs);
+    }
+  }, 60_000);
+
+  it(
+    `plain, fair and MultiLocks go from hand to hand without a gap (${String(MOVING_SECONDS)} s; HOLDFAST_TEST_SECONDS)`,
+    async () => {
+      const tags = Array.from({ length: 4 }, () => uniqueName());
+      const slots = await Promise.all(tags.map((tag) => mover.slotOf(tag)));
+      const [plain, fair, one, other] = tags as [string, string, string, string];
+      const contenders = [
+        contention('plain', (client) => client.getLock(plain)),
+        contention('fair', (client) => client.getFairLock(fair)),
+        contention('multi', (client) =>
+          client.getMultiLock(client.getLock(one), client.getFairLock(other)),
+        ),
+      ];
+      using lag = new EventLoopLag();
+      const endsAtMs = performance.now() + MOVING_SECONDS * 1_000;
+      const running = contenders.map(({ run }) => run(endsAtMs));
+      let moves = 0;
+      while (performance.now() < endsAtMs) {
+        await mover.move(slots[moves++ % slots.length]!);
+        await sleep(50);
+      }
+      await Promise.all(running);
+      const told = contenders.map(
+        ({ kind, gaps }) =>
+          `${kind}: ${String(gaps.length)} sections, longest gap ${Math.max(...gaps).toFixed(0)} ms`,
+      );
+      console.log(`${String(moves)} moves; ${told.join('; ')}`);
+      expect(moves).toBeGreaterThanOrEqual(slots.length);
+      for (const { kind, gaps, inside } of contenders) {
+        expect(inside.most, kind).toBe(1);
+        const longestMs = Math.max(...gaps);
+        expect(longestMs, `${kind}: longest gap`).toBeLessThan(LONGEST_GAP_MS + lag.longestMs);
+      }
+      for (const name of tags) await nobodyIsDeaf(name);
+    },
+    MOVING_SECONDS * 1_000 + 60_000,
+  );
+
+  /** Two callers of each client take it in turn. */
+  function contention(kind: string, lockOf: (client: Holdfast) => Lock) {
+    const gaps: number[] = [];
+    const inside = new Occupancy();
+    const run = async (endsAtMs: number): Promise<void> => {
+      let lastMs = performance.now();
+      const caller = async (lock: Lock): Promise<void> => {
+        while (performance.now() < endsAtMs) {
+          await lock.withLock(() =>
+            inside.inside(kind, async () => {
+              gaps.push(performance.now() - lastMs);
+              await sleep(2);
+              lastMs = performance.now();
+            }),
+          );
+        }
+      };
+      await Promise.all(
+        clients.flatMap((client) => [caller(lockOf(client)), caller(lockOf(client))]),
+      );
+    };
+    return { kind, gaps, inside, run };
+  }
+
+  /** Everybody who waits is heard of where the slot is now, and is woken. */
+  async function nobodyIsDeaf(name: string): Promise<void> {
+    const [first, ...others] = clients.map((client) => client.getLock(name));
+    const hold = await first!.acquire();
+    const waiting: Promise<Hold>[] = others.map((lock) => lock.acquire());
+    await listening(first!, others.length);
+    using lag = new EventLoopLag();
+    const startedAtMs = performance.now();
+    await hold.release();
+    await Promise.all(waiting.map(async (acquired) => (await acquired).release()));
+    expect(performance.now() - startedAtMs).toBeLessThan(1_000 + lag.longestMs);
+  }
+
+  /** So many listen where the slot is. */
+  async function listening({ name }: Lock, count: number): Promise<void> {
+    const channel = `redisson_lock__channel:{${name}}`;
+    const home = await mover.home(await mover.slotOf(name));
+    const isSharded = await hasShardedChannels(home);
+    const nodes = isSharded
+      ? [home]
+      : await Promise.all([0, 6_000, 16_000].map((slot) => mover.home(slot)));
+    await eventually(async () => {
+      const counts = await Promise.all(
+        nodes.map(
+          async (node) =>
+            (await node.call('PUBSUB', isSharded ? 'SHARDNUMSUB' : 'NUMSUB', channel)) as [
+              string,
+              number,
+            ],
+        ),
+      );
+      expect(counts.reduce((sum, [, listeners]) => sum + listeners, 0)).toBeGreaterThanOrEqual(
+        count,
+      );
+    }, 3_000);
+  }
+
+  async function publish({ name }: Lock): Promise<void> {
+    const home = await mover.home(await mover.slotOf(name));
+    const isSharded = await hasShardedChannels(home);
+    await home.call(isSharded ? 'SPUBLISH' : 'PUBLISH', `redisson_lock__channel:{${name}}`, '0');
+  }
+});

@@ -1,0 +1,150 @@
+// The command that sets the fixed lease of a lock that was handed over: it insists, delays nobody, and tells a loss.
+import { afterEach, beforeEach, expect, inject, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Hold, Holdfast } from '../../../src/index.js';
+import { scripts } from '../../../src/redis/scripts.generated.js';
+import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { EventLoopLag } from '../../support/event-loop-lag.js';
+import { eventually } from '../../support/eventually.js';
+import { FairLine } from '../../support/fair-line.js';
+import { commandOf } from '../../support/lock-commands.js';
+import { startGrantProxy } from '../../support/grant-proxy.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { proxyPerTest } from '../../support/shared-proxy.js';
+
+const PLACE_LEASE_MS = 6_000;
+const FIXED_LEASE_MS = 60_000;
+const SHORT_LEASE_MS = 2_000;
+
+const redis = sharedConnection();
+const proxy = proxyPerTest();
+let line: FairLine;
+let holder: Holdfast;
+let hold: Hold;
+
+beforeEach(async () => {
+  line = new FairLine(redis);
+  holder = newClient({ lockWatchdogTimeout: PLACE_LEASE_MS });
+  hold = await line.lockOf(holder).acquire();
+});
+
+afterEach(async () => {
+  await line.isGone();
+  await holder.close();
+});
+
+/** Goes through the proxy. */
+function newReceiver(commandTimeout: number, lockWatchdogTimeout = PLACE_LEASE_MS): Holdfast {
+  return newClient({ redis: proxy().url, lockWatchdogTimeout, commandTimeout });
+}
+
+/** Stands in line with a fixed lease. */
+async function waiting(client: Holdfast): Promise<{ acquiring: Promise<Hold> }> {
+  let acquiring!: Promise<Hold>;
+  await line.joined(client.clientId, () => {
+    acquiring = line.lockOf(client).acquire({ lease: FIXED_LEASE_MS });
+  });
+  return { acquiring };
+}
+
+it('it is repeated when the network is away for longer than commandTimeout', async () => {
+  const commandTimeout = 400;
+  await using receiver = newReceiver(commandTimeout);
+  const { acquiring } = await waiting(receiver);
+  const confirming = proxy().holdBack(commandOf('confirm', line.name));
+  await hold.release();
+  await confirming.happened;
+  proxy().refuse();
+  const handedOver = await acquiring;
+  expect(handedOver.remaining()).toBeLessThanOrEqual(PLACE_LEASE_MS);
+  await sleep(2 * commandTimeout);
+  await proxy().accept();
+  await eventually(async () => {
+    expect(handedOver.remaining()).toBeGreaterThan(PLACE_LEASE_MS);
+    expect(await redis.pttl(line.name)).toBeGreaterThan(PLACE_LEASE_MS);
+  });
+  await handedOver.release();
+});
+
+it('it sets a lease that is shorter than the place’s also where a renewal has found the lock handed over', async () => {
+  await using grants = await startGrantProxy(inject('redisUrl'));
+  await using receiver = newClient({ redis: grants.url, lockWatchdogTimeout: PLACE_LEASE_MS });
+  let acquiring!: Promise<Hold>;
+  await line.joined(receiver.clientId, () => {
+    acquiring = line.lockOf(receiver).acquire({ lease: SHORT_LEASE_MS });
+  });
+  grants.setGrants('lose');
+  await hold.release();
+  const handedOver = await acquiring;
+  await eventually(async () => {
+    expect(await redis.hvals(line.name)).toEqual(['1']);
+  });
+  expect(grants.grants).toHaveLength(1);
+  expect(await redis.pttl(line.name)).toBeLessThanOrEqual(SHORT_LEASE_MS);
+  await handedOver.release();
+});
+
+it('one that comes after a renewal of the hold shortens nothing', async () => {
+  const [lock, lineKey, places] = line.keys;
+  const forced = `holdfast_forced:{${lock}}`;
+  await redis.hset(lock, 'somebody:1', 0); // handed over; the holder before is lost
+  await redis.hdel(lock, hold.ownerId);
+  const renew = (leaseMs: number): Promise<unknown> =>
+    redis.evalsha(scripts.renew.sha1, 2, lock, forced, leaseMs, 'somebody:1');
+  expect(await renew(0)).toEqual(['kept']); // a look, by which nobody relies on more
+  expect(await redis.hvals(lock)).toEqual(['0']);
+  expect(await renew(20_000)).toEqual(['kept']);
+  expect(await redis.hvals(lock)).toEqual(['1']);
+  const confirm = [
+    lock,
+    forced,
+    lineKey,
+    places,
+    'somebody:1',
+    1_000,
+    'ch',
+    'PUBLISH',
+    'grants:',
+    'PUBLISH',
+  ];
+  expect(await redis.evalsha(scripts.confirm.sha1, 4, ...confirm)).toBe('kept');
+  expect(await redis.pttl(lock)).toBeGreaterThan(10_000);
+  await redis.del(lock);
+});
+
+it('a release does not wait for its answer', async () => {
+  const delayMs = 4_000;
+  await using receiver = newReceiver(20_000);
+  const { acquiring } = await waiting(receiver);
+  const next = await line.join(holder, 'next');
+  const confirming = proxy().copyNext(commandOf('confirm', line.name));
+  await hold.release();
+  const handedOver = await acquiring;
+  proxy().delay({ downstreamMs: delayMs });
+  await confirming.happened;
+  using lag = new EventLoopLag();
+  const startedAt = performance.now();
+  const releasing = handedOver.release();
+  await next.done;
+  expect(performance.now() - startedAt).toBeLessThan(delayMs / 2 + lag.longestMs);
+  proxy().delay();
+  await releasing;
+});
+
+it('a key that became something else is told as a loss, at once', async () => {
+  await using receiver = newReceiver(10_000, FIXED_LEASE_MS); // whose watchdog would find out after 20 s
+  const lost = nextEvent(receiver, 'lost');
+  const { acquiring } = await waiting(receiver);
+  proxy().delay({ upstreamMs: 1_000 });
+  await hold.release();
+  const handedOver = await acquiring;
+  const changedAt = performance.now();
+  await redis.set(line.name, 'something else'); // before the confirmation arrives
+  proxy().delay();
+  expect(await lost).toMatchObject({ lossReason: 'taken' });
+  expect(performance.now() - changedAt).toBeLessThan(10_000);
+  expect(handedOver.signal.aborted).toBe(true);
+  expect(await rejectionOf(handedOver.release())).toMatchObject({ code: 'LOCK_LOST' });
+  expect(await redis.get(line.name)).toBe('something else');
+  await redis.del(line.name);
+});

@@ -1,0 +1,91 @@
+// Keys of a fair lock that somebody deletes under its waiters: all of them get their turn all the same.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { Holdfast } from '../../../src/index.js';
+import { newClient, nextEvent } from '../../support/clients.js';
+import { FairLine, type Caller } from '../../support/fair-line.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+
+const LEASE_MS = 2_000;
+const WAITERS = 5;
+const LABELS = Array.from({ length: WAITERS }, (_, index) => String(index));
+
+const redis = sharedConnection();
+let line: FairLine;
+let holder: Holdfast;
+/** One for each waiter. */
+let clients: Holdfast[];
+
+beforeEach(() => {
+  line = new FairLine(redis);
+  const options = { lockWatchdogTimeout: LEASE_MS };
+  holder = newClient(options);
+  clients = LABELS.map(() => newClient(options));
+});
+
+afterEach(async () => {
+  await line.isGone();
+  await Promise.all([holder, ...clients].map((client) => client.close()));
+});
+
+it('the lock: they get it in their order, and the holder learns that it lost it', async () => {
+  const hold = await line.lockOf(holder).acquire();
+  const callers = await joinOneAfterAnother();
+  const lost = nextEvent(holder, 'lost');
+  await redis.del(line.keys[0]);
+  await Promise.all(callers.map(({ done }) => done));
+  expect(line.turns).toEqual(LABELS);
+  await lost;
+  expect(hold.signal.aborted).toBe(true);
+});
+
+it('the line and the places: all of them get it when it is released', async () => {
+  const hold = await line.lockOf(holder).acquire();
+  const callers = await joinOneAfterAnother();
+  await redis.del(line.keys[1], line.keys[2]);
+  await line.hasLength(WAITERS); // they join again
+  expect(await line.owners()).toEqual(callers.map(({ ownerId }) => ownerId));
+  await hold.release();
+  await Promise.all(callers.map(({ done }) => done));
+  expect(line.turns).toEqual(LABELS);
+});
+
+it.each([1, 2])(
+  'the line or the places alone (key %i): all of them get it when it is released',
+  async (key) => {
+    const hold = await line.lockOf(holder).acquire();
+    const callers = await joinOneAfterAnother();
+    await redis.del(line.keys[key]!);
+    await hold.release(); // before they can find out
+    await Promise.all(callers.map(({ done }) => done));
+    expect([...line.turns].sort()).toEqual(LABELS);
+  },
+);
+
+it('the line and the places just before it is released: all of them get it', async () => {
+  const hold = await line.lockOf(holder).acquire();
+  const callers = await joinOneAfterAnother();
+  await redis.del(line.keys[1], line.keys[2]);
+  await hold.release();
+  await Promise.all(callers.map(({ done }) => done));
+  expect([...line.turns].sort()).toEqual(LABELS);
+});
+
+it('all of it: all of them get it', async () => {
+  const hold = await line.lockOf(holder).acquire();
+  const callers = await joinOneAfterAnother();
+  const lost = nextEvent(holder, 'lost');
+  await redis.del(...line.keys);
+  await Promise.all(callers.map(({ done }) => done));
+  expect([...line.turns].sort()).toEqual(LABELS);
+  await lost;
+  expect(hold.signal.aborted).toBe(true);
+});
+
+async function joinOneAfterAnother(): Promise<Caller[]> {
+  const callers: Caller[] = [];
+  for (const [index, client] of clients.entries()) {
+    callers.push(await line.join(client, LABELS[index]!, { body: () => sleep(1) }));
+  }
+  return callers;
+}

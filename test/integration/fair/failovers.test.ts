@@ -1,0 +1,104 @@
+// A failover under the line of a fair lock: who still listens at the former master is passed over, hears nothing that is not
+// meant, and follows its commands to the new one.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Hold, Holdfast } from '../../../src/index.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { eventually } from '../../support/eventually.js';
+import { FairLine } from '../../support/fair-line.js';
+import { loadScripts } from '../../support/lock-commands.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startPair, type Pair } from '../../support/redis-topologies.js';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+
+/** Renewals, by which a client would find out by itself, come after 20 s. */
+const LEASE_MS = 60_000;
+const SOON_MS = 5_000;
+
+describe.skipIf(topologiesUnavailable)('the first in line listens at a master that', () => {
+  let pair: Pair;
+  let redis: Redis;
+  /** To wherever the master is when the connection is made, as a name or a load balancer would lead there. */
+  let ofFirst: TcpProxy;
+  let ofOthers: TcpProxy;
+  let holder: Holdfast;
+  let first: Holdfast;
+  let second: Holdfast;
+  let line: FairLine;
+  let hold: Hold;
+
+  beforeEach(async () => {
+    pair = await startPair();
+    await loadScripts(pair.master.url);
+    redis = new Redis(pair.master.url);
+    [ofFirst, ofOthers] = [await startProxy(pair.master.port), await startProxy(pair.master.port)];
+    const options = { lockWatchdogTimeout: LEASE_MS, commandTimeout: 10_000 };
+    const connect = ({ url }: TcpProxy): Promise<Holdfast> =>
+      connectedClient({ ...options, redis: url });
+    [holder, first, second] = [
+      await connect(ofOthers),
+      await connect(ofFirst),
+      await connect(ofOthers),
+    ];
+    line = new FairLine(redis);
+    hold = await line.lockOf(holder).acquire();
+  }, 60_000);
+
+  afterEach(async () => {
+    await Promise.all([holder, first, second].map((client) => client.close()));
+    await Promise.all([ofFirst, ofOthers].map((proxy) => proxy[Symbol.asyncDispose]()));
+    redis.disconnect();
+    await pair[Symbol.asyncDispose]();
+  });
+
+  /** The others are led to the new master at once; the connections of the first stay where they are. */
+  async function failover(how: 'REPLICAOF' | 'FAILOVER'): Promise<void> {
+    await pair.swap(how);
+    await loadScripts(pair.replica.url);
+    for (const proxy of [ofFirst, ofOthers]) proxy.retarget(pair.replica.port);
+    ofOthers.cut();
+    await eventually(() => holder.getLock('connected').isLocked());
+    await listening(1);
+  }
+
+  /** Waits until so many clients listen for their grants at the new master. */
+  async function listening(count: number): Promise<void> {
+    const newMaster = new Redis(pair.replica.url);
+    try {
+      await eventually(async () => {
+        const channels = await newMaster.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`);
+        expect(channels).toHaveLength(count);
+      }, SOON_MS);
+    } finally {
+      newMaster.disconnect();
+    }
+  }
+
+  describe.each(['REPLICAOF', 'FAILOVER'] as const)('becomes a replica by %s', (how) => {
+    it('the second in line has the lock for itself', async () => {
+      const one = await line.joinAndStay(first, 'first');
+      const two = await line.joinAndStay(second, 'second');
+      await failover(how);
+      await hold.release();
+      await line.hasTurn('second');
+      await sleep(500);
+      expect(line.turns).toEqual(['second']);
+      await Promise.all([two.end(), one.end()]);
+    });
+
+    it('as soon as a command of the first is refused there, it hears its grant at the new master', async () => {
+      const one = await line.joinAndStay(first, 'first');
+      const two = await line.joinAndStay(second, 'second');
+      await failover(how);
+      await first.getLock('other').withLock(() => undefined);
+      await listening(2);
+      await hold.release();
+      const releasedAt = performance.now();
+      await line.hasTurn('first');
+      expect(performance.now() - releasedAt).toBeLessThan(SOON_MS);
+      await Promise.all([one.end(), two.end()]);
+      expect(line.turns).toEqual(['first', 'second']);
+    });
+  });
+});

@@ -1,0 +1,138 @@
+// Who gives up waiting for a fair lock in the very moment in which it is given the lock leaves it to the next one.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { HoldfastError } from '../../../src/index.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { fairClientsPerTest } from '../../support/fair-clients.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+
+const OPTIONS = { lockWatchdogTimeout: 30_000 };
+const ROUNDS = 100;
+/** What a hand-over takes at most on a busy machine. One that got lost is found after 10 s. */
+const SOON_MS = 3_000;
+const TIMEOUT_MS = 90_000;
+
+const redis = sharedConnection();
+const given = fairClientsPerTest(redis, async () => ({
+  holder: await connectedClient(OPTIONS),
+  leaver: await connectedClient(OPTIONS),
+  other: await connectedClient(OPTIONS),
+}));
+
+describe('in the instant of its grant, the next one holds the lock at once:', () => {
+  it(
+    'a waiter that aborts',
+    async () => {
+      const { line, holder, leaver, other } = given();
+      for (let round = 0; round < ROUNDS; round++) {
+        const hold = await line.lockOf(holder).acquire();
+        const aborter = new AbortController();
+        const leaving = line.join(leaver, 'leaver', { signal: aborter.signal });
+        const { done } = await leaving;
+        const next = await line.join(other, 'other');
+        const releasedAt = performance.now();
+        const releasing = hold.release();
+        await aroundNow();
+        aborter.abort();
+        await soon(next.done, releasedAt);
+        await Promise.all([ended(done, 'LOCK_ABORTED'), releasing]);
+      }
+      expect(line.turns.filter((label) => label === 'other')).toHaveLength(ROUNDS);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'a waiter whose wait is over',
+    async () => {
+      const { line, holder, leaver, other } = given();
+      const wait = 60;
+      for (let round = 0; round < ROUNDS; round++) {
+        const hold = await line.lockOf(holder).acquire();
+        const startedAt = performance.now();
+        const done = line.call(leaver, 'leaver', { wait });
+        const next = await line.join(other, 'other');
+        await sleep(Math.max(0, startedAt + wait - 3 - performance.now()));
+        await aroundNow();
+        const releasedAt = performance.now();
+        const releasing = hold.release();
+        await soon(next.done, releasedAt);
+        // The latter when a busy machine takes that long for the first try.
+        await Promise.all([ended(done, 'LOCK_TIMEOUT', 'REDIS_UNAVAILABLE'), releasing]);
+      }
+      expect(line.turns.filter((label) => label === 'other')).toHaveLength(ROUNDS);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'a waiter whose client is closed',
+    async () => {
+      const { line, holder, other } = given();
+      for (let round = 0; round < ROUNDS / 4; round++) {
+        const closing = await connectedClient(OPTIONS);
+        const hold = await line.lockOf(holder).acquire();
+        const { done } = await line.join(closing, 'leaver');
+        const next = await line.join(other, 'other');
+        const releasedAt = performance.now();
+        const releasing = hold.release();
+        await aroundNow();
+        const closed = closing.close();
+        await soon(next.done, releasedAt);
+        await Promise.all([ended(done, 'CLIENT_CLOSED', 'LOCK_LOST'), releasing, closed]);
+      }
+      expect(line.turns.filter((label) => label === 'other')).toHaveLength(ROUNDS / 4);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'many waiters that give up at random, some by abort, some by timeout',
+    async () => {
+      const { line, holder, leaver, other } = given();
+      const hold = await line.lockOf(holder).acquire();
+      const calls = Array.from({ length: 400 }, (_, index) => {
+        const client = index % 2 === 0 ? leaver : other;
+        const label = String(index);
+        if (index % 8 === 0) return line.call(client, label);
+        const afterMs = 200 + Math.random() * 400;
+        if (index % 3 === 0) return line.call(client, label, { wait: afterMs });
+        const aborter = new AbortController();
+        setTimeout(() => {
+          aborter.abort();
+        }, afterMs);
+        return line.call(client, label, { signal: aborter.signal });
+      });
+      await sleep(200);
+      const releasedAt = performance.now();
+      await hold.release();
+      const all = Promise.all(
+        calls.map((done, index) =>
+          index % 8 === 0 ? done : ended(done, 'LOCK_ABORTED', 'LOCK_TIMEOUT', 'REDIS_UNAVAILABLE'),
+        ),
+      );
+      await soon(all, releasedAt);
+      const patient = Array.from({ length: 50 }, (_, index) => String(8 * index));
+      expect(line.turns).toEqual(expect.arrayContaining(patient));
+    },
+    TIMEOUT_MS,
+  );
+
+  /** From the moment in which the release is sent to a little after its answer. */
+  async function aroundNow(): Promise<void> {
+    const untilMs = performance.now() + Math.random() * 3;
+    while (performance.now() < untilMs) await new Promise(setImmediate);
+  }
+
+  async function soon(promise: Promise<unknown>, sinceMs: number): Promise<void> {
+    await promise;
+    expect(performance.now() - sinceMs).toBeLessThan(SOON_MS);
+  }
+
+  /** It had its turn, or it ended by one of these. */
+  async function ended(done: Promise<void>, ...codes: HoldfastError['code'][]): Promise<void> {
+    await done.catch((error: unknown) => {
+      expect(codes).toContain((error as HoldfastError).code);
+    });
+  }
+});

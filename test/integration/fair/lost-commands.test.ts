@@ -1,0 +1,27 @@
+// Commands of fair locks that are lost, or whose reply is: everything goes as if nothing had happened.
+import { describe, expect, it } from 'vitest';
+import { eventsOf } from '../../support/clients.js';
+import { disturbedLinePerTest, LEASE_MS } from '../../support/disturbed-line.js';
+import { COURSE_NAMES, COURSES } from '../../support/fair-courses.js';
+import { watchTtl } from '../../support/lock-commands.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+
+const redis = sharedConnection();
+const disturbed = disturbedLinePerTest(redis);
+
+describe.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)('%s', (fault) => {
+  it.each(COURSE_NAMES)('%s: everything goes as if nothing had happened', async (course) => {
+    const { line, client, other, holder } = disturbed();
+    const events = [client, other, holder].flatMap((each) => [
+      eventsOf(each, 'lost'),
+      eventsOf(each, 'warning'),
+    ]);
+    const { happened } = await COURSES[course](disturbed(), fault);
+    await happened;
+    expect(line.turns.at(-1)).toBe('next');
+    await line.isGone();
+    const after = await watchTtl(redis, line.name, LEASE_MS / 2);
+    expect(new Set(after)).toEqual(new Set([-2]));
+    expect(events.flat()).toEqual([]);
+  });
+});

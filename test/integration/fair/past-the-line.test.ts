@@ -1,0 +1,116 @@
+// Ways past the line of a fair lock: the reentrant lock of the same name, and forceUnlock().
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { FairLock, Hold, Holdfast } from '../../../src/index.js';
+import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { FairLine } from '../../support/fair-line.js';
+import { Occupancy } from '../../support/occupancy.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+
+/** What a wake-up takes at most on a busy machine. A lost one takes a third of the lease: 10 s. */
+const SOON_MS = 5_000;
+
+const redis = sharedConnection();
+let line: FairLine;
+let client: Holdfast;
+let other: Holdfast;
+let lock: FairLock;
+let others: FairLock;
+
+beforeEach(() => {
+  line = new FairLine(redis);
+  client = newClient({ lockWatchdogTimeout: 30_000 });
+  other = newClient({ lockWatchdogTimeout: 30_000 });
+  lock = line.lockOf(client);
+  others = line.lockOf(other);
+});
+
+afterEach(async () => {
+  await line.isGone();
+  await Promise.all([client.close(), other.close()]);
+});
+
+describe('the reentrant lock of the same name', () => {
+  it('and the fair one exclude each other', async () => {
+    const plain = other.getLock(line.name);
+    await lock.lock();
+    expect(await plain.tryLock()).toBe(false);
+    await lock.unlock();
+    await plain.lock();
+    expect(await lock.tryLock()).toBe(false);
+    await plain.unlock();
+  });
+
+  it('wakes the first in line by its release', async () => {
+    const plain = await other.getLock(line.name).acquire();
+    const first = await line.join(client, 'first');
+    const second = await line.join(other, 'second');
+    await soon(Promise.all([plain.release(), first.done, second.done]));
+    expect(line.turns).toEqual(['first', 'second']);
+  });
+
+  it('is woken by the release of the fair one, when nobody is in line any more', async () => {
+    const hold = await lock.acquire();
+    const waiting = nextEvent(other, 'waiting');
+    const plain = other.getLock(line.name).acquire();
+    await waiting;
+    const first = await line.join(client, 'first');
+    await soon(Promise.all([hold.release(), first.done, plain.then((held) => held.release())]));
+  });
+
+  it('and the fair one are held by one caller at a time, whoever comes in whatever way', async () => {
+    const occupancy = new Occupancy();
+    const enter = (index: number): Promise<unknown> => {
+      const from = index % 2 === 0 ? client : other;
+      const used = index % 3 === 0 ? from.getLock(line.name) : from.getFairLock(line.name);
+      return used.withLock(() => occupancy.inside(String(index), () => sleep(1)));
+    };
+    await Promise.all(Array.from({ length: 120 }, (_, index) => enter(index)));
+    expect(occupancy.most).toBe(1);
+    expect(occupancy.order).toHaveLength(120);
+  });
+});
+
+describe('forceUnlock()', () => {
+  it('hands the lock to the first in line, and the holder learns that it was forced out', async () => {
+    const lost = eventsOf(other, 'lost');
+    await using third = newClient();
+    const hold: Hold = await others.acquire({ lease: 60_000 });
+    const first = await line.join(client, 'first', { body: () => sleep(20) });
+    const second = await line.join(third, 'second');
+    await soon(
+      line
+        .lockOf(third)
+        .forceUnlock()
+        .then((wasHeld) => {
+          expect(wasHeld).toBe(true);
+          return Promise.all([first.done, second.done]);
+        }),
+    );
+    expect(line.turns).toEqual(['first', 'second']);
+    await expect(hold.extend(70_000)).rejects.toMatchObject({ lossReason: 'forced' });
+    await eventually(() => {
+      expect(lost).toMatchObject([{ lossReason: 'forced' }]);
+    });
+  });
+
+  it('of one that was handed over hands it on', async () => {
+    const hold = await others.acquire();
+    const acquiring = lock.acquire();
+    await line.hasLength(1);
+    const second = await line.join(other, 'second');
+    await hold.release();
+    const handedOver = await acquiring;
+    expect(await others.forceUnlock()).toBe(true);
+    await soon(second.done);
+    await expect(handedOver.extend(60_000)).rejects.toMatchObject({ lossReason: 'forced' });
+  });
+});
+
+async function soon<T>(promise: Promise<T>): Promise<T> {
+  const startedAt = performance.now();
+  const result = await promise;
+  expect(performance.now() - startedAt).toBeLessThan(SOON_MS);
+  return result;
+}

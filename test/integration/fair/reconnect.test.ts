@@ -1,0 +1,178 @@
+// The line of a fair lock outlives connections, and all that the server knew of it.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Holdfast, type Hold } from '../../../src/index.js';
+import { eventsOf, nextEvent } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { FairLine, type Caller } from '../../support/fair-line.js';
+import { loadScripts } from '../../support/lock-commands.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+
+const CLIENTS = 4;
+const WAITERS_EACH = 8;
+const LEASE_MS = 3_000;
+
+let server: RedisServer;
+let proxy: TcpProxy;
+let redis: Redis;
+let holder: Holdfast;
+/** The first one goes through the proxy. */
+let clients: Holdfast[];
+let hold: Hold;
+let line: FairLine;
+
+beforeEach(async () => {
+  server = await startRedis();
+  await loadScripts(server.url);
+  proxy = await startProxy(server.port);
+  redis = new Redis(server.url).on('error', () => undefined);
+  holder = newClient(server.url);
+  clients = [proxy.url, ...Array<string>(CLIENTS - 1).fill(server.url)].map(newClient);
+  line = new FairLine(redis);
+  hold = await line.lockOf(holder).acquire();
+});
+
+afterEach(async () => {
+  await line.isGone();
+  await Promise.all([holder, ...clients].map((client) => client.close()));
+  redis.disconnect();
+  await proxy[Symbol.asyncDispose]();
+  await server[Symbol.asyncDispose]();
+});
+
+describe('the order stays the same', () => {
+  it.each(['normal', 'pubsub'])(
+    'when all clients lose their connections of type %s while they wait',
+    async (type) => {
+      const { labels, callers } = await joinOneAfterAnother();
+      const owners = await line.owners();
+      await redis.call('CLIENT', 'KILL', 'TYPE', type);
+      await connectedAgain();
+      expect(await line.owners()).toEqual(owners);
+      await hold.release();
+      await Promise.all(callers.map(({ done }) => done));
+      expect(line.turns).toEqual(labels);
+    },
+  );
+
+  it('when all clients lose both of their connections while they wait', async () => {
+    const { labels, callers } = await joinOneAfterAnother();
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'normal');
+    await connectedAgain();
+    await hold.release();
+    await Promise.all(callers.map(({ done }) => done));
+    expect(line.turns).toEqual(labels);
+  });
+
+  it('when the client of the first one loses its connections while it waits', async () => {
+    const { labels, callers } = await joinOneAfterAnother();
+    proxy.cut();
+    await connectedAgain();
+    await hold.release();
+    await Promise.all(callers.map(({ done }) => done));
+    expect(line.turns).toEqual(labels);
+  });
+
+  it('when a client is away for so long that its places lapse: it takes them again', async () => {
+    const { labels, callers } = await joinOneAfterAnother();
+    const lapsed = callers.filter((_, index) => index % CLIENTS === 0);
+    proxy.refuse();
+    proxy.cut();
+    await eventually(async () => {
+      expect(await line.lockOf(holder).getQueueLength()).toBe(callers.length - lapsed.length);
+    });
+    await proxy.accept();
+    await eventually(async () => {
+      expect(await line.lockOf(holder).getQueueLength()).toBe(callers.length);
+    });
+    await hold.release();
+    await Promise.all(callers.map(({ done }) => done));
+    expect(line.turns).toEqual(labels);
+  });
+});
+
+describe('all get their turn, one at a time', () => {
+  it.each(['normal', 'pubsub'])(
+    'while connections of type %s are lost again and again',
+    async (type) => {
+      const lost = clients.map((client) => eventsOf(client, 'lost'));
+      const { labels, callers } = await joinOneAfterAnother(() => sleep(20));
+      const releasing = hold.release();
+      const over = new AbortController();
+      const all = Promise.all(callers.map(({ done }) => done)).finally(() => {
+        over.abort();
+      });
+      while (!over.signal.aborted) {
+        await redis.call('CLIENT', 'KILL', 'TYPE', type);
+        // On a busy machine, connections that are all killed before they are ready would keep a release back for a whole lease.
+        await throughAgain();
+        await sleep(150);
+      }
+      await Promise.all([all, releasing]);
+      expect([...line.turns].sort()).toEqual([...labels].sort());
+      expect(lost.flat()).toEqual([]);
+    },
+  );
+
+  it('when the server stands still for longer than all leases', async () => {
+    const { labels, callers } = await joinOneAfterAnother(() => sleep(1));
+    await server.pause();
+    await sleep(1.5 * LEASE_MS);
+    await server.resume();
+    await Promise.all(callers.map(({ done }) => done));
+    expect([...line.turns].sort()).toEqual([...labels].sort());
+    expect(hold.signal.aborted).toBe(true);
+  });
+
+  it('when the server is killed under 50 waiters and comes back empty', async () => {
+    const lost = nextEvent(holder, 'lost');
+    const calls = Array.from({ length: 50 }, (_, index) =>
+      line.call(clients[index % CLIENTS]!, String(index), { body: () => sleep(1) }),
+    );
+    await line.hasLength(50);
+    await server.kill();
+    await server.start();
+    await Promise.all(calls);
+    expect(new Set(line.turns).size).toBe(50);
+    expect(['deleted', 'taken']).toContain((await lost).lossReason);
+    expect(hold.signal.aborted).toBe(true);
+  });
+});
+
+function newClient(url: string): Holdfast {
+  return new Holdfast({ redis: url, lockWatchdogTimeout: LEASE_MS, commandTimeout: 10_000 });
+}
+
+/** One client after the other, again and again. */
+async function joinOneAfterAnother(
+  body: () => unknown = () => undefined,
+): Promise<{ labels: string[]; callers: Caller[] }> {
+  const labels = Array.from({ length: CLIENTS * WAITERS_EACH }, (_, index) => String(index));
+  const callers: Caller[] = [];
+  for (const [index, label] of labels.entries()) {
+    callers.push(await line.join(clients[index % CLIENTS]!, label, { body }));
+  }
+  return { labels, callers };
+}
+
+/** All clients have their commands and their subscriptions through again. */
+async function connectedAgain(): Promise<void> {
+  await eventually(async () => {
+    const grants = (await redis.pubsub('CHANNELS', 'holdfast_grants:*')) as string[];
+    expect(grants).toHaveLength(CLIENTS);
+    expect(await redis.pubsub('NUMSUB', `redisson_lock__channel:{${line.name}}`)).toContain(
+      CLIENTS,
+    );
+  });
+  await throughAgain();
+}
+
+/** All clients have their commands through again. A look fails with an attempt to connect that took too long. */
+async function throughAgain(): Promise<void> {
+  await Promise.all(
+    [holder, ...clients].map((client) => eventually(() => line.lockOf(client).isLocked())),
+  );
+}

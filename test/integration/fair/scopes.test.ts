@@ -1,0 +1,144 @@
+// A fair lock and its callers: who holds it re-enters past the line, and who does not wait does not barge in.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { FairLock, Holdfast } from '../../../src/index.js';
+import { newClient } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { FairLine } from '../../support/fair-line.js';
+import { Occupancy } from '../../support/occupancy.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+
+const redis = sharedConnection();
+let line: FairLine;
+let client: Holdfast;
+let other: Holdfast;
+let lock: FairLock;
+let others: FairLock;
+
+beforeEach(() => {
+  line = new FairLine(redis);
+  client = newClient({ lockWatchdogTimeout: 30_000 });
+  other = newClient({ lockWatchdogTimeout: 30_000 });
+  lock = line.lockOf(client);
+  others = line.lockOf(other);
+});
+
+afterEach(async () => {
+  await line.isGone();
+  await Promise.all([client.close(), other.close()]);
+});
+
+describe('while others wait in line', () => {
+  it('nested calls of a holder re-enter', async () => {
+    let waiting: Promise<void> | undefined;
+    await client.run(async () => {
+      await lock.lock();
+      waiting = (await line.join(other, 'other')).done;
+      await lock.lock();
+      expect(await lock.tryLock()).toBe(true);
+      expect(await lock.getHoldCount()).toBe(3);
+      await lock.withLock(() => lock.withLock(() => undefined));
+      const hold = await lock.acquire({ wait: 0, lease: 1_000 });
+      await hold.release();
+      await lock.unlock();
+      await lock.unlock();
+      expect(line.turns).toEqual([]);
+      await lock.unlock();
+    });
+    await waiting;
+  });
+
+  it('nested calls of a holder that was handed the lock re-enter', async () => {
+    const hold = await others.acquire();
+    const first = await line.join(client, 'first', {
+      body: async () => {
+        await lock.withLock(async () => {
+          expect(await lock.getHoldCount()).toBe(2);
+        });
+      },
+    });
+    const second = await line.join(other, 'second');
+    await hold.release();
+    await Promise.all([first.done, second.done]);
+    expect(line.turns).toEqual(['first', 'second']);
+  });
+
+  it('parallel withLock of one run go one at a time, and each waits in line', async () => {
+    const occupancy = new Occupancy();
+    const hold = await others.acquire();
+    const before = await line.join(other, 'before');
+    const running = client.run(() =>
+      Promise.all(
+        ['a', 'b', 'c'].map((who) => lock.withLock(() => occupancy.inside(who, () => sleep(10)))),
+      ),
+    );
+    await line.hasLength(4);
+    const after = await line.join(other, 'after');
+    await hold.release();
+    await Promise.all([before.done, running, after.done]);
+    expect(occupancy.most).toBe(1);
+    expect([...occupancy.order].sort()).toEqual(['a', 'b', 'c']);
+    expect(line.turns).toEqual(['before', 'after']);
+  });
+
+  it('parallel withLock inside a holder go one at a time, past the line', async () => {
+    const occupancy = new Occupancy();
+    let waiting: Promise<void> | undefined;
+    await lock.withLock(async () => {
+      waiting = (await line.join(other, 'other')).done;
+      const branch = (who: string): Promise<unknown> =>
+        lock.withLock(() => occupancy.inside(who, () => sleep(10)));
+      await Promise.all(['a', 'b', 'c'].map(branch));
+      expect(line.turns).toEqual([]);
+    });
+    await waiting;
+    expect(occupancy).toMatchObject({ most: 1, order: ['a', 'b', 'c'] });
+  });
+});
+
+describe('who does not wait', () => {
+  it('gets false, and does not join', async () => {
+    const hold = await others.acquire();
+    const first = await line.join(other, 'first');
+    for (const attempt of [() => lock.tryLock(), () => lock.tryAcquire({ wait: 0 })]) {
+      expect([false, undefined]).toContain(await attempt());
+      expect(await line.owners()).toEqual([first.ownerId]);
+    }
+    await hold.release();
+    await first.done;
+    expect(await lock.tryLock()).toBe(true);
+    await lock.unlock();
+  });
+
+  it('does not get past those who wait, though the lock is free', async () => {
+    await using slow = newClient({ lockWatchdogTimeout: 6_000 }); // renews, and asks, every 2 s
+    await others.lock(60_000);
+    const first = await line.join(slow, 'first', { body: () => sleep(50) });
+    await redis.del(line.name); // and nobody is told
+    expect(await lock.tryLock()).toBe(false);
+    await first.done;
+    expect(await lock.tryLock()).toBe(true);
+    await lock.unlock();
+    await expect(others.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+  });
+
+  it('for long enough leaves the line when its time is over', async () => {
+    const hold = await others.acquire();
+    const first = await line.join(other, 'first');
+    expect(await lock.tryLock(300)).toBe(false);
+    await eventually(async () => {
+      expect(await line.owners()).toEqual([first.ownerId]);
+    });
+    await hold.release();
+    await first.done;
+  });
+
+  it('for a short time gets a lock that becomes free meanwhile', async () => {
+    const hold = await others.acquire();
+    const trying = lock.tryLock(20_000);
+    await line.hasLength(1);
+    await hold.release();
+    expect(await trying).toBe(true);
+    await lock.unlock();
+  });
+});

@@ -1,0 +1,124 @@
+// A join that comes late, after its caller has gone, makes a place that nobody wants: when the lock is handed to it, it is
+// handed on at once.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Hold } from '../../../src/index.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
+import { fairClientsPerTest } from '../../support/fair-clients.js';
+import type { Caller } from '../../support/fair-line.js';
+import { commandOf } from '../../support/lock-commands.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { proxyPerTest } from '../../support/shared-proxy.js';
+
+/** What waits for a lease to end, or for a renewal, takes longer than a test may. */
+const LEASE_MS = 120_000;
+
+const redis = sharedConnection();
+const proxy = proxyPerTest();
+const clients = fairClientsPerTest(redis, () => {
+  const options = { lockWatchdogTimeout: LEASE_MS, commandTimeout: 10_000 };
+  return {
+    holder: newClient(options),
+    client: newClient({ ...options, redis: proxy().url }),
+    other: newClient(options),
+  };
+});
+let hold: Hold;
+
+beforeEach(async () => {
+  const { line, holder, client } = clients();
+  hold = await line.lockOf(holder).acquire();
+  // So that the joins to come say that their grants are heard.
+  const former = await aborted(() => line.join(client, 'former', { signal: aborter.signal }));
+  expect(former).toMatch(/^\S+:\d+$/);
+});
+
+let aborter = new AbortController();
+
+/** Joins, and gives up; returns who that was. */
+async function aborted(join: () => Promise<Caller>): Promise<string> {
+  aborter = new AbortController();
+  const { ownerId, done } = await join();
+  aborter.abort();
+  expect(await rejectionOf(done)).toMatchObject({ code: 'LOCK_ABORTED' });
+  return ownerId;
+}
+
+/** Somebody of `client` joins and gives up, and then its join arrives once more. */
+async function lateJoin(): Promise<string> {
+  const { line, client } = clients();
+  const join = proxy().copyNext(commandOf('join', line.name));
+  const gone = await aborted(() => line.join(client, 'gone', { signal: aborter.signal }));
+  await line.hasLength(0);
+  await join.deliver();
+  expect(await line.owners()).toEqual([gone]);
+  return gone;
+}
+
+describe('a grant for somebody who has gone', () => {
+  it('is handed on while others of that client stand in line', async () => {
+    const { line, client, other } = clients();
+    await lateJoin();
+    const second = await line.join(client, 'second');
+    const third = await line.join(other, 'third');
+    await hold.release();
+    await Promise.all([second.done, third.done]);
+    expect(line.turns).toEqual(['second', 'third']);
+  });
+
+  it('is handed on just after the last of that client has left the line', async () => {
+    const { line, other } = clients();
+    await lateJoin();
+    const next = await line.join(other, 'next');
+    await hold.release();
+    await next.done;
+    expect(line.turns).toEqual(['next']);
+  });
+});
+
+describe('a grant for somebody who had the lock', () => {
+  it.each(['and released it', 'and lost it'])('%s, is handed on', async (end) => {
+    const { line, client, other } = clients();
+    const join = proxy().copyNext(commandOf('join', line.name));
+    const former = await line.joinAndStay(client, 'former');
+    await hold.release();
+    await line.hasTurn('former');
+    if (end === 'and lost it') await line.lockOf(other).forceUnlock();
+    await former.end().catch((error: unknown) => {
+      expect(error).toMatchObject({ code: 'LOCK_LOST' });
+    });
+    hold = await line.lockOf(other).acquire();
+    await join.deliver();
+    const next = await line.join(client, 'next');
+    await hold.release();
+    await next.done;
+    expect(line.turns).toEqual(['former', 'next']);
+    await redis.del(`holdfast_forced:{${line.name}}`);
+  });
+});
+
+describe('a grant for somebody else', () => {
+  it.each(['of another client', 'who holds the lock'])('%s changes nothing', async (who) => {
+    const { line, client, other } = clients();
+    const mine = await line.joinAndStay(client, 'mine');
+    const theirs = await line.joinAndStay(other, 'theirs');
+    await line.join(client, 'last', { signal: (aborter = new AbortController()).signal });
+    const [, second] = await line.owners();
+    await hold.release();
+    await line.hasTurn('mine');
+    const channels = (await redis.pubsub(
+      'CHANNELS',
+      `holdfast_grants:{${line.name}}*`,
+    )) as string[];
+    const named = who === 'who holds the lock' ? await line.holder() : second;
+    const owners = await line.owners();
+    for (const channel of channels) await redis.publish(channel, `1 ${named}`);
+    await sleep(200);
+    expect(line.turns).toEqual(['mine']);
+    expect(await line.owners()).toEqual(owners);
+    aborter.abort();
+    await mine.end();
+    await theirs.end();
+    expect(line.turns).toEqual(['mine', 'theirs']);
+  });
+});

@@ -1,0 +1,165 @@
+// An acquisition of a MultiLock that fails gives back exactly the members that it acquired, at once.
+import { describe, expect, it } from 'vitest';
+import type { Holdfast, Lock } from '../../../src/index.js';
+import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { eventually } from '../../support/eventually.js';
+import { commandOf } from '../../support/lock-commands.js';
+import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { proxyPerTest } from '../../support/shared-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const redis = sharedConnection();
+const members = membersPerTest();
+
+const timeout = { code: 'LOCK_TIMEOUT' };
+
+describe.each(['a', 'b', 'c'] as const)('while somebody else holds member %s', (taken) => {
+  it('tryLock() is false, and nothing else is held when it returns', async () => {
+    const { multi, others } = members();
+    await using theirs = await others[taken].acquire();
+    expect(await multi.tryLock()).toBe(false);
+    await expectOnly(taken, theirs.ownerId);
+  });
+
+  it('a wait that runs out leaves nothing, and names the member and its holder', async () => {
+    const { multi, others } = members();
+    await using theirs = await others[taken].acquire();
+    const error = await rejectionOf(multi.acquire({ wait: 150 }));
+    await expectOnly(taken, theirs.ownerId);
+    expect(error).toMatchObject({ ...timeout, lockName: multi.name, holder: theirs.ownerId });
+    expect((error as Error).message).toContain(others[taken].name);
+    expect((error as Error).message).toContain('within 150 ms');
+  });
+
+  it('an abort leaves nothing', async () => {
+    const { client, multi, others } = members();
+    await using theirs = await others[taken].acquire();
+    const aborter = new AbortController();
+    const waiting = nextEvent(client, 'waiting');
+    const call = rejectionOf(multi.lock({ signal: aborter.signal }));
+    await waiting;
+    aborter.abort(new Error('enough'));
+    expect(await call).toMatchObject({ code: 'LOCK_ABORTED', lockName: multi.name });
+    await eventually(() => expectOnly(taken, theirs.ownerId));
+  });
+
+  it('close() of the client ends the wait and leaves nothing', async () => {
+    const { client, multi, others } = members();
+    await using theirs = await others[taken].acquire();
+    const waiting = nextEvent(client, 'waiting');
+    const call = rejectionOf(multi.lock());
+    await waiting;
+    await client.close();
+    expect(await call).toMatchObject({ code: 'CLIENT_CLOSED', lockName: multi.name });
+    await expectOnly(taken, theirs.ownerId);
+  });
+
+  it('nothing is held while it waits for that one', async () => {
+    const { client, multi, others } = members();
+    const theirs = await others[taken].acquire();
+    const waiting = nextEvent(client, 'waiting');
+    const call = multi.acquire();
+    await waiting;
+    await expectOnly(taken, theirs.ownerId);
+    await theirs.release();
+    await (await call).release();
+  });
+
+  it('what the scope holds already stays held, with its old count', async () => {
+    const { client, multi, others } = members();
+    const own = taken === 'a' ? 'b' : 'a';
+    await using theirs = await others[taken].acquire();
+    await members()[own].withLock(async (outer) => {
+      expect(await multi.tryLock()).toBe(false);
+      expect(await multi.tryLock(60)).toBe(false);
+      const { signal } = outer;
+      expect(signal.aborted).toBe(false);
+      const held = { [outer.ownerId]: '1' };
+      expect(await redis.hgetall(members()[own].name)).toEqual(held);
+    });
+    await client.run(async () => {
+      await members()[own].lock();
+      expect(await multi.tryLock(60)).toBe(false);
+      expect(await members()[own].getHoldCount()).toBe(1);
+      await members()[own].unlock();
+    });
+    await expectOnly(taken, theirs.ownerId);
+  });
+});
+
+/** Of all members, this one alone is held: once, by this owner. */
+async function expectOnly(taken: 'a' | 'b' | 'c', ownerId: string): Promise<void> {
+  const expected = ['a', 'b', 'c'].map((label) => (label === taken ? { [ownerId]: '1' } : {}));
+  expect(await heldOnServer(redis, members().names)).toEqual(expected);
+}
+
+describe('with a member of another client', () => {
+  const proxy = proxyPerTest();
+
+  async function withFarMember(
+    test: (far: Holdfast, multi: Lock, farName: string) => Promise<void>,
+  ): Promise<void> {
+    const { client, a, b, c } = members();
+    const farName = uniqueName('far');
+    await using far = await connectedClient({ redis: proxy().url, commandTimeout: 500 });
+    await a.isLocked(); // connected
+    await test(far, client.getMultiLock(a, b, far.getLock(farName), c), farName);
+  }
+
+  it('close() of that client ends the call and leaves nothing', async () => {
+    await withFarMember(async (far, multi, farName) => {
+      await using theirs = await members().other.getLock(farName).acquire();
+      const waiting = nextEvent(far, 'waiting');
+      const call = rejectionOf(multi.lock());
+      await waiting;
+      await far.close();
+      expect(await call).toMatchObject({ code: 'CLIENT_CLOSED' });
+      expect(await heldOnServer(redis, members().names)).toEqual([{}, {}, {}]);
+      expect(theirs.remaining()).toBeGreaterThan(0);
+    });
+  });
+
+  it('a server of it that is silent is told as such, and the others are given back', async () => {
+    await withFarMember(async (_far, multi, farName) => {
+      proxy().blackhole();
+      expect(await rejectionOf(multi.tryLock())).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      expect(await heldOnServer(redis, members().names)).toEqual([{}, {}, {}]);
+      proxy().heal('drop');
+      expect(await redis.exists(farName)).toBe(0);
+    });
+  });
+
+  it('a server of it that refuses connections is told as such, and the others are given back', async () => {
+    await withFarMember(async (_far, multi) => {
+      proxy().refuse();
+      proxy().cut();
+      const error = await rejectionOf(multi.acquire({ wait: 200 }));
+      expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      expect(await heldOnServer(redis, members().names)).toEqual([{}, {}, {}]);
+    });
+  });
+
+  it('a member that is lost while another one is still asked is not taken for held', async () => {
+    const { other, names } = members();
+    await using near = newClient({ lockWatchdogTimeout: 1_500 });
+    await using far = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
+    const farName = uniqueName('far');
+    const multi = near.getMultiLock(near.getLock(names[0]!), far.getLock(farName));
+    const asked = proxy().copyNext(commandOf('acquire', farName));
+    proxy().delay({ downstreamMs: 2_000 });
+    const lost = nextEvent(near, 'lost');
+    const acquiring = multi.acquire();
+    await asked.happened;
+    await eventually(async () => {
+      expect(await other.getLock(names[0]!).forceUnlock()).toBe(true);
+    });
+    expect(await lost).toMatchObject({ lockName: names[0], lossReason: 'forced' });
+    proxy().delay();
+    const hold = await acquiring;
+    expect(await redis.hgetall(names[0]!)).toEqual({ [hold.ownerId]: '1' });
+    expect(await redis.hgetall(farName)).toEqual({ [hold.ownerId]: '1' });
+    await hold.release();
+  });
+});

@@ -1,0 +1,152 @@
+// What lock(), unlock() and nested calls make of a MultiLock that was lost by one of its members.
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { Holdfast, Lock } from '../../../src/index.js';
+import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const redis = sharedConnection();
+const isLost = { code: 'LOCK_LOST' };
+let client: Holdfast;
+let a: Lock;
+let b: Lock;
+let multi: Lock;
+
+beforeEach(() => {
+  client = newClient({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+  a = client.getLock(uniqueName('a'));
+  b = client.getFairLock(uniqueName('b'));
+  multi = client.getMultiLock(a, b);
+});
+
+afterEach(async () => {
+  await client.close();
+});
+
+/** Deletes the key of `a`; resolves when that is found out and `b` is free again. */
+async function loseA(): Promise<void> {
+  const lost = nextEvent(client, 'lost');
+  await redis.del(a.name);
+  await lost;
+  await eventually(async () => {
+    expect(await redis.exists(b.name)).toBe(0);
+  });
+}
+
+it('unlock() outside of runs tells the loss, once', async () => {
+  await multi.lock();
+  await loseA();
+  await expect(multi.unlock()).rejects.toMatchObject(isLost);
+  await expect(multi.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+});
+
+it('unlock() outside of runs tells the loss and leaves alone who locked members since', async () => {
+  await multi.lock();
+  await loseA();
+  await a.lock();
+  await b.lock();
+  await expect(multi.unlock()).rejects.toMatchObject(isLost);
+  expect(await redis.exists(a.name, b.name)).toBe(2);
+  await a.unlock();
+  await b.unlock();
+  expect(await redis.exists(a.name, b.name)).toBe(0);
+});
+
+it('unlock() in a run tells the loss', async () => {
+  await client.run(async () => {
+    await multi.lock();
+    await loseA();
+    await expect(multi.unlock()).rejects.toMatchObject(isLost);
+  });
+});
+
+it('unlock() in a run leaves alone who locked members outside of it since', async () => {
+  await client.run(async () => {
+    await multi.lock();
+    await loseA();
+    await client.detach(() => multi.lock());
+    await rejectionOf(multi.unlock());
+    expect(await redis.exists(a.name, b.name)).toBe(2);
+  });
+  await multi.unlock();
+  expect(await redis.exists(a.name, b.name)).toBe(0);
+});
+
+it.each(['the MultiLock', 'the lost member', 'another member'])(
+  'a nested acquisition of %s inside a lost withLock tells the loss',
+  async (which) => {
+    const nested = { 'the MultiLock': multi, 'the lost member': a, 'another member': b }[which]!;
+    await rejectionOf(
+      multi.withLock(async () => {
+        await loseA();
+        const inner = nested.withLock({ wait: 0 }, () => 'acquired anew');
+        await expect(inner).rejects.toMatchObject(isLost);
+      }),
+    ).then((error) => {
+      expect(error).toMatchObject(isLost);
+    });
+  },
+);
+
+it('a member that the scope held already outlives the loss of another one', async () => {
+  await b.withLock(async (outer) => {
+    const error = await rejectionOf(
+      multi.withLock(async (hold) => {
+        const aborted = new Promise((resolve) => {
+          hold.signal.addEventListener('abort', resolve);
+        });
+        await redis.del(a.name);
+        await aborted;
+      }),
+    );
+    expect(error).toMatchObject(isLost);
+    expect(outer.remaining()).toBeGreaterThan(0);
+    expect(await redis.hgetall(b.name)).toEqual({ [outer.ownerId]: '1' });
+  });
+  expect(await redis.exists(b.name)).toBe(0);
+});
+
+it('each unlock() of one run that locked it twice tells the loss', async () => {
+  await client.run(async () => {
+    expect(await multi.tryLock()).toBe(true);
+    await multi.lock();
+    await a.forceUnlock();
+    await expect(multi.unlock()).rejects.toMatchObject(isLost);
+    await expect(multi.unlock()).rejects.toMatchObject(isLost);
+    await expect(multi.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+  });
+  await eventually(async () => {
+    expect(await redis.exists(a.name, b.name)).toBe(0);
+  });
+});
+
+it('unlock() in a run that held a member before tells the loss, and that member stays held', async () => {
+  await client.run(async () => {
+    await b.lock();
+    await multi.lock();
+    await a.forceUnlock();
+    await expect(multi.unlock()).rejects.toMatchObject(isLost);
+    await eventually(async () => {
+      expect(Object.values(await redis.hgetall(b.name))).toEqual(['1']);
+    });
+    expect(await b.getHoldCount()).toBe(1);
+    await b.unlock();
+  });
+  expect(await redis.exists(a.name, b.name)).toBe(0);
+});
+
+it('unlock() in a run inside the hold of a member tells the loss, and a sibling gets that member', async () => {
+  await b.withLock(async (outer) => {
+    await client.run(async () => {
+      await multi.lock();
+      await a.forceUnlock();
+      // The run does not hold the member any more, so it is free for the next branch inside the outer hold.
+      expect(await client.run(() => b.withLock({ wait: 1_000 }, () => 'in'))).toBe('in');
+      await expect(multi.unlock()).rejects.toMatchObject(isLost);
+      await expect(b.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+    });
+    expect(outer.remaining()).toBeGreaterThan(0);
+  });
+  expect(await redis.exists(a.name, b.name)).toBe(0);
+});

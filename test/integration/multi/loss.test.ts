@@ -1,0 +1,197 @@
+// Losing one member of a MultiLock is losing all of it: the holder learns it, and the others are given back.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { LockLostError, type Hold, type Holdfast, type Lock } from '../../../src/index.js';
+import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { startRedis } from '../../support/redis-server.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const redis = sharedConnection();
+let client: Holdfast;
+let other: Holdfast;
+let names: readonly [string, string, string];
+let multi: Lock;
+
+beforeEach(() => {
+  client = newClient({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+  other = newClient({ lockWatchdogTimeout: 30_000 });
+  names = [uniqueName('first'), uniqueName('second'), uniqueName('fair')];
+  const [first, second, fair] = names;
+  multi = client.getMultiLock(
+    client.getLock(first),
+    client.getLock(second),
+    client.getFairLock(fair),
+  );
+});
+
+afterEach(async () => {
+  await Promise.all([client.close(), other.close()]);
+  await redis.del(...names.map((name) => `holdfast_forced:{${name}}`));
+});
+
+/** What the server keeps of all members is gone soon: they are given back, their leases have not ended. */
+async function expectAllFree(): Promise<void> {
+  await eventually(async () => {
+    expect(await redis.exists(...names)).toBe(0);
+  });
+}
+
+/** Fails unless the hold is lost as a whole, with an error that names this member. */
+async function expectLost(hold: Hold, memberName: string, lossReason: string): Promise<void> {
+  expect(hold.signal.aborted).toBe(true);
+  const reason: unknown = hold.signal.reason;
+  expect(reason).toBeInstanceOf(LockLostError);
+  expect(reason).toMatchObject({ code: 'LOCK_LOST', lockName: multi.name, lossReason });
+  expect((reason as Error).message).toContain(`"${memberName}"`);
+  expect((reason as Error).cause).toMatchObject({ lockName: memberName });
+  expect(hold.remaining()).toBe(0);
+  const never = (): void => expect.fail('fn was called');
+  const calls = [hold.release(), hold.release(), hold.extend(5_000), hold.run(never)];
+  for (const error of await Promise.all(calls.map(rejectionOf))) {
+    expect(error).toBe(reason);
+  }
+}
+
+describe.each([0, 1, 2])('losing member %i', (index) => {
+  it('whose key was deleted is losing the hold', async () => {
+    const hold = await multi.acquire();
+    const lost = eventsOf(client, 'lost');
+    const aborted = nextAbort(hold);
+    await redis.del(names[index]!);
+    await aborted;
+    await expectLost(hold, names[index]!, 'deleted');
+    expect(lost).toMatchObject([{ lockName: names[index], ownerId: hold.ownerId }]);
+    await expectAllFree();
+  });
+
+  it('that somebody forced is losing the hold', async () => {
+    const hold = await multi.acquire();
+    const aborted = nextAbort(hold);
+    await other.getLock(names[index]!).forceUnlock();
+    await aborted;
+    await expectLost(hold, names[index]!, 'forced');
+    await expectAllFree();
+  });
+
+  it('rejects withLock, and the error of its fn still wins', async () => {
+    const learn = async (hold: Hold): Promise<void> => {
+      const aborted = nextAbort(hold);
+      await redis.del(names[index]!);
+      await aborted;
+    };
+    expect(await rejectionOf(multi.withLock(learn))).toMatchObject({
+      code: 'LOCK_LOST',
+      lockName: multi.name,
+    });
+    const failing = multi.withLock(async (hold) => {
+      await learn(hold);
+      throw new Error('mine');
+    });
+    await expect(failing).rejects.toThrow('mine');
+    await expectAllFree();
+  });
+
+  it('that was taken by somebody else leaves it to them', async () => {
+    const hold = await multi.acquire();
+    const aborted = nextAbort(hold);
+    await redis.del(names[index]!);
+    await using theirs = await other.getLock(names[index]!).acquire();
+    await aborted;
+    await expectLost(hold, names[index]!, 'taken');
+    await eventually(async () => {
+      expect(await redis.exists(...names)).toBe(1);
+    });
+    expect(await redis.hkeys(names[index]!)).toEqual([theirs.ownerId]);
+  });
+
+  it('is found out by the release, and the others are free afterwards', async () => {
+    const hold = await multi.acquire({ lease: 20_000 });
+    await redis.del(names[index]!);
+    expect(await rejectionOf(hold.release())).toMatchObject({
+      code: 'LOCK_LOST',
+      lockName: multi.name,
+    });
+    expect(await redis.exists(...names)).toBe(0);
+  });
+});
+
+it('the end of a fixed lease is losing the hold, before anybody else gets in', async () => {
+  const hold = await multi.acquire({ lease: 500 });
+  const theirs = await other.getMultiLock(...names.map((name) => other.getLock(name))).acquire();
+  expect(hold.remaining()).toBe(0);
+  expect(hold.signal.reason).toMatchObject({ lossReason: 'expired', lockName: multi.name });
+  await theirs.release();
+});
+
+it('the death of one member’s server is losing the hold', async () => {
+  await using server = await startRedis();
+  await using far = newClient({ redis: server.url, lockWatchdogTimeout: 1_500 });
+  const farLock = far.getLock(uniqueName('far'));
+  const spread = client.getMultiLock(client.getLock(names[0]), farLock, client.getLock(names[1]));
+  const hold = await spread.acquire();
+  const lost = nextEvent(far, 'lost');
+  const aborted = nextAbort(hold);
+  await server.kill();
+  await aborted;
+  expect(await lost).toMatchObject({ lockName: farLock.name, lossReason: 'unreachable' });
+  expect(hold.signal.reason).toMatchObject({ lockName: spread.name, lossReason: 'unreachable' });
+  await expectAllFree();
+});
+
+it('close() of one member’s client is losing the hold', async () => {
+  const far = newClient({ lockWatchdogTimeout: 30_000 });
+  const spread = client.getMultiLock(client.getLock(names[0]), far.getLock(names[1]));
+  const hold = await spread.acquire();
+  const { signal } = hold;
+  await far.close();
+  expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'closed' });
+  await expectAllFree();
+});
+
+it('close() of the client that made it releases members of other clients, too', async () => {
+  const made = newClient({ lockWatchdogTimeout: 30_000 });
+  const [first, second] = [client.getLock(names[0]), other.getLock(names[1])];
+  const hold = await made.getMultiLock(first, second).acquire();
+  await made.getMultiLock(client.getFairLock(names[2])).lock();
+  const { signal } = hold;
+  await made.close();
+  expect(await redis.exists(...names)).toBe(0);
+  expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'closed' });
+  expect(hold.remaining()).toBe(0);
+  expect(await rejectionOf(hold.release())).toBe(signal.reason);
+});
+
+it('what was released before is not taken back by close()', async () => {
+  const made = newClient({ lockWatchdogTimeout: 30_000 });
+  const [first, second] = [client.getLock(names[0]), other.getLock(names[1])];
+  const multiOfOthers = made.getMultiLock(first, second);
+  await (await multiOfOthers.acquire()).release();
+  await multiOfOthers.lock();
+  await multiOfOthers.unlock();
+  const theirs = await first.acquire();
+  await made.close();
+  expect(theirs.signal.aborted).toBe(false);
+  expect(theirs.remaining()).toBeGreaterThan(0);
+  await theirs.release();
+});
+
+it('with nobody listening is no unhandled rejection', async () => {
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): void => void unhandled.push(reason);
+  process.on('unhandledRejection', note);
+  const lost = nextEvent(client, 'lost');
+  await multi.acquire();
+  await redis.del(...names);
+  await lost;
+  await expectAllFree();
+  await new Promise(setImmediate);
+  process.off('unhandledRejection', note);
+  expect(unhandled).toEqual([]);
+});
+
+function nextAbort(hold: Hold): Promise<unknown> {
+  return new Promise((resolve) => {
+    hold.signal.addEventListener('abort', resolve);
+  });
+}

@@ -1,0 +1,435 @@
+// Redlocks as members of a MultiLock: several names, each on a majority of several masters, all of them or none.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { LockTimeoutError, QuorumError, type Hold, type Lock } from '../../../src/index.js';
+import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { countCommands } from '../../support/recorded-commands.js';
+import { redNodes, RedNodes, type RedClient } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { startProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const nodes = redNodes(() => startMasters(3));
+const LONG = { lockWatchdogTimeout: 30_000, commandTimeout: 5_000 };
+
+interface Pair {
+  readonly a: Lock;
+  readonly b: Lock;
+  readonly multi: Lock;
+}
+
+/** Two Redlocks of one program, and both at once. */
+function pairOf(client: RedClient, [first, second]: readonly [string, string]): Pair {
+  const [a, b] = [client.lock(first), client.lock(second)];
+  return { a, b, multi: client.holdfast.getMultiLock(a, b) };
+}
+
+function twoNames(): [string, string] {
+  return [uniqueName('a'), uniqueName('b')];
+}
+
+async function nothingLeft(masters: RedNodes, names: readonly string[]): Promise<void> {
+  for (const name of names) await masters.nothingLeft({ name });
+}
+
+describe('a MultiLock of Redlocks', () => {
+  it('holds each on all masters by one owner, and gives all back', async () => {
+    await using client = await nodes.client(LONG);
+    const names = twoNames();
+    const { multi } = pairOf(client, names);
+    const hold = await multi.acquire();
+    for (const name of names) {
+      await eventually(async () => {
+        expect(await nodes.owners({ name })).toEqual(Array(3).fill(hold.ownerId));
+      });
+    }
+    expect(await multi.isLocked()).toBe(true);
+    expect(await multi.remainTimeToLive()).toBeGreaterThan(20_000);
+    await hold.release();
+    await nothingLeft(nodes, names);
+  });
+
+  it('has one owner, also where a member was held around it for a moment and is tried again', async () => {
+    await using client = await nodes.client(LONG);
+    const { holdfast } = client;
+    let triedAgain = 0;
+    for (let round = 0; round < 10; round++) {
+      const [plain, red] = [holdfast.getLock(uniqueName('plain')), client.lock(uniqueName('red'))];
+      const multi = holdfast.getMultiLock(plain, red);
+      await holdfast.run(async () => {
+        const around = red.acquire().then(async (outer) => {
+          // The release waits for the extension, and whoever re-enters meanwhile waits for both, in vain.
+          await Promise.all([outer.extend(60_000), outer.release()]);
+          return outer.ownerId;
+        });
+        await holdfast.run(async () => {
+          const hold = await multi.tryAcquire();
+          const outerId = await around;
+          if (!hold) return;
+          await eventually(async () => {
+            const [owner, ...others] = await nodes.owners(red);
+            expect(others).toEqual([owner, owner]);
+            if (owner === outerId) return; // re-entered: it keeps its own
+            triedAgain++;
+            expect(owner).toBe(hold.ownerId);
+            expect((await nodes.owners(plain))[0]).toBe(hold.ownerId);
+          }, 1_000);
+          await hold.release();
+        });
+      });
+      await nothingLeft(nodes, [plain.name, red.name]);
+    }
+    expect(triedAgain).toBeGreaterThan(0);
+  });
+
+  it('excludes the Redlocks it is made of, and they exclude it', async () => {
+    await using client = await nodes.client(LONG);
+    await using other = await nodes.client(LONG);
+    const names = twoNames();
+    const { multi } = pairOf(client, names);
+    const others = pairOf(other, names);
+    await multi.withLock(async () => {
+      expect(await others.a.tryLock()).toBe(false);
+      expect(await others.b.tryLock()).toBe(false);
+      expect(await others.multi.tryLock()).toBe(false);
+    });
+    await others.b.withLock(async () => {
+      expect(await multi.tryLock()).toBe(false);
+      const error = await rejectionOf(multi.acquire({ wait: 200 }));
+      expect(error).toBeInstanceOf(LockTimeoutError);
+      expect((error as Error).message).toContain(`"${names[1]}"`);
+    });
+    await nothingLeft(nodes, names);
+  });
+
+  it('may have other members, too, and takes none of them without all', async () => {
+    await using client = await nodes.client(LONG);
+    const plain = newClient(LONG);
+    const elsewhere = newClient(LONG);
+    const name = uniqueName('red');
+    const [plainName, fairName] = [uniqueName('plain'), uniqueName('fair')];
+    const multi = plain.getMultiLock(
+      plain.getLock(plainName),
+      client.lock(name),
+      plain.getFairLock(fairName),
+    );
+    await multi.withLock(async () => {
+      expect(await elsewhere.getLock(plainName).tryLock()).toBe(false);
+      expect(await client.lock(name).isLocked()).toBe(true);
+    });
+    await elsewhere.getLock(fairName).withLock(async () => {
+      expect(await multi.tryLock()).toBe(false);
+      await nodes.nothingLeft({ name });
+      expect(await elsewhere.getLock(plainName).isLocked()).toBe(false);
+    });
+    await Promise.all([plain.close(), elsewhere.close()]);
+  });
+
+  it('waits for the one in the way while holding nothing, and then has one owner on all', async () => {
+    await using client = await nodes.client(LONG);
+    await using other = await nodes.client(LONG);
+    for (const inTheWay of ['a', 'b'] as const) {
+      const names = twoNames();
+      const { multi } = pairOf(client, names);
+      const others = pairOf(other, names);
+      const free = inTheWay === 'a' ? others.b : others.a;
+      const held = await others[inTheWay].acquire();
+      const waiting = multi.acquire({ wait: 20_000 });
+      await sleep(300);
+      // Whoever wants the other one only may have it meanwhile.
+      for (let count = 0; count < 5; count++) await free.withLock({ wait: 5_000 }, () => undefined);
+      await held.release();
+      const hold = await waiting;
+      for (const name of names) {
+        await eventually(async () => {
+          expect(await nodes.owners({ name })).toEqual(Array(3).fill(hold.ownerId));
+        });
+      }
+      await hold.release();
+      await nothingLeft(nodes, names);
+    }
+  });
+
+  it('keeps a fixed lease that counts from when all were acquired', async () => {
+    await using client = await nodes.client(LONG);
+    await using other = await nodes.client(LONG);
+    const names = twoNames();
+    const { multi } = pairOf(client, names);
+    const held = await pairOf(other, names).a.acquire();
+    const waiting = multi.acquire({ lease: 10_000 });
+    await sleep(500);
+    await held.release();
+    const hold = await waiting;
+    expect(hold.remaining()).toBeGreaterThan(5_000);
+    expect(hold.remaining()).toBeLessThan(10_000);
+    await hold.extend(60_000);
+    expect(hold.remaining()).toBeGreaterThan(30_000);
+    await hold.release();
+    await nothingLeft(nodes, names);
+  });
+
+  it('is re-entered by each of its members, and re-enters one that is held', async () => {
+    await using client = await nodes.client(LONG);
+    const names = twoNames();
+    const { a, b, multi } = pairOf(client, names);
+    await multi.withLock(async () => {
+      await a.withLock(async () => {
+        expect(await a.getHoldCount()).toBe(2);
+        expect(await multi.getHoldCount()).toBe(1);
+      });
+      await multi.withLock(async () => {
+        expect(await b.getHoldCount()).toBe(2);
+      });
+    });
+    await b.withLock(async (outer) => {
+      await multi.withLock(async (hold) => {
+        expect(await b.getHoldCount()).toBe(2);
+        expect(hold.remaining()).toBeGreaterThan(0);
+      });
+      expect(outer.remaining()).toBeGreaterThan(0);
+      expect(await a.isLocked()).toBe(false);
+    });
+    await nothingLeft(nodes, names);
+  });
+
+  it('has lock() and unlock(), tryLock() and forceUnlock()', async () => {
+    await using client = await nodes.client(LONG);
+    await using other = await nodes.client(LONG);
+    const names = twoNames();
+    const { multi } = pairOf(client, names);
+    await client.holdfast.run(async () => {
+      await multi.lock();
+      expect(await multi.tryLock()).toBe(true);
+      await multi.unlock();
+      expect(await multi.isHeldByCurrentOwner()).toBe(true);
+      await multi.unlock();
+    });
+    await multi.lock();
+    await multi.unlock();
+    expect(await rejectionOf(multi.unlock())).toMatchObject({ code: 'LOCK_NOT_HELD' });
+    await nothingLeft(nodes, names);
+
+    const hold = await multi.acquire();
+    expect(await pairOf(other, names).multi.forceUnlock()).toBe(true);
+    expect(await rejectionOf(hold.release())).toMatchObject({ code: 'LOCK_LOST' });
+    const forced = names.map((name) => ({ name: `holdfast_forced:{${name}}` }));
+    for (const word of forced) await nodes.remove(word, [0, 1, 2]);
+    await nothingLeft(nodes, names);
+  });
+});
+
+describe('losing one Redlock of a MultiLock', () => {
+  it('that a majority forgot is losing all: the others are given back', async () => {
+    await using client = await nodes.client({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+    const names = twoNames();
+    const { multi } = pairOf(client, names);
+    const hold = await multi.acquire();
+    await nodes.remove({ name: names[1] }, [0, 1, 2]);
+    await expectLost(hold, multi.name, names[1]);
+    await nothingLeft(nodes, names);
+  });
+
+  it('while another kind of member stands gives that back', async () => {
+    await using client = await nodes.client({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+    const plain = newClient(LONG);
+    const [name, plainName] = [uniqueName('red'), uniqueName('plain')];
+    const multi = plain.getMultiLock(plain.getLock(plainName), client.lock(name));
+    const hold = await multi.acquire();
+    await nodes.remove({ name }, [0, 1, 2]);
+    await expectLost(hold, multi.name, name);
+    await eventually(async () => {
+      expect(await plain.getLock(plainName).isLocked()).toBe(false);
+    });
+    await plain.close();
+  });
+
+  it('on one master only is repaired', async () => {
+    await using client = await nodes.client({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+    const names = twoNames();
+    const { multi } = pairOf(client, names);
+    const hold = await multi.acquire();
+    await nodes.remove({ name: names[0] }, [2]);
+    await eventually(async () => {
+      expect(await nodes.owners({ name: names[0] })).toEqual(Array(3).fill(hold.ownerId));
+    });
+    expect(hold.signal.aborted).toBe(false);
+    await hold.release();
+    await nothingLeft(nodes, names);
+  });
+
+  async function expectLost(hold: Hold, multiName: string, memberName: string): Promise<void> {
+    await eventually(() => {
+      expect(hold.signal.aborted).toBe(true);
+    });
+    expect(hold.signal.reason).toMatchObject({ code: 'LOCK_LOST', lockName: multiName });
+    expect((hold.signal.reason as Error).cause).toMatchObject({ lockName: memberName });
+    expect(hold.remaining()).toBe(0);
+    expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
+  }
+});
+
+describe('masters that do not answer', () => {
+  it('a minority that is dead or silent is in nobody’s way', async () => {
+    await using servers = await startMasters(5);
+    const own = new RedNodes(servers);
+    await using proxy = await startProxy(servers[3]!.port);
+    const options = { ...LONG, commandTimeout: 2_000 };
+    await using client = await own.client(options, own.urls.with(3, proxy.url));
+    await using other = await own.client(options, own.urls.with(3, proxy.url));
+    const names = twoNames();
+    await servers[4]!.kill();
+    proxy.blackhole();
+    const { multi } = pairOf(client, names);
+    const others = pairOf(other, [names[1], names[0]]);
+    let inside = 0;
+    const work = async (): Promise<void> => {
+      expect(++inside).toBe(1);
+      await sleep(5);
+      inside--;
+    };
+    const turns = Array.from({ length: 5 }, async () => {
+      await multi.withLock({ wait: 20_000 }, work);
+      await others.multi.withLock({ wait: 20_000 }, work);
+    });
+    await Promise.all(turns);
+    proxy.heal();
+    await nothingLeft(own, names);
+  });
+
+  it('a majority of one member is a QuorumError, and nothing is held of the others', async () => {
+    await using servers = await startMasters(3);
+    const own = new RedNodes(servers);
+    await using client = await nodes.client(LONG);
+    await using cut = await own.client({ ...LONG, commandTimeout: 2_000 });
+    const names = twoNames();
+    const multi = client.holdfast.getMultiLock(client.lock(names[0]), cut.lock(names[1]));
+    await Promise.all([servers[0]!.kill(), servers[1]!.kill()]);
+    for (const wait of [0, 500]) {
+      const error = await rejectionOf(multi.acquire({ wait }));
+      expect(error).toBeInstanceOf(QuorumError);
+      expect(error).toMatchObject({ lockName: names[1] });
+    }
+    await nothingLeft(nodes, names);
+    await own.nothingLeft({ name: names[1] });
+  });
+
+  it('a majority that comes back is waited for, while nothing is held', async () => {
+    await using servers = await startMasters(3);
+    const own = new RedNodes(servers);
+    await using client = await nodes.client(LONG);
+    await using cut = await own.client({ ...LONG, commandTimeout: 2_000 });
+    const names = twoNames();
+    const free = client.lock(names[0]);
+    const multi = client.holdfast.getMultiLock(free, cut.lock(names[1]));
+    await Promise.all([servers[0]!.kill(), servers[1]!.kill()]);
+    // A look that asks is answered by one of three only: the client knows that they are gone.
+    await eventually(async () => {
+      for (const index of [0, 1])
+        await expect(cut.members[index]!.getLock('gone').isLocked()).rejects.toThrow(
+          /ECONNREFUSED/,
+        );
+    });
+    let waiting: Promise<Hold> | undefined;
+    const asked = await countCommands(nodes.urls[0]!, async () => {
+      waiting = multi.acquire({ wait: 25_000 });
+      await sleep(500);
+    });
+    expect(asked['evalsha']).toBeUndefined();
+    await free.withLock({ wait: 5_000 }, () => undefined);
+    await Promise.all([servers[0]!.start(), servers[1]!.start()]);
+    const hold = await waiting!;
+    expect(hold.remaining()).toBeGreaterThan(0);
+    await hold.release();
+    await nothingLeft(nodes, names);
+    await own.nothingLeft({ name: names[1] });
+  });
+
+  it('a majority that is connected and silent is waited for, too', async () => {
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
+    const urls = proxies.map(({ url }) => url);
+    await using client = await nodes.client(LONG);
+    await using cut = await nodes.client(LONG, urls);
+    const names = twoNames();
+    const free = client.lock(names[0]);
+    const multi = client.holdfast.getMultiLock(free, cut.lock(names[1], { nodeTimeout: 200 }));
+    for (const index of [0, 1]) proxies[index]!.blackhole();
+    const waiting = multi.acquire({ wait: 25_000 });
+    await sleep(700);
+    await free.withLock({ wait: 5_000 }, () => undefined);
+    for (const proxy of proxies) proxy.heal();
+    const hold = await waiting;
+    expect(hold.remaining()).toBeGreaterThan(0);
+    await hold.release();
+    await nothingLeft(nodes, names);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+});
+
+describe('a client that is closed', () => {
+  it.each([
+    ['of the MultiLock', 0],
+    ['of a member', 1],
+  ])('that %s takes the hold back, and gives all members back', async (_, closing) => {
+    await using first = await nodes.client(LONG);
+    await using second = await nodes.client(LONG);
+    const names = twoNames();
+    const locks = [first.lock(names[0]), second.lock(names[1])];
+    const maker = newClient(LONG);
+    const multi = maker.getMultiLock(...locks);
+    const lost = eventsOf(closing === 0 ? maker : second.holdfast, 'lost');
+    const hold = await multi.acquire();
+    if (closing === 0) await maker.close();
+    else await second.holdfast.close();
+    expect(hold.signal.aborted).toBe(true);
+    expect(hold.signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'closed' });
+    expect(lost.length).toBeLessThanOrEqual(1);
+    await maker.close();
+    await nothingLeft(nodes, names);
+  });
+
+  it.each([
+    ['of the MultiLock', 0],
+    ['of the member that is in the way', 1],
+  ])('that %s ends its waits', async (_, closing) => {
+    await using first = await nodes.client(LONG);
+    await using second = await nodes.client(LONG);
+    await using other = await nodes.client(LONG);
+    const names = twoNames();
+    const maker = newClient(LONG);
+    const multi = maker.getMultiLock(first.lock(names[0]), second.lock(names[1]));
+    const held = await other.lock(names[1]).acquire();
+    const waiting = rejectionOf(multi.acquire());
+    await sleep(300);
+    await (closing === 0 ? maker : second.holdfast).close();
+    expect(await waiting).toMatchObject({ code: 'CLIENT_CLOSED' });
+    await held.release();
+    await maker.close();
+    await nothingLeft(nodes, names);
+  });
+
+  it('with everything on it, at the same time as all others, leaves nothing', async () => {
+    const client = await nodes.client(LONG);
+    const names = twoNames();
+    const { multi } = pairOf(client, names);
+    const hold = await multi.acquire();
+    await client[Symbol.asyncDispose]();
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'closed' });
+    await nothingLeft(nodes, names);
+  });
+});
+
+it('a signal that aborts while it waits leaves nothing', async () => {
+  await using client = await nodes.client(LONG);
+  await using other = await nodes.client(LONG);
+  const names = twoNames();
+  const { multi } = pairOf(client, names);
+  const held = await pairOf(other, names).b.acquire();
+  const abort = new AbortController();
+  const waiting = rejectionOf(multi.acquire({ signal: abort.signal }));
+  await sleep(300);
+  abort.abort();
+  expect(await waiting).toMatchObject({ code: 'LOCK_ABORTED' });
+  await held.release();
+  await nothingLeft(nodes, names);
+});

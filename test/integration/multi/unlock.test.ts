@@ -1,0 +1,94 @@
+// unlock() of a MultiLock: it undoes a lock() or tryLock() of all members, or of none.
+import { expect, it } from 'vitest';
+import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+
+const redis = sharedConnection();
+const members = membersPerTest();
+
+async function freeMembers(): Promise<number> {
+  const held = await heldOnServer(redis, members().names);
+  return held.filter((owners) => Object.keys(owners).length === 0).length;
+}
+
+it('undoes lock() and tryLock() of all members, outside of runs and inside', async () => {
+  const { client, multi } = members();
+  const both = async (): Promise<void> => {
+    await multi.lock();
+    await multi.unlock();
+    expect(await freeMembers()).toBe(3);
+    expect(await multi.tryLock()).toBe(true);
+    await multi.unlock();
+    expect(await freeMembers()).toBe(3);
+  };
+  await both();
+  await client.run(both);
+});
+
+it('by another object for the same locks, in another order, undoes it, too', async () => {
+  const { client, multi, a, b, c } = members();
+  await multi.lock();
+  await client.getMultiLock(c, a, b).unlock();
+  expect(await freeMembers()).toBe(3);
+});
+
+it('undoes what was locked member by member, and the other way round', async () => {
+  const { multi, a, b, c } = members();
+  for (const lock of [c, a, b]) await lock.lock();
+  await multi.unlock();
+  expect(await freeMembers()).toBe(3);
+  await multi.lock();
+  for (const lock of [c, a, b]) await lock.unlock();
+  expect(await freeMembers()).toBe(3);
+});
+
+it('when not all members are held undoes none', async () => {
+  const { client, multi, a, b, c } = members();
+  const notHeld = { code: 'LOCK_NOT_HELD', lockName: multi.name };
+  const partly = async (): Promise<void> => {
+    await expect(multi.unlock()).rejects.toMatchObject(notHeld);
+    await a.lock();
+    await b.lock();
+    await expect(multi.unlock()).rejects.toMatchObject(notHeld);
+    expect(await freeMembers()).toBe(1);
+    await c.lock();
+    await multi.unlock();
+    expect(await freeMembers()).toBe(3);
+    await expect(multi.unlock()).rejects.toMatchObject(notHeld);
+  };
+  await partly();
+  await client.run(partly);
+});
+
+it('undoes no acquire() and no withLock()', async () => {
+  const { client, multi } = members();
+  const notHeld = { code: 'LOCK_NOT_HELD', lockName: multi.name };
+  for (const around of [<T>(fn: () => T): T => fn(), client.run.bind(client)]) {
+    await around(async () => {
+      await using hold = await multi.acquire();
+      await expect(multi.unlock()).rejects.toMatchObject(notHeld);
+      await hold.run(() => expect(multi.unlock()).rejects.toMatchObject(notHeld));
+      expect(await freeMembers()).toBe(0);
+    });
+    await around(() => multi.withLock(() => expect(multi.unlock()).rejects.toMatchObject(notHeld)));
+  }
+});
+
+it('does not undo that of the run around', async () => {
+  const { client, multi } = members();
+  await client.run(async () => {
+    await multi.lock();
+    await client.run(() => expect(multi.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' }));
+    expect(await freeMembers()).toBe(0);
+    await multi.unlock();
+  });
+});
+
+it('a run that ends without it releases all members, and warns of each', async () => {
+  const { client, multi, names } = members();
+  const warned: unknown[] = [];
+  client.on('warning', ({ lockName }) => warned.push(lockName));
+  await client.run(() => multi.lock());
+  expect(warned.sort()).toEqual([...names].sort());
+  expect(await freeMembers()).toBe(3);
+});

@@ -1,0 +1,107 @@
+// The demo where something is in its way: a terminal that closes, a Redis that was named and cannot be used.
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { startRedis } from '../../support/redis-server.js';
+
+const DEMO = ['--import', 'tsx', 'demo/main.ts'];
+/** Servers in containers end with their containers, not with a terminal. */
+const startsProcesses = (process.env['HOLDFAST_TEST_BACKEND'] ?? 'process') === 'process';
+const hasTerminals = spawnSync('script', ['--version']).status === 0;
+
+describe('the demo', () => {
+  it.skipIf(!hasTerminals || !startsProcesses)(
+    'leaves nothing running when its terminal is closed (left out where there is no `script` to make terminals, and on Docker)',
+    async () => {
+      const terminal = openTerminal(`${process.execPath} scripts/demo.mjs --redlock`);
+      const seen: string[] = [];
+      terminal.stdout!.on('data', (chunk: Buffer) => seen.push(chunk.toString()));
+      await expect.poll(() => seen.join(''), { timeout: 60_000 }).toContain('of 5 masters up');
+      const [session] = childrenOf(terminal.pid!);
+      const servers = processesOf(session!).filter(({ command }) =>
+        command.includes(process.env['HOLDFAST_REDIS_SERVER'] ?? 'redis-server'),
+      );
+      expect(servers.length).toBeGreaterThanOrEqual(5);
+      terminal.kill('SIGKILL');
+      await once(terminal, 'exit');
+      await expect.poll(() => processesOf(session!), { timeout: 10_000 }).toEqual([]);
+    },
+    90_000,
+  );
+
+  it('says in one line that the Redis it was given does not answer', async () => {
+    const silent = createServer().listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const { port } = silent.address() as { port: number };
+    try {
+      expect(await failureOf(`redis://127.0.0.1:${port}`)).toMatch(
+        /^the demo failed: the Redis at redis:\/\/127\.0\.0\.1:\d+, which HOLDFAST_REDIS_URL names, cannot be used: [^\n]+\n$/,
+      );
+    } finally {
+      silent.close();
+    }
+  });
+
+  it('says in one line that the Redis it was given wants a password, and does not show the one it has', async () => {
+    await using redis = await startRedis({ args: ['--requirepass', 'right'] });
+    const failure = await failureOf(redis.url.replace('//', '//:wrong-secret@'));
+    expect(failure).toMatch(
+      /^the demo failed: [^\n]* cannot be used: it wants another user or password [^\n]+\n$/,
+    );
+    expect(failure).not.toContain('wrong-secret');
+  });
+});
+
+/** What it prints to stderr, given a Redis that it cannot use. */
+async function failureOf(url: string): Promise<string> {
+  const env = { ...process.env, HOLDFAST_REDIS_URL: url, FORCE_COLOR: '0' };
+  const demo = spawn(process.execPath, DEMO, { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  const printed: string[] = [];
+  demo.stderr.on('data', (chunk: Buffer) => printed.push(chunk.toString()));
+  expect(await once(demo, 'close')).toEqual([1, null]);
+  return printed.join('');
+}
+
+/** A command on a terminal of its own; killing this closes the terminal under it. */
+function openTerminal(command: string): ChildProcess {
+  const env = { ...process.env };
+  delete env['HOLDFAST_REDIS_URL'];
+  return spawn('script', ['-qfc', command, '/dev/null'], {
+    env,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+}
+
+interface Process {
+  readonly pid: number;
+  readonly parent: number;
+  readonly session: number;
+  readonly command: string;
+}
+
+function childrenOf(pid: number): number[] {
+  return processes()
+    .filter(({ parent }) => parent === pid)
+    .map(({ session }) => session);
+}
+
+function processesOf(session: number): Process[] {
+  return processes().filter((process) => process.session === session);
+}
+
+function processes(): Process[] {
+  const { stdout } = spawnSync('ps', ['-eo', 'pid=,ppid=,sid=,args='], { encoding: 'utf8' });
+  return stdout
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const [pid, parent, session, ...command] = line.trim().split(/\s+/);
+      return {
+        pid: Number(pid),
+        parent: Number(parent),
+        session: Number(session),
+        command: command.join(' '),
+      };
+    });
+}

@@ -1,0 +1,129 @@
+// The packed package: it installs into an empty project, runs there by import and by require(), and type-checks.
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { uniqueName } from '../../support/unique-name.js';
+
+const run = promisify(execFile);
+let project: string;
+
+// One project for all tests: its installation is what takes the time.
+beforeAll(async () => {
+  project = await mkdtemp(join(tmpdir(), 'holdfast-package-'));
+  const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', project]);
+  const packed = stdout.trim().split('\n').at(-1)!;
+  const ioredis = process.env['HOLDFAST_IOREDIS'] === '5' ? 'ioredis5' : 'ioredis';
+  await write('package.json', JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
+  const packages = [`./${packed}`, `ioredis@${await installedVersion(ioredis)}`];
+  await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', ...packages], {
+    cwd: project,
+  });
+  await symlink(resolve('node_modules/@types'), join(project, 'node_modules/@types'));
+}, 180_000);
+
+afterAll(async () => {
+  await rm(project, { recursive: true });
+});
+
+describe('the packed package', () => {
+  it('holds the build, its sources and the Lua scripts, and nothing of the tests', async () => {
+    const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts']);
+    const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }];
+    const paths = files.map(({ path }) => path);
+    expect(paths).toEqual(
+      expect.arrayContaining(['dist/index.js', 'dist/index.d.ts', 'lua/acquire.lua']),
+    );
+    expect(paths).toEqual(expect.arrayContaining(['README.md', 'LICENSE', 'CHANGELOG.md']));
+    expect(paths.filter((path) => /^(test|benchmarks|demo|scripts)\//.test(path))).toEqual([]);
+  });
+
+  it('runs when imported', async () => {
+    await write('use.mjs', `import { Holdfast } from 'holdfast';\n${USE}`);
+    expect(await runInProject('use.mjs')).toBe('held 1\nfree\n');
+  });
+
+  it('runs when required from CommonJS', async () => {
+    await write('use.cjs', `const { Holdfast } = require('holdfast');\n${USE_IN_COMMONJS}`);
+    expect(await runInProject('use.cjs')).toBe('held 1\nfree\n');
+  });
+
+  it.each(['typed.mts', 'typed.cts'])(
+    'type-checks in %s',
+    async (file) => {
+      await write(file, TYPED);
+      await typeCheck(file);
+    },
+    120_000,
+  );
+
+  it('rejects wrong types', async () => {
+    await write('wrong.mts', TYPED.replace('lease: 5_000', "lease: '5s'"));
+    await expect(typeCheck('wrong.mts')).rejects.toMatchObject({
+      stdout: expect.stringContaining("Type 'string' is not assignable to type 'number'") as string,
+    });
+  }, 120_000);
+});
+
+const USE = `
+const holdfast = new Holdfast({ redis: process.argv[2] });
+const lock = holdfast.getLock(process.argv[3]);
+await lock.withLock(async () => console.log('held', await lock.getHoldCount()));
+console.log((await lock.isLocked()) ? 'held' : 'free');
+await holdfast.close();
+`;
+
+const USE_IN_COMMONJS = `(async () => {${USE}})();`;
+
+const TYPED = `
+import { Holdfast, LockTimeoutError, type Hold, type Lock } from 'holdfast';
+
+const holdfast = new Holdfast({ redis: 'redis://localhost', lockWatchdogTimeout: 10_000 });
+const lock: Lock = holdfast.getLock('orders');
+export async function use(): Promise<number> {
+  const entered: boolean = await lock.tryLock(100, 5_000);
+  if (entered) await lock.unlock();
+  const hold: Hold | undefined = await lock.tryAcquire({ wait: 100, lease: 5_000 });
+  if (hold) await hold.release();
+  try {
+    return await lock.withLock({ lease: 5_000 }, (held) => Promise.resolve(held.remaining()));
+  } catch (error) {
+    return error instanceof LockTimeoutError ? -1 : 0;
+  }
+}
+`;
+
+async function runInProject(file: string): Promise<string> {
+  const args = [file, inject('redisUrl'), uniqueName('packed')];
+  const { stdout } = await run(process.execPath, args, { cwd: project, timeout: 20_000 });
+  return stdout;
+}
+
+async function typeCheck(file: string): Promise<void> {
+  const options = [
+    '--noEmit',
+    '--strict',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2023',
+    '--types',
+    'node',
+  ];
+  await run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), ...options, file], {
+    cwd: project,
+  });
+}
+
+async function write(file: string, content: string): Promise<void> {
+  await writeFile(join(project, file), content);
+}
+
+async function installedVersion(name: string): Promise<string> {
+  const { version } = JSON.parse(await readFile(`node_modules/${name}/package.json`, 'utf8')) as {
+    version: string;
+  };
+  return version;
+}

@@ -1,0 +1,129 @@
+// The README's recipes do what they say, with the real Express, croner and BullMQ.
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
+import { describe, expect, inject, it } from 'vitest';
+import { Holdfast } from '../../../src/index.js';
+import { customerWorker } from '../../recipes/bullmq.js';
+import { runSchedule } from '../../recipes/cron-leader.js';
+import { bank } from '../../recipes/express.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+describe('the Express recipe', () => {
+  it('makes the transfers of one account one after another, in all processes', async () => {
+    const keyPrefix = `${uniqueName('recipe')}:`;
+    await using one = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+    await using other = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+    let balance = 0;
+    const transfer = async (): Promise<number> => {
+      const before = balance;
+      await sleep(10);
+      return (balance = before + 1);
+    };
+    const servers = [one, other].map((holdfast) => bank(holdfast, transfer).listen(0));
+    try {
+      const answers = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => post(servers[i % 2]!.address() as AddressInfo)),
+      );
+      expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+      expect(balance).toBe(20);
+    } finally {
+      await Promise.all(servers.map((server) => once(server.close(), 'close')));
+    }
+  });
+
+  it('answers 409 while somebody else is at it for too long', async () => {
+    const keyPrefix = `${uniqueName('recipe')}:`;
+    await using holdfast = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+    await using other = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+    const server = bank(holdfast, () => Promise.resolve(1)).listen(0);
+    try {
+      await using hold = await other.getLock('account:7').acquire();
+      expect(hold.remaining()).toBeGreaterThan(0);
+      const { status, body } = await post(server.address() as AddressInfo);
+      expect(status).toBe(409);
+      expect(body).toContain('not acquired within 2000 ms');
+    } finally {
+      await once(server.close(), 'close');
+    }
+  });
+});
+
+describe('the cron recipe', () => {
+  it('runs the schedule in one process, and in another when that one stops', async () => {
+    const keyPrefix = `${uniqueName('recipe')}:`;
+    const ticks: string[] = [];
+    const processes = ['a', 'b', 'c'].map((name) => {
+      const holdfast = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+      const stop = new AbortController();
+      const task = (): Promise<void> => Promise.resolve(void ticks.push(name));
+      return {
+        name,
+        holdfast,
+        stop,
+        done: runSchedule(holdfast, '* * * * * *', task, stop.signal),
+      };
+    });
+    try {
+      await expect.poll(() => ticks.length, { timeout: 5_000 }).toBeGreaterThanOrEqual(2);
+      const leader = ticks[0]!;
+      expect(new Set(ticks)).toEqual(new Set([leader]));
+      const first = processes.find(({ name }) => name === leader)!;
+      first.stop.abort();
+      await first.done;
+      const before = ticks.length;
+      await expect.poll(() => ticks.length, { timeout: 5_000 }).toBeGreaterThan(before + 1);
+      const later = new Set(ticks.slice(before));
+      expect(later.size).toBe(1);
+      expect(later.has(leader)).toBe(false);
+    } finally {
+      for (const { stop } of processes) stop.abort();
+      await Promise.all(processes.map(({ done }) => done));
+      await Promise.all(processes.map(({ holdfast }) => holdfast.close()));
+    }
+  });
+});
+
+describe('the BullMQ recipe', () => {
+  it('does the jobs of one customer one at a time, and those of others meanwhile', async () => {
+    const { hostname: host, port } = new URL(inject('redisUrl'));
+    const connection = { host, port: Number(port) };
+    const name = randomUUID();
+    await using holdfast = new Holdfast({
+      redis: inject('redisUrl'),
+      keyPrefix: `${uniqueName('recipe')}:`,
+    });
+    const queue = new Queue<{ customer: string }>(name, { connection });
+    const busy = new Map<string, number>();
+    let [most, mostOfOne, done] = [0, 0, 0];
+    const worker = customerWorker(holdfast, name, connection, async ({ data: { customer } }) => {
+      busy.set(customer, (busy.get(customer) ?? 0) + 1);
+      const counts = [...busy.values()];
+      most = Math.max(most, counts.filter((count) => count > 0).length);
+      mostOfOne = Math.max(mostOfOne, ...counts);
+      await sleep(50);
+      busy.set(customer, busy.get(customer)! - 1);
+      done++;
+    });
+    try {
+      await worker.waitUntilReady();
+      const customers = ['x', 'y', 'z'].flatMap((customer) => Array<string>(4).fill(customer));
+      await queue.addBulk(customers.map((customer) => ({ name: 'job', data: { customer } })));
+      await expect.poll(() => done, { timeout: 15_000 }).toBe(12);
+      expect(mostOfOne).toBe(1);
+      expect(most).toBeGreaterThan(1);
+    } finally {
+      await worker.close();
+      await queue.obliterate({ force: true });
+      await queue.close();
+    }
+  });
+});
+
+async function post({ port }: AddressInfo): Promise<{ status: number; body: string }> {
+  const url = `http://127.0.0.1:${port}/accounts/7/transfers`;
+  const response = await fetch(url, { method: 'POST', headers: { connection: 'close' } });
+  return { status: response.status, body: await response.text() };
+}

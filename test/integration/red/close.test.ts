@@ -1,0 +1,80 @@
+// Closing the client that made a Redlock: what it holds is released on all masters, waits end, and nothing is left behind.
+import { expect, it } from 'vitest';
+import { ClosedError, LockLostError } from '../../../src/index.js';
+import { eventsOf, rejectionOf } from '../../support/clients.js';
+import { EventLoopLag } from '../../support/event-loop-lag.js';
+import { eventually } from '../../support/eventually.js';
+import { redNodes } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { startProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const nodes = redNodes(() => startMasters(3));
+
+it('close() releases what the client’s Redlocks hold, on all masters', async () => {
+  await using client = await nodes.client();
+  const locks = Array.from({ length: 20 }, () => client.lock(uniqueName()));
+  const holds = await Promise.all(locks.map((lock) => lock.acquire({ lease: 60_000 })));
+  await client.holdfast.close(); // the other members stay open
+  for (const hold of holds) {
+    expect(hold.signal.reason).toBeInstanceOf(LockLostError);
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'closed' });
+    expect(hold.remaining()).toBe(0);
+  }
+  for (const lock of locks) await nodes.nothingLeft(lock);
+});
+
+it('close() ends waits with ClosedError, and leaves no vote and no subscription', async () => {
+  await using client = await nodes.client();
+  const lock = client.lock(uniqueName());
+  await nodes.holdBy('somebody:1', lock, [0, 1, 2]);
+  const told = eventsOf(client.holdfast, 'waiting');
+  const waits = Array.from({ length: 10 }, () => rejectionOf(lock.lock()));
+  await eventually(() => {
+    expect(told).toHaveLength(10);
+  });
+  await client.holdfast.close();
+  for (const error of await Promise.all(waits)) expect(error).toBeInstanceOf(ClosedError);
+  await nodes.remove(lock, [0, 1, 2]);
+  await nodes.nothingLeft(lock);
+});
+
+it('clients that are closed at the same time release what they hold, and do not wait for each other', async () => {
+  using lag = new EventLoopLag();
+  const client = await nodes.client({ lockWatchdogTimeout: 60_000 });
+  const lock = client.lock(uniqueName());
+  await lock.acquire();
+  const startedAtMs = performance.now();
+  await client[Symbol.asyncDispose]();
+  expect(performance.now() - startedAtMs).toBeLessThan(5_000 + lag.longestMs);
+  await nodes.nothingLeft(lock);
+});
+
+it('close() while votes are under way takes them back', async () => {
+  const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
+  {
+    await using client = await nodes.client(
+      {},
+      proxies.map(({ url }) => url),
+    );
+    for (const proxy of proxies) proxy.delay({ upstreamMs: 100, downstreamMs: 100 });
+    const lock = client.lock(uniqueName());
+    const acquiring = rejectionOf(lock.acquire({ lease: 60_000 }));
+    await client.holdfast.close();
+    expect(await acquiring).toBeInstanceOf(ClosedError);
+    await nodes.nothingLeft(lock);
+  }
+  await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+});
+
+it.each([
+  ['times out', { wait: 50 }],
+  ['aborts', { signal: AbortSignal.timeout(50) }],
+])('a waiter that %s leaves nothing behind', async (_, request) => {
+  await using client = await nodes.client();
+  const lock = client.lock(uniqueName());
+  await nodes.holdBy('somebody:1', lock, [0, 1]);
+  await rejectionOf(lock.acquire({ lease: 60_000, ...request }));
+  await nodes.remove(lock, [0, 1]);
+  await nodes.nothingLeft(lock, 20_000);
+});

@@ -1,0 +1,124 @@
+// Five real masters of which some die: with two dead all goes on, with three dead whoever holds it learns that in time.
+import { describe, expect, it } from 'vitest';
+import { LockLostError, QuorumError } from '../../../src/index.js';
+import { rejectionOf } from '../../support/clients.js';
+import { EventLoopLag } from '../../support/event-loop-lag.js';
+import { eventually } from '../../support/eventually.js';
+import { RedNodes } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+describe('any two of five masters may die', () => {
+  it.each([[[0, 1]], [[1, 3]], [[3, 4]]])(
+    'without masters %j it is acquired, renewed and released',
+    async (dead) => {
+      await using servers = await startMasters(5);
+      const nodes = new RedNodes(servers);
+      await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
+      const [before, after] = [client.lock(uniqueName()), client.lock(uniqueName())];
+      const holds = [await before.acquire()];
+      await Promise.all(dead.map((index) => servers[index]!.kill()));
+      holds.push(await after.acquire({ wait: 10_000 }));
+      const endsAtMs = performance.now() + 3_000;
+      await eventually(() => {
+        expect(performance.now()).toBeGreaterThan(endsAtMs);
+      });
+      for (const hold of holds) {
+        expect(hold.signal.aborted).toBe(false);
+        await hold.extend(5_000);
+        expect(hold.remaining()).toBeGreaterThan(3_000);
+        await hold.release();
+      }
+      await nodes.nothingLeft(before);
+      await nodes.nothingLeft(after);
+    },
+  );
+});
+
+describe('three of five masters die', () => {
+  it('a single attempt, a look and forceUnlock() say so long before commandTimeout', async () => {
+    await using servers = await startMasters(5);
+    const nodes = new RedNodes(servers);
+    const commandTimeout = 8_000;
+    await using client = await nodes.client({ commandTimeout });
+    const lock = client.lock(uniqueName());
+    await Promise.all(servers.slice(0, 3).map((server) => server.kill()));
+    const calls = [
+      () => lock.tryLock(),
+      () => lock.isLocked(),
+      () => lock.remainTimeToLive(),
+      () => lock.forceUnlock(),
+    ];
+    for (const call of calls) {
+      const startedAtMs = performance.now();
+      expect(await rejectionOf(call())).toBeInstanceOf(QuorumError);
+      expect(performance.now() - startedAtMs).toBeLessThan(commandTimeout / 2);
+    }
+  });
+
+  it('an acquire fails within its wait, and says what each master answered', async () => {
+    await using servers = await startMasters(5);
+    const nodes = new RedNodes(servers);
+    await using client = await nodes.client();
+    const lock = client.lock(uniqueName());
+    await Promise.all(servers.slice(0, 3).map((server) => server.kill()));
+    using lag = new EventLoopLag();
+    for (const wait of [0, 500]) {
+      const startedAtMs = performance.now();
+      const error = await rejectionOf(lock.acquire({ wait }));
+      const tookMs = performance.now() - startedAtMs;
+      expect(tookMs).toBeLessThan(wait + 1_500 + lag.longestMs);
+      expect(error).toBeInstanceOf(QuorumError);
+      const { nodes: answers } = error as QuorumError;
+      expect(answers.map(({ node }) => node)).toEqual(
+        servers.map(({ host, port }) => `${host}:${port}`),
+      );
+      expect(answers.map(({ answer }) => answer)).toEqual([
+        ...Array<string>(3).fill('unreachable'),
+        ...Array<string>(2).fill('acquired'),
+      ]);
+    }
+    await nodes.nothingLeft(lock);
+  });
+
+  it('a holder learns it before the masters that are left would let anybody in', async () => {
+    await using servers = await startMasters(5);
+    const nodes = new RedNodes(servers);
+    await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire();
+    await eventually(async () => {
+      expect(await nodes.owners(lock)).toEqual(Array(5).fill(hold.ownerId));
+    });
+    await Promise.all(servers.slice(0, 3).map((server) => server.kill()));
+    const aborted = new Promise<void>((resolve) => {
+      hold.signal.addEventListener('abort', () => {
+        resolve();
+      });
+    });
+    // Renewals of the two that are left do not count: nobody may rely on less than a majority.
+    const validMs = hold.remaining();
+    const startedAtMs = performance.now();
+    using lag = new EventLoopLag();
+    await aborted;
+    expect(performance.now() - startedAtMs).toBeLessThan(validMs + 200 + lag.longestMs);
+    expect(hold.remaining()).toBe(0);
+    expect(hold.signal.reason).toBeInstanceOf(LockLostError);
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'unreachable' });
+    expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
+    await nodes.nothingLeft(lock); // on those that are left it was given up
+  });
+
+  it('a release that reaches no majority says so, and what is left goes when the masters are back', async () => {
+    await using servers = await startMasters(3);
+    const nodes = new RedNodes(servers);
+    await using client = await nodes.client({ lockWatchdogTimeout: 60_000, commandTimeout: 500 });
+    const lock = client.lock(uniqueName(), { nodeTimeout: 100 });
+    const hold = await lock.acquire();
+    await Promise.all(servers.slice(0, 2).map((server) => server.pause()));
+    const error = await rejectionOf(hold.release());
+    await Promise.all(servers.slice(0, 2).map((server) => server.resume()));
+    expect(error).toBeInstanceOf(QuorumError);
+    await nodes.nothingLeft(lock);
+  });
+});

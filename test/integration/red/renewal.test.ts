@@ -1,0 +1,201 @@
+// Part 7: renewals count with a majority in time, repair masters that lost the key, and may be limited.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { EventLoopLag } from '../../support/event-loop-lag.js';
+import { eventually } from '../../support/eventually.js';
+import { RedNodes, redNodes } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { startProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const nodes = redNodes(() => startMasters(3));
+const WATCHED = { lockWatchdogTimeout: 1_500 };
+
+describe('part 7: the watchdog', () => {
+  it('keeps a hold over three leases', async () => {
+    await using client = await nodes.client(WATCHED);
+    const hold = await client.lock(uniqueName()).acquire();
+    const endsAtMs = performance.now() + 4_500;
+    while (performance.now() < endsAtMs) {
+      await sleep(20);
+      expect(hold.remaining()).toBeGreaterThan(0);
+    }
+    await hold.release();
+  });
+
+  it.each([
+    ['watched', undefined],
+    ['fixed', 60_000],
+  ])('repairs a master that lost the key of a %s hold, with its count', async (_, lease) => {
+    await using client = await nodes.client(WATCHED);
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire({ ...(lease !== undefined && { lease }) });
+    await hold.run(async () => {
+      const inner = await lock.acquire();
+      await nodes.remove(lock, [1]);
+      await eventually(async () => {
+        expect(await nodes.owners(lock)).toEqual(Array(3).fill(hold.ownerId));
+        expect(await nodes.counts(lock)).toEqual([2, 2, 2]);
+      });
+      await inner.release();
+    });
+    await hold.release();
+    await nodes.nothingLeft(lock);
+  });
+
+  it('renews, extends and re-enters while the memory of the masters is full', async () => {
+    await using servers = await startMasters(3);
+    const full = new RedNodes(servers);
+    await using client = await full.client(WATCHED);
+    const lock = client.lock(uniqueName());
+    const lost = eventsOf(client.holdfast, 'lost');
+    await lock.withLock(async (hold) => {
+      await full.ask((redis) => redis.config('SET', 'maxmemory', '1'));
+      await sleep(WATCHED.lockWatchdogTimeout * 2);
+      await lock.withLock(() => undefined);
+      await hold.extend(5_000);
+      expect(hold.remaining()).toBeGreaterThan(3_000);
+      expect(lost).toEqual([]);
+      await full.ask((redis) => redis.config('SET', 'maxmemory', '0'));
+    });
+    await full.nothingLeft(lock);
+  });
+
+  it('does not count renewals of a minority, and tells the loss in time', async () => {
+    const proxies = await Promise.all(
+      nodes.servers.slice(0, 2).map(({ port }) => startProxy(port)),
+    );
+    await using client = await nodes.client(WATCHED, [
+      ...proxies.map(({ url }) => url),
+      nodes.urls[2]!,
+    ]);
+    const lost = eventsOf(client.holdfast, 'lost');
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire();
+    for (const proxy of proxies) proxy.blackhole();
+    let before = hold.remaining();
+    while (!hold.signal.aborted) {
+      await sleep(5);
+      const left = hold.remaining();
+      // One renewal may have been on its way when the two fell silent.
+      if (left > before) expect(left).toBeLessThanOrEqual(1_500);
+      before = left;
+    }
+    expect(lost).toMatchObject([{ lossReason: 'unreachable' }]);
+    for (const proxy of proxies) proxy.heal();
+    await nodes.nothingLeft(lock);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+
+  it.each([0, 2])('renews a lease %i times where maxExtensions says so', async (maxExtensions) => {
+    await using client = await nodes.client(WATCHED);
+    const renewed = eventsOf(client.holdfast, 'renewed');
+    const hold = await client.lock(uniqueName(), { maxExtensions }).acquire();
+    await eventually(() => {
+      expect(hold.signal.aborted).toBe(true);
+    });
+    expect(renewed).toHaveLength(maxExtensions);
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'expired' });
+    expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
+  });
+
+  it('does not use up maxExtensions when one master reconnects', async () => {
+    await using proxy = await startProxy(nodes.servers[2]!.port);
+    const urls = [...nodes.urls.slice(0, 2), proxy.url];
+    await using client = await nodes.client(WATCHED, urls);
+    const renewed = eventsOf(client.holdfast, 'renewed');
+    const hold = await client.lock(uniqueName(), { maxExtensions: 2 }).acquire();
+    const startedAtMs = performance.now();
+    for (let count = 0; count < 4; count++) {
+      proxy.cut();
+      await client.connected();
+    }
+    await eventually(() => {
+      expect(hold.signal.aborted).toBe(true);
+    });
+    // Extended after a sixth of its lease at the earliest, each time.
+    expect(performance.now() - startedAtMs).toBeGreaterThan(1_500 * (1 + 2 / 6) - 100);
+    expect(renewed).toHaveLength(2);
+  });
+
+  it('counts what most masters confirm, though one is silent for longer than the lease', async () => {
+    await using proxy = await startProxy(nodes.servers[2]!.port);
+    // Their own watchdogs would drop a connection that is silent.
+    const others = [nodes.urls[1]!, proxy.url].map((redis) =>
+      newClient({ redis, lockWatchdogTimeout: 60_000 }),
+    );
+    const own = newClient({ redis: nodes.urls[0]!, lockWatchdogTimeout: 3_000 });
+    const members = [own, ...others];
+    await Promise.all(members.map((member) => member.getLock('connected').isLocked()));
+    const name = uniqueName();
+    const locks = members.map((member) => member.getLock(name));
+    const lock = own.getRedLock(...locks, { nodeTimeout: 4_000, restartGuard: false });
+    const hold = await lock.acquire();
+    proxy.blackhole();
+    await sleep(5_000);
+    expect(hold.signal.reason).toBeUndefined();
+    proxy.heal();
+    await hold.release();
+    await nodes.nothingLeft(lock);
+    await Promise.all(members.map((member) => member.close()));
+  });
+
+  it('counts as soon as most masters confirm it, though one is silent; one that answers later is repaired then', async () => {
+    const lockWatchdogTimeout = 6_000;
+    const silenceMs = lockWatchdogTimeout / 6; // for less than the connection is dropped, or its answer not waited for any more
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
+    await using client = await nodes.client(
+      { lockWatchdogTimeout },
+      proxies.map(({ url }) => url),
+    );
+    const lock = client.lock(uniqueName(), { nodeTimeout: 10_000 });
+    const hold = await lock.acquire();
+    await nodes.remove(lock, [0]);
+    proxies[0]!.delay({ downstreamMs: silenceMs });
+    using lag = new EventLoopLag();
+    await nextEvent(client.holdfast, 'renewed');
+    // Counted from when it was sent: so long ago.
+    expect(lockWatchdogTimeout - hold.remaining()).toBeLessThan(silenceMs / 2 + lag.longestMs);
+    expect((await nodes.owners(lock))[0]).toBe('');
+    await eventually(async () => {
+      expect((await nodes.owners(lock))[0]).toBe(hold.ownerId);
+    }, lockWatchdogTimeout / 3);
+    await hold.release();
+    await nodes.nothingLeft(lock);
+    for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
+  });
+
+  it('does not renew what was released, nor repair it', async () => {
+    await using client = await nodes.client(WATCHED);
+    for (let round = 0; round < 20; round++) {
+      const lock = client.lock(uniqueName());
+      const hold = await lock.acquire();
+      await nodes.remove(lock, [round % 3]);
+      await sleep((round * 60) % 600);
+      await hold.release().catch(() => undefined);
+      await nodes.nothingLeft(lock);
+    }
+    await sleep(600);
+  });
+});
+
+describe('hold.extend()', () => {
+  it('counts with a majority', async () => {
+    await using client = await nodes.client(WATCHED);
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire({ lease: 5_000 });
+    await eventually(async () => {
+      expect(await nodes.owners(lock)).toEqual(Array(3).fill(hold.ownerId));
+    });
+    await hold.extend(60_000);
+    expect(hold.remaining()).toBeGreaterThan(30_000);
+    await eventually(async () => {
+      for (const leftMs of await nodes.leftMs(lock)) expect(leftMs).toBeGreaterThan(30_000);
+    });
+    await nodes.remove(lock, [0, 1]);
+    expect(await rejectionOf(hold.extend(90_000))).toMatchObject({ code: 'LOCK_LOST' });
+    expect(hold.signal.aborted).toBe(true);
+    await nodes.remove(lock, [2]);
+  });
+});

@@ -1,0 +1,165 @@
+// How a Redlock is acquired: all masters asked at once as one owner, a majority in time, undone everywhere otherwise.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { commandOf } from '../../support/lock-commands.js';
+import { RedClient, redNodes } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const nodes = redNodes(() => startMasters(5));
+
+describe('part 1: one owner, all masters at the same time', () => {
+  it('every master has the same key with the same owner and the lease that was asked for', async () => {
+    await using client = await nodes.client();
+    const lock = client.lock(uniqueName());
+    const hold = await lock.acquire({ lease: 60_000 });
+    await eventually(async () => {
+      expect(await nodes.owners(lock)).toEqual(Array(5).fill(hold.ownerId));
+    });
+    for (const leftMs of await nodes.leftMs(lock)) {
+      expect(leftMs).toBeGreaterThan(30_000);
+      expect(leftMs).toBeLessThanOrEqual(60_000);
+    }
+    await hold.release();
+    await nodes.nothingLeft(lock);
+  });
+
+  it('no master is waited for before the next is asked', async () => {
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
+    await using client = await nodes.client(
+      {},
+      proxies.map(({ url }) => url),
+    );
+    const lock = client.lock(uniqueName(), { nodeTimeout: 20_000 });
+    const held = proxies.map((proxy) => proxy.holdBack(commandOf('vote', lock.name), 'silence'));
+    const acquiring = lock.acquire({ wait: 2_000 }).catch(() => undefined);
+    await Promise.all(held.map(({ happened }) => happened)); // though none of them has answered
+    await acquiring;
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+});
+
+describe('part 3: a majority, and validity that is left', () => {
+  it.each([
+    ['two of five others', [0, 1], true],
+    ['three of five others', [2, 3, 4], false],
+  ])('held by %s', async (_, indexes, isFree) => {
+    await using client = await nodes.client();
+    const lock = client.lock(uniqueName());
+    await nodes.holdBy('somebody:1', lock, indexes);
+    expect(await lock.tryLock()).toBe(isFree);
+    if (isFree) await lock.unlock();
+    const others = nodes.servers.map((__, index) => (indexes.includes(index) ? 'somebody:1' : ''));
+    await eventually(async () => {
+      expect(await nodes.owners(lock)).toEqual(others);
+    });
+    await nodes.remove(lock, indexes);
+  });
+
+  it('remaining() starts from the lease less the time it took and the drift', async () => {
+    const proxies = await delayed(300, 5);
+    await using client = await nodes.client(
+      { lockWatchdogTimeout: 30_000 },
+      proxies.map(({ url }) => url),
+    );
+    const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
+    const startedAtMs = performance.now();
+    const hold = await lock.acquire({ lease: 10_000 });
+    const tookMs = performance.now() - startedAtMs;
+    expect(tookMs).toBeGreaterThanOrEqual(300 - 5);
+    expect(hold.remaining()).toBeLessThanOrEqual(10_000 - 102 - 300 + 5);
+    // Not from a later time, and not shorter than the algorithm has it.
+    expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (performance.now() - startedAtMs) - 5);
+    await hold.release();
+    await nodes.nothingLeft(lock);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+
+  it('the time that connecting took is not taken from the lease', async () => {
+    const proxies = await delayed(300, 5);
+    await using client = new RedClient(
+      proxies.map(({ url }) => url),
+      { lockWatchdogTimeout: 30_000 },
+    );
+    const startedAtMs = performance.now();
+    const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
+    const hold = await lock.acquire({ lease: 10_000 });
+    const tookMs = performance.now() - startedAtMs;
+    // Before the votes at least two other commands were answered, one after another.
+    expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (tookMs - 2 * 300) - 100);
+    await hold.release();
+    await nodes.nothingLeft(lock);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+
+  it('votes that come when the lease is over are no lock, and nothing is left of them', async () => {
+    const proxies = await delayed(300, 5);
+    await using client = await nodes.client(
+      { lockWatchdogTimeout: 30_000 },
+      proxies.map(({ url }) => url),
+    );
+    const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
+    expect(await rejectionOf(lock.acquire({ lease: 200, wait: 0 }))).toMatchObject({
+      name: expect.stringMatching(/UnavailableError|QuorumError/) as string,
+    });
+    await nodes.nothingLeft(lock);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+});
+
+describe('part 4: a failure is undone on all masters', () => {
+  it('those that voted are free again long before the lease ends', async () => {
+    await using client = await nodes.client();
+    const lock = client.lock(uniqueName());
+    await nodes.holdBy('somebody:1', lock, [0, 1, 2]);
+    expect(await lock.tryLock(0, 60_000)).toBe(false);
+    await eventually(async () => {
+      expect(await nodes.owners(lock)).toEqual([...Array<string>(3).fill('somebody:1'), '', '']);
+    });
+    await nodes.remove(lock, [0, 1, 2]);
+  });
+
+  it('a vote that comes after its time is undone, too', async () => {
+    const proxy = await startProxy(nodes.servers[4]!.port);
+    const urls = [...nodes.urls.slice(0, 4), proxy.url];
+    await using client = await nodes.client({ lockWatchdogTimeout: 30_000 }, urls);
+    const lock = client.lock(uniqueName(), { nodeTimeout: 50 });
+    await nodes.holdBy('somebody:1', lock, [0, 1]);
+    await nodes.holdBy('somebody:2', lock, [2]);
+    proxy.delay({ upstreamMs: 500 });
+    expect(await lock.tryLock(0, 60_000)).toBe(false);
+    await sleep(600); // by now the vote has arrived, and what takes it back right behind it
+    await eventually(async () => {
+      expect((await nodes.owners(lock)).slice(3)).toEqual(['', '']);
+    });
+    await nodes.remove(lock, [0, 1, 2]);
+    await proxy[Symbol.asyncDispose]();
+  });
+
+  it('a vote whose answer is lost with its connection is undone, too', async () => {
+    const proxies = await delayed(0, 3);
+    await using client = await nodes.client(
+      {},
+      proxies.map(({ url }) => url),
+    );
+    const lock = client.lock(uniqueName());
+    const lost = proxies.map((proxy) => proxy.loseReplyTo(commandOf('vote', lock.name)));
+    const error = await rejectionOf(lock.tryAcquire({ lease: 60_000 }));
+    expect(error).toMatchObject({ code: 'NO_QUORUM' });
+    await Promise.all(lost.map(({ happened }) => happened));
+    await nodes.nothingLeft(lock);
+    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  });
+});
+
+/** Proxies before the first `count` masters, over which replies take so long. */
+async function delayed(downstreamMs: number, count: number): Promise<TcpProxy[]> {
+  const proxies = await Promise.all(
+    nodes.servers.slice(0, count).map(({ port }) => startProxy(port)),
+  );
+  for (const proxy of proxies) proxy.delay({ downstreamMs });
+  return proxies;
+}

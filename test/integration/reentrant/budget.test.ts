@@ -1,0 +1,40 @@
+// What an uncontended pair costs beside its two round trips: promises, timers and heap, counted beside a raw pair.
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { startChild } from '../../support/child.js';
+import type { PairCost } from '../../support/pair-cost.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+let server: RedisServer;
+let costs: Record<string, PairCost>;
+
+beforeAll(async () => {
+  server = await startRedis();
+  await using child = startChild('pair-counter.ts', {
+    HOLDFAST_TEST_REDIS_URL: server.url,
+    HOLDFAST_TEST_LOCK: uniqueName(),
+  });
+  ({ costs } = (await child.next('costs', 60_000)) as unknown as {
+    costs: Record<string, PairCost>;
+  });
+  for (const [title, { promises, timers, heapKib }] of Object.entries(costs)) {
+    console.log(
+      `${title}: ${promises.toFixed(1)} promises, ${timers.toFixed(1)} timers, ${heapKib.toFixed(1)} KiB of heap`,
+    );
+  }
+}, 90_000);
+
+afterAll(() => server[Symbol.asyncDispose]());
+
+/** The heap is that beside what a raw pair takes. */
+const budgets: [string, PairCost][] = [
+  ['acquire() and release()', { promises: 14, timers: 0, heapKib: 12 }],
+  ['withLock()', { promises: 18, timers: 0, heapKib: 14 }],
+];
+
+it.each(budgets)('%s keeps to its budget', (title, budget) => {
+  const { promises, timers, heapKib } = costs[title]!;
+  expect(Math.round(promises)).toBeLessThanOrEqual(budget.promises);
+  expect(Math.round(timers)).toBeLessThanOrEqual(budget.timers);
+  expect(heapKib - costs['a raw pair']!.heapKib).toBeLessThanOrEqual(budget.heapKib);
+});

@@ -1,0 +1,128 @@
+// An uncontended call has nothing to wait with: what ends it, or goes wrong, while its one command is on its way is made good all the same.
+import { describe, expect, inject, it } from 'vitest';
+import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { eventually } from '../../support/eventually.js';
+import { commandOf, loadScripts } from '../../support/lock-commands.js';
+import { settledWithin } from '../../support/settled-within.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { proxyPerTest } from '../../support/shared-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const redis = sharedConnection();
+const proxy = proxyPerTest();
+
+const LONG = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
+
+/** A client that has sent one command to acquire `name`, whose answer it does not get for now. */
+async function acquiring(name: string) {
+  await loadScripts(inject('redisUrl'));
+  const client = await connectedClient({ redis: proxy().url, ...LONG });
+  const copied = proxy().copyNext(commandOf('acquire', name));
+  proxy().blackhole('downstream');
+  const acquired = client.getLock(name).acquire();
+  await copied.happened;
+  await eventually(async () => {
+    expect(await redis.exists(name)).toBe(1);
+  });
+  return { client, acquired };
+}
+
+describe('an acquisition that is executed, and not answered yet,', () => {
+  it('ends as soon as its client closes, and its lock is free once the server answers', async () => {
+    const name = uniqueName();
+    const { client, acquired } = await acquiring(name);
+    const closing = client.close();
+    expect(await settledWithin(rejectionOf(acquired), 1_000)).toMatchObject({
+      code: 'CLIENT_CLOSED',
+      lockName: name,
+    });
+    proxy().heal();
+    await closing;
+    expect(await redis.exists(name)).toBe(0);
+  });
+
+  it('is asked for again when its connection is lost, as the same owner', async () => {
+    const name = uniqueName();
+    const { client, acquired } = await acquiring(name);
+    const [ownerId] = await redis.hkeys(name);
+    proxy().heal('drop');
+    proxy().cut();
+    const hold = await acquired;
+    expect(hold.ownerId).toBe(ownerId);
+    await hold.release();
+    expect(await redis.exists(name)).toBe(0);
+    await client.close();
+  });
+
+  it('waits in line, as one that had a limit would, when somebody else has the lock', async () => {
+    const name = uniqueName();
+    await using holder = newClient(LONG);
+    await using client = newClient(LONG);
+    const held = await holder.getLock(name).acquire();
+    const waiting = nextEvent(client, 'waiting');
+    const acquired = client.getLock(name).acquire();
+    expect(await waiting).toMatchObject({ lockName: name, holder: held.ownerId });
+    await held.release();
+    await (await acquired).release();
+  });
+});
+
+describe('a release that is executed, and not answered yet,', () => {
+  it('is repeated when its connection is lost, and finds its work done', async () => {
+    const name = uniqueName();
+    await using client = await connectedClient({ redis: proxy().url, ...LONG });
+    const hold = await client.getLock(name).acquire();
+    const lost = proxy().loseReplyTo(commandOf('release', name));
+    const releasing = hold.release();
+    await lost.happened;
+    await releasing;
+    expect(await redis.exists(name)).toBe(0);
+  });
+
+  it('fails after commandTimeout, and may be repeated', async () => {
+    const name = uniqueName();
+    await using client = await connectedClient({
+      redis: proxy().url,
+      ...LONG,
+      commandTimeout: 300,
+    });
+    const hold = await client.getLock(name).acquire();
+    proxy().blackhole('downstream');
+    const error = await settledWithin(rejectionOf(hold.release()), 2_000);
+    expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+    expect(String(error)).toContain('not known to be released: Redis did not answer within 300 ms');
+    expect(hold.remaining()).toBe(0);
+    proxy().heal();
+    await eventually(() => hold.release());
+    expect(await redis.exists(name)).toBe(0);
+  });
+
+  it('tells a loss that only the server knows of', async () => {
+    const name = uniqueName();
+    await using client = await connectedClient(LONG);
+    const hold = await client.getLock(name).acquire();
+    await redis.del(name);
+    expect(await rejectionOf(hold.release())).toMatchObject({
+      code: 'LOCK_LOST',
+      lossReason: 'deleted',
+    });
+    expect(hold.signal.aborted).toBe(true);
+  });
+
+  it('lets the lock of another branch, which waits for it, in', async () => {
+    const name = uniqueName();
+    await using client = await connectedClient(LONG);
+    const lock = client.getLock(name);
+    const order: string[] = [];
+    await client.run(async () => {
+      await lock.lock();
+      const nested = lock.withLock(() => order.push('nested'));
+      await nested;
+      await lock.unlock();
+      order.push('over');
+    });
+    expect(order).toEqual(['nested', 'over']);
+    expect(await redis.exists(name)).toBe(0);
+  });
+});

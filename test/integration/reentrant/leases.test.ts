@@ -1,0 +1,77 @@
+// Leases that are kept: in spite of a renewal that is never answered, and of nested acquisitions with other leases.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
+import { commandOf } from '../../support/lock-commands.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { startSharedProxy } from '../../support/shared-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const redis = sharedConnection();
+let name: string;
+
+beforeEach(() => {
+  name = uniqueName();
+});
+
+describe('a renewal that is never answered', () => {
+  it('is made up for on a new connection before the lease ends', async () => {
+    const leaseMs = 1_500;
+    await using proxy = await startSharedProxy();
+    await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: leaseMs });
+    const lost = eventsOf(client, 'lost');
+    await using hold = await client.getLock(name).acquire();
+
+    await proxy.holdBack(commandOf('renew', name), 'silence').happened;
+    const endMs = performance.now() + 3 * leaseMs;
+    while (performance.now() < endMs) await nextEvent(client, 'renewed');
+
+    expect(lost).toEqual([]);
+    expect(hold.signal.aborted).toBe(false);
+    expect(await redis.hkeys(name)).toEqual([hold.ownerId]);
+    expect(proxy.connections).toBe(2);
+  });
+});
+
+describe('a nested acquisition', () => {
+  it('with a short lease does not cut the outer one', async () => {
+    await using client = newClient({ lockWatchdogTimeout: 20_000 });
+    const lock = client.getLock(name);
+    await lock.withLock(async (hold) => {
+      await client.run(async () => {
+        expect(await lock.tryLock(0, 200)).toBe(true);
+        await sleep(400);
+        expect(await redis.pttl(name)).toBeGreaterThan(10_000);
+        expect(hold.remaining()).toBeGreaterThan(10_000);
+        await lock.unlock();
+      });
+      expect(await redis.pttl(name)).toBeGreaterThan(10_000);
+    });
+  });
+
+  it('with a short lease does not end the renewal of the outer one', async () => {
+    await using client = newClient();
+    const lock = client.getLock(name);
+    await lock.withLock(async (hold) => {
+      await lock.withLock({ lease: 50 }, () => nextEvent(client, 'renewed'));
+      const endMs = performance.now() + 1_000;
+      while (performance.now() < endMs) await nextEvent(client, 'renewed');
+      expect(hold.signal.aborted).toBe(false);
+    });
+  });
+
+  it('that is watched is renewed for as long as it lasts, not longer, inside a fixed lease', async () => {
+    await using client = newClient({ lockWatchdogTimeout: 1_200 });
+    const lock = client.getLock(name);
+    const outer = await lock.acquire({ lease: 1_200 });
+    await outer.run(async () => {
+      const inner = await lock.acquire();
+      const endMs = performance.now() + 1_500;
+      while (performance.now() < endMs) await nextEvent(client, 'renewed');
+      await inner.release();
+    });
+    const renewed = eventsOf(client, 'renewed');
+    expect(await nextEvent(client, 'lost')).toMatchObject({ lossReason: 'expired' });
+    expect(renewed).toEqual([]);
+  });
+});

@@ -1,0 +1,193 @@
+// How many commands it takes: one to acquire, one to release, one for each nested call.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { Redis } from 'ioredis';
+import { Holdfast, type Hold, type Lock } from '../../../src/index.js';
+import { nextEvent } from '../../support/clients.js';
+import { countCommands, recordCommands } from '../../support/recorded-commands.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { loadScripts } from '../../support/lock-commands.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+let server: RedisServer;
+let client: Holdfast;
+let lock: Lock;
+
+beforeAll(async () => {
+  server = await startRedis();
+  await loadScripts(server.url);
+  client = await connected();
+});
+
+afterAll(async () => {
+  await client.close();
+  await server[Symbol.asyncDispose]();
+});
+
+beforeEach(() => {
+  lock = client.getLock(uniqueName());
+});
+
+async function connected(): Promise<Holdfast> {
+  const one = new Holdfast({ redis: server.url });
+  await one.getLock(uniqueName()).isLocked();
+  return one;
+}
+
+/** The commands that a lock may send. */
+const OURS = ['EVALSHA', 'EVAL', 'SUBSCRIBE', 'UNSUBSCRIBE'];
+
+/** The commands that clients sent meanwhile, without those that scripts ran. */
+async function sent(fn: () => Promise<unknown>): Promise<string[]> {
+  const commands = await recordCommands(server.url, fn);
+  return commands.filter(({ byScript }) => !byScript).map(({ name }) => name);
+}
+
+const ways: [string, () => Promise<unknown>, () => Promise<unknown>][] = [
+  ['lock()', () => lock.lock(), () => lock.unlock()],
+  ['lock(lease)', () => lock.lock(5_000), () => lock.unlock()],
+  ['tryLock()', () => lock.tryLock(), () => lock.unlock()],
+  ['tryLock(wait, lease)', () => lock.tryLock(5_000, 5_000), () => lock.unlock()],
+  ['tryLock({ wait })', () => lock.tryLock({ wait: 5_000 }), () => lock.unlock()],
+];
+
+it.each(ways)('an uncontended %s is one command, and an unlock() is one', async (_, take, undo) => {
+  expect(await sent(take)).toEqual(['EVALSHA']);
+  expect(await sent(undo)).toEqual(['EVALSHA']);
+});
+
+it.each([{}, { wait: 0 }, { wait: 5_000, lease: 5_000 }])(
+  'an uncontended acquire(%o) or tryAcquire of it is one command, and a release is one',
+  async (options) => {
+    const { signal } = new AbortController();
+    for (const call of ['acquire', 'tryAcquire'] as const) {
+      let hold: Hold | undefined;
+      const acquired = await sent(async () => {
+        hold = await lock[call]({ ...options, signal });
+      });
+      expect(acquired).toEqual(['EVALSHA']);
+      expect(await sent(() => hold!.release())).toEqual(['EVALSHA']);
+      expect(await sent(() => hold!.release())).toEqual([]);
+    }
+  },
+);
+
+it('what the server does for them is the least that does it', async () => {
+  const acquired = await countCommands(server.url, () => lock.lock());
+  expect(acquired).toEqual({ evalsha: 1, exists: 1, hset: 1, pexpire: 1 });
+  const released = await countCommands(server.url, () => lock.unlock());
+  expect(released).toEqual({ evalsha: 1, hdel: 1, publish: 1 });
+});
+
+it('withLock is two commands', async () => {
+  expect(await sent(() => lock.withLock(() => 1))).toEqual(['EVALSHA', 'EVALSHA']);
+  expect(await sent(() => lock.withLock({ wait: 0, lease: 5_000 }, () => 1))).toHaveLength(2);
+});
+
+it('a nested acquire is one command, and its release is one', async () => {
+  await lock.withLock(async () => {
+    expect(await sent(() => lock.withLock(() => 1))).toEqual(['EVALSHA', 'EVALSHA']);
+  });
+  await client.run(async () => {
+    await lock.lock();
+    expect(await sent(() => lock.lock())).toEqual(['EVALSHA']);
+    expect(await sent(() => lock.unlock())).toEqual(['EVALSHA']);
+    await lock.unlock();
+  });
+});
+
+it('a nested acquire of a hold that was handed over is one command, and its release is one', async () => {
+  await using hold = await lock.acquire();
+  await client.detach(() =>
+    hold.run(async () => {
+      expect(await sent(() => lock.withLock(() => 1))).toEqual(['EVALSHA', 'EVALSHA']);
+    }),
+  );
+});
+
+it('a tryLock() or tryAcquire() that fails is one command', async () => {
+  await lock.lock();
+  expect(await sent(() => lock.tryLock())).toEqual(['EVALSHA']);
+  expect(await sent(() => lock.tryAcquire())).toEqual(['EVALSHA']);
+  await lock.unlock();
+});
+
+it('an acquire that has to wait is a try, a subscription, a try, and a try when it is free', async () => {
+  await using other = await connected(); // with a subscriber that ends with this test
+  const theirs = other.getLock(lock.name);
+  for (const expected of [
+    ['EVALSHA', 'SUBSCRIBE', 'EVALSHA', 'EVALSHA', 'EVALSHA'],
+    ['EVALSHA', 'EVALSHA', 'EVALSHA'], // the subscription lingers
+  ]) {
+    await using mine = await lock.acquire();
+    const commands = await sent(async () => {
+      const waiting = theirs.lock();
+      await nextEvent(other, 'waiting');
+      await sleep(200); // until the subscription stands and the second try is over
+      await mine.release();
+      await waiting;
+    });
+    // With the connection of the subscriber come some of ioredis' own.
+    expect(commands.filter((name) => OURS.includes(name))).toEqual(expected);
+    await theirs.unlock();
+  }
+});
+
+it('extend() is one command; looking at the hold is none', async () => {
+  await using hold = await lock.acquire();
+  expect(await sent(() => hold.extend(60_000))).toEqual(['EVALSHA']);
+  const look = (): Promise<unknown> => Promise.resolve([hold.remaining(), hold.signal.aborted]);
+  expect(await sent(look)).toEqual([]);
+});
+
+it('looking at a lock is one command each', async () => {
+  await using hold = await lock.acquire();
+  expect(await sent(() => lock.isLocked())).toEqual(['EXISTS']);
+  expect(await sent(() => lock.remainTimeToLive())).toEqual(['PTTL']);
+  expect(await sent(() => lock.getHoldCount())).toEqual([]); // the caller is in no hold of it
+  expect(await sent(() => hold.run(() => lock.getHoldCount()))).toEqual(['HGET']);
+  expect(await sent(() => hold.run(() => lock.isHeldByCurrentOwner()))).toEqual(['HGET']);
+});
+
+it('forceUnlock() is one command, held or not', async () => {
+  await using other = await connected();
+  expect(await sent(() => lock.forceUnlock())).toEqual(['EVALSHA']);
+  await other.getLock(lock.name).lock();
+  expect(await sent(() => lock.forceUnlock())).toEqual(['EVALSHA']);
+});
+
+it('what is refused is no command', async () => {
+  const refusals = [
+    () => lock.lock({ signal: AbortSignal.abort() }),
+    () => lock.tryLock(Number.NaN),
+    () => lock.acquire({ lease: 0 }),
+    () => lock.unlock(),
+  ];
+  const commands = await sent(async () => {
+    for (const refused of refusals) await expect(refused()).rejects.toThrow();
+  });
+  expect(commands).toEqual([]);
+});
+
+it('1,000 locks of different names are 1,000 commands, and as many to release them', async () => {
+  const names = Array.from({ length: 1_000 }, () => uniqueName());
+  const locks = names.map((name) => client.getLock(name));
+  expect(await sent(() => Promise.all(locks.map((each) => each.lock())))).toHaveLength(1_000);
+  expect(await sent(() => Promise.all(locks.map((each) => each.unlock())))).toHaveLength(1_000);
+});
+
+it('after SCRIPT FLUSH each script costs one more command, once', async () => {
+  const redis = new Redis(server.url);
+  await redis.script('FLUSH');
+  redis.disconnect();
+  for (const once of [['EVALSHA', 'EVAL'], ['EVALSHA']]) {
+    await client.run(async () => {
+      expect(await sent(() => lock.lock())).toEqual(once);
+      expect(await sent(() => lock.lock())).toEqual(once); // a script of its own
+      expect(await sent(() => lock.unlock())).toEqual(['EVALSHA']); // the same one
+      expect(await sent(() => lock.unlock())).toEqual(once);
+    });
+    expect(await sent(() => lock.forceUnlock())).toEqual(once);
+  }
+  expect(await lock.isLocked()).toBe(false);
+});

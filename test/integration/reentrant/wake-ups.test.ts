@@ -1,0 +1,209 @@
+// A wake-up is never lost: who cannot use it passes it on, and where no message comes, reconnects and TTLs wake.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Hold, Holdfast, HoldfastError, Lock } from '../../../src/index.js';
+import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { commandOf } from '../../support/lock-commands.js';
+import { startRedis } from '../../support/redis-server.js';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+import { watchedServer } from '../../support/waiters.js';
+
+/** What a wake-up takes at most on a busy machine. A lost one takes a lease: 30 s. */
+const SOON_MS = 5_000;
+
+const server = watchedServer(() => startRedis());
+let proxy: TcpProxy;
+let holder: Holdfast;
+/** Goes through the proxy. */
+let waiter: Holdfast;
+let held: Lock;
+let awaited: Lock;
+
+beforeEach(async () => {
+  proxy = await startProxy(server.port);
+  ({ holder, waiter, held, awaited } = await server.holderAndWaiter(proxy.url));
+});
+
+afterEach(async () => {
+  await Promise.all([holder.close(), waiter.close()]);
+  await proxy[Symbol.asyncDispose]();
+});
+
+async function soon<T>(promise: Promise<T>): Promise<T> {
+  const startedAt = performance.now();
+  const result = await promise;
+  expect(performance.now() - startedAt).toBeLessThan(SOON_MS);
+  return result;
+}
+
+describe('a waiter that gives up', () => {
+  it('while its try is under way, by abort: the next one gets the lock', async () => {
+    const aborter = new AbortController();
+    const [first, second] = await twoWaiters({ signal: aborter.signal });
+    const tried = proxy.copyNext(commandOf('acquire', awaited.name));
+    proxy.delay({ downstreamMs: 200 });
+    await held.unlock();
+    await tried.happened; // and its answer, that it has the lock, is on its way
+    aborter.abort();
+    expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
+    await (await soon(second)).release();
+  });
+
+  it('while its try is under way and finds nothing, by abort: the message that came meanwhile goes to the next one', async () => {
+    const aborter = new AbortController();
+    const [first, second] = await twoWaiters({ signal: aborter.signal });
+    const tried = proxy.holdBack(commandOf('acquire', awaited.name), 'silence');
+    await server.redis.publish(`redisson_lock__channel:{${awaited.name}}`, '0'); // by mistake
+    await tried.happened;
+    await held.unlock();
+    await sleep(100); // its message comes while the first one is still trying
+    aborter.abort();
+    expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
+    // The connection is dumb by now; a new one is made after a while.
+    proxy.cut();
+    await (await soon(second)).release();
+  });
+
+  it('before its try could be sent, for want of a connection: the next one gets the lock', async () => {
+    const aborter = new AbortController();
+    const [first, second] = await twoWaiters({ signal: aborter.signal });
+    proxy.refuse();
+    const cut = proxy.holdBack(/^exists /i); // with the connection for commands; the subscriber stays
+    const look = rejectionOf(waiter.getLock(uniqueName()).isLocked());
+    await cut.happened;
+    await held.unlock();
+    await sleep(100); // its message wakes the first one, which has nobody to ask
+    aborter.abort();
+    expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
+    await proxy.accept();
+    await (await soon(second)).release();
+    expect(await look).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+  });
+
+  it('while its try is under way, by timeout: the next one gets the lock', async () => {
+    const [first, second] = await twoWaiters({ wait: 1_500 });
+    const tried = proxy.copyNext(commandOf('acquire', awaited.name));
+    proxy.delay({ downstreamMs: 1_600 });
+    await held.unlock();
+    await tried.happened;
+    await rejectionOf(first);
+    proxy.delay();
+    await (await soon(second)).release();
+  });
+
+  it('in the very moment of the release, by abort or timeout: the next one gets the lock', async () => {
+    for (let round = 0; round < 60; round++) {
+      const aborter = new AbortController();
+      await held.lock();
+      const told = eventsOf(waiter, 'waiting');
+      const byAbort = round % 2 === 0;
+      const startedAt = performance.now();
+      let firstIsOver = false;
+      const first = awaited
+        .tryAcquire(byAbort ? { wait: 60_000, signal: aborter.signal } : { wait: 40 })
+        .then((hold) => hold?.release())
+        .catch((error: unknown) => {
+          // The latter when a busy machine takes 40 ms for the first try.
+          expect(['LOCK_ABORTED', 'REDIS_UNAVAILABLE']).toContain((error as HoldfastError).code);
+        })
+        .finally(() => (firstIsOver = true));
+      const second = awaited.acquire();
+      await eventually(() => {
+        expect(told.length).toBeGreaterThanOrEqual(firstIsOver ? 1 : 2);
+      });
+      // From a little before the release to a little after its message.
+      if (!byAbort) await sleep(Math.max(0, startedAt + 38 + (round % 4) - performance.now()));
+      const released = held.unlock();
+      if (byAbort && round % 6 > 0) await sleep(round % 6 === 2 ? 0 : 1);
+      aborter.abort();
+      await (await soon(second)).release();
+      await Promise.all([first, released]);
+    }
+  });
+
+  it('while it is not its turn: the others are woken as if it had never been there', async () => {
+    const aborter = new AbortController();
+    const [first, second] = await twoWaiters({}, { signal: aborter.signal });
+    let third!: Promise<Hold>;
+    await server.waiting(waiter, awaited, 1, () => {
+      third = awaited.acquire();
+    });
+    aborter.abort();
+    expect(await rejectionOf(second)).toMatchObject({ code: 'LOCK_ABORTED' });
+    await held.unlock();
+    await (await soon(first)).release();
+    await (await soon(third)).release();
+  });
+
+  /** Two waiters, in this order; the lock is held for 30 s and more. */
+  async function twoWaiters(
+    ...[forFirst, forSecond]: Parameters<Lock['acquire']>[0][]
+  ): Promise<[Promise<Hold>, Promise<Hold>]> {
+    await held.lock();
+    let both!: [Promise<Hold>, Promise<Hold>];
+    await server.waiting(waiter, awaited, 2, () => {
+      both = [awaited.acquire(forFirst), awaited.acquire(forSecond)];
+    });
+    both[0].catch(() => undefined);
+    return both;
+  }
+});
+
+describe('where no message comes', () => {
+  it('the end of the lease wakes: of a holder that died, of a message that got lost', async () => {
+    await server.holdSilently(awaited, 1_000);
+    const startedAt = performance.now();
+    let mine!: Promise<Hold>;
+    const tries = await server.scripts(awaited, async () => {
+      mine = awaited.acquire();
+      await nextEvent(waiter, 'waiting');
+      await sleep(100);
+      await server.redis.del(awaited.name);
+      await mine;
+    });
+    expect(performance.now() - startedAt).toBeLessThan(1_000 + SOON_MS);
+    expect(tries).toBe(3); // at first, when the subscription stood, and at the end of the lease
+    await (await mine).release();
+  });
+
+  it('a new connection wakes: both were gone while the lock was released', async () => {
+    await held.lock();
+    let all!: Promise<unknown>;
+    await server.waiting(waiter, awaited, 5, () => {
+      all = Promise.all(Array.from({ length: 5 }, () => awaited.withLock(() => undefined)));
+    });
+    proxy.refuse();
+    proxy.cut();
+    await eventually(async () => {
+      expect(await server.subscriptions(awaited)).toEqual([]);
+    });
+    await held.unlock();
+    await proxy.accept();
+    await soon(all);
+  });
+
+  it('a new subscription wakes: only the subscriber was gone', async () => {
+    await server.holdSilently(awaited, 60_000);
+    let all!: Promise<unknown>;
+    await server.waiting(waiter, awaited, 5, () => {
+      all = Promise.all(Array.from({ length: 5 }, () => awaited.withLock(() => undefined)));
+    });
+    await server.redis.del(awaited.name); // nobody is told
+    expect(await server.scripts(awaited, () => sleep(300))).toBe(0);
+    await server.redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await soon(all);
+  });
+
+  it('forceUnlock() by another client wakes', async () => {
+    await server.holdSilently(awaited, 60_000);
+    let mine!: Promise<void>;
+    await server.waiting(waiter, awaited, 1, () => {
+      mine = awaited.withLock(() => undefined);
+    });
+    expect(await held.forceUnlock()).toBe(true);
+    await soon(mine);
+    await server.redis.del(`holdfast_forced:{${awaited.name}}`);
+  });
+});

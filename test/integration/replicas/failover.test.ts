@@ -1,0 +1,91 @@
+// What a failover by Sentinel costs: a master is killed right after 200 grants, which its replica learns of 100 ms later.
+// HOLDFAST_FAILOVER_ROUNDS says how often, for each kind of client.
+import { Redis } from 'ioredis';
+import { describe, expect, it } from 'vitest';
+import { Holdfast, type Hold } from '../../../src/index.js';
+import { eventsOf } from '../../support/clients.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startSentinel, type SentinelSetup } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const ROUNDS = Number(process.env['HOLDFAST_FAILOVER_ROUNDS'] ?? 1);
+const GRANTS = 200;
+const CALLERS = 20;
+const DELAY_MS = 100;
+
+describe.skipIf(topologiesUnavailable)('of the grants before a failover', () => {
+  it(
+    'none is lost that a replica acknowledged',
+    async () => {
+      expect(await lostIn(ROUNDS, 1)).toBe(0);
+    },
+    60_000 * ROUNDS,
+  );
+
+  it(
+    'some are lost without, and each is told',
+    async () => {
+      expect(await lostIn(ROUNDS, 0)).toBeGreaterThan(0);
+    },
+    60_000 * ROUNDS,
+  );
+});
+
+async function lostIn(rounds: number, replicas: number): Promise<number> {
+  const lost: number[] = [];
+  const granted: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const result = await failOver(replicas);
+    lost.push(result.lost);
+    granted.push(result.granted);
+  }
+  const sum = (counts: number[]): number => counts.reduce((one, other) => one + other);
+  console.log(
+    `replicas: ${replicas}: ${sum(lost)} of ${sum(granted)} grants lost in ${rounds} failovers (${lost.join(', ')})`,
+  );
+  return sum(lost);
+}
+
+async function failOver(replicas: number): Promise<{ granted: number; lost: number }> {
+  await using setup = await startSentinel({ delayMs: DELAY_MS });
+  await using client = connect(setup, replicas);
+  const told = eventsOf(client, 'lost');
+  const holds = await grantUntilKilled(setup, client);
+
+  const successor = new Redis(setup.replica.url);
+  await expect
+    .poll(async () => (await successor.role())[0], { timeout: 20_000, interval: 50 })
+    .toBe('master');
+  const known = await Promise.all(
+    holds.map(({ lockName, ownerId }) => successor.hexists(lockName, ownerId)),
+  );
+  successor.disconnect();
+  const lost = holds.filter((_, index) => known[index] === 0).map(({ lockName }) => lockName);
+  await expect
+    .poll(() => told.map(({ lockName }) => lockName).sort(), { timeout: 20_000 })
+    .toEqual(lost.sort());
+  return { granted: holds.length, lost: lost.length };
+}
+
+function connect({ name, sentinels }: SentinelSetup, replicas: number): Holdfast {
+  return new Holdfast({ redis: { name, sentinels }, replicas, commandTimeout: 2_000 });
+}
+
+/** All that were granted, also those whose grant arrived while the master was being killed. */
+async function grantUntilKilled({ master }: SentinelSetup, client: Holdfast): Promise<Hold[]> {
+  const holds: Hold[] = [];
+  let killed: Promise<void> | undefined;
+  const callers = Array.from({ length: CALLERS }, async () => {
+    while (!killed) {
+      const hold = await client
+        .getLock(uniqueName())
+        .tryAcquire()
+        .catch(() => undefined);
+      if (hold) holds.push(hold);
+      if (holds.length >= GRANTS) killed ??= master.kill();
+    }
+  });
+  await Promise.all(callers);
+  await killed;
+  return holds;
+}

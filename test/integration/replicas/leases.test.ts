@@ -1,0 +1,163 @@
+// `replicas: n`: what prolongs a lease counts only when n replicas know it, so that none of them ends it before its holder does.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import {
+  cutReplication,
+  startReplicated,
+  type Replicated,
+} from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => {
+  let servers: Replicated;
+  let master: Redis;
+  let replica: Redis;
+
+  beforeEach(async () => {
+    servers = await startReplicated();
+    master = new Redis(servers.master.url);
+    replica = new Redis(servers.replicas[0]!.url);
+    await Promise.all([master.ping(), replica.ping()]);
+  }, 60_000);
+
+  afterEach(async () => {
+    master.disconnect();
+    replica.disconnect();
+    await servers[Symbol.asyncDispose]();
+  });
+
+  function connect(options: Partial<HoldfastOptions> = {}): Holdfast {
+    return newClient({ redis: servers.master.url, replicas: 1, commandTimeout: 5_000, ...options });
+  }
+
+  const short = { lockWatchdogTimeout: 2_000 };
+  const long = { lockWatchdogTimeout: 30_000 };
+
+  it('is over when none of them confirms a renewal, though the master does', async () => {
+    await using client = connect(short);
+    const hold = await client.getLock(uniqueName()).acquire();
+    await nextEvent(client, 'renewed');
+    const errors = eventsOf(client, 'error');
+    const lost = nextEvent(client, 'lost');
+    await servers.replicas[0]!.pause();
+    expect(await lost).toMatchObject({ lossReason: 'unreachable' });
+    expect(hold.remaining()).toBe(0);
+    expect(errors.map(({ error }) => error.message)).toEqual([
+      expect.stringMatching(/^renewal of 1 leases .*: 0 of 1 replicas acknowledged it within/),
+    ]);
+  });
+
+  it('goes on when they are back before it ends', async () => {
+    await using client = connect(short);
+    const lost = eventsOf(client, 'lost');
+    const hold = await client.getLock(uniqueName()).acquire();
+    await nextEvent(client, 'renewed');
+    await servers.replicas[0]!.pause();
+    await nextEvent(client, 'error');
+    await servers.replicas[0]!.resume();
+    await nextEvent(client, 'renewed');
+    await sleep(short.lockWatchdogTimeout);
+    expect(lost).toEqual([]);
+    expect(hold.remaining()).toBeGreaterThan(0);
+    await hold.release();
+  });
+
+  it.each([
+    ['is over when', 1],
+    ['is relied on although', 0],
+  ])(
+    'on a master that was cut off %s somebody gets in at its successor (replicas: %d)',
+    async (_, replicas) => {
+      await using holder = connect({ ...short, replicas });
+      await using rival = newClient({ redis: servers.replicas[0]!.url });
+      const hold = await holder.getLock(uniqueName()).acquire();
+      await nextEvent(holder, 'renewed');
+      await cutReplication(servers.master);
+      await replica.replicaof('NO', 'ONE');
+      await using theirs = await rival.getLock(hold.lockName).acquire();
+      expect(theirs.remaining()).toBeGreaterThan(0);
+      expect(hold.remaining() > 0).toBe(replicas === 0);
+    },
+  );
+
+  it('is extended when they know it', async () => {
+    await using client = connect(long);
+    await using hold = await client.getLock(uniqueName()).acquire({ lease: 5_000 });
+    await hold.extend(60_000);
+    expect(hold.remaining()).toBeGreaterThan(50_000);
+    expect(await replica.pttl(hold.lockName)).toBeGreaterThanOrEqual(Math.floor(hold.remaining()));
+  });
+
+  it('is as long as it was when too few of them know of its extension', async () => {
+    await using client = connect({ ...long, commandTimeout: 1_000 });
+    await using hold = await client.getLock(uniqueName()).acquire({ lease: 5_000 });
+    await servers.replicas[0]!.pause();
+    const error = await rejectionOf(hold.extend(60_000));
+    expect(error).toBeInstanceOf(UnavailableError);
+    expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+    expect(hold.remaining()).toBeLessThan(5_000);
+    await servers.replicas[0]!.resume();
+    await hold.extend(60_000);
+    expect(hold.remaining()).toBeGreaterThan(50_000);
+  });
+
+  // Only since Redis 8 does WAIT on a new connection ask for nothing.
+  it('is not taken for known by a renewal that finds it long enough, on a new connection', async () => {
+    await using client = connect({ lockWatchdogTimeout: 4_000, commandTimeout: 1_000 });
+    const hold = await client.getLock(uniqueName()).acquire();
+    await nextEvent(client, 'renewed');
+    await servers.replicas[0]!.pause();
+    await rejectionOf(hold.extend(60_000)); // the master knows of that
+    const lost = nextEvent(client, 'lost');
+    await master.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    expect(await lost).toMatchObject({ lossReason: 'unreachable' });
+  });
+
+  it('is not prolonged by a nested acquisition that too few of them know of', async () => {
+    await using client = connect({ ...long, commandTimeout: 1_000 });
+    const lock = client.getLock(uniqueName());
+    await using hold = await lock.acquire({ lease: 5_000 });
+    await servers.replicas[0]!.pause();
+    await hold.run(async () => {
+      const error = await rejectionOf(lock.acquire({ lease: 60_000 }));
+      expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+    });
+    expect(hold.remaining()).toBeLessThan(5_000);
+    await servers.replicas[0]!.resume();
+    await hold.run(async () => {
+      await using nested = await lock.acquire({ lease: 60_000 });
+      expect(await replica.pttl(hold.lockName)).toBeGreaterThanOrEqual(
+        Math.floor(nested.remaining()),
+      );
+    });
+  });
+
+  it('ends on the master alone: neither a release nor a nested one waits for them', async () => {
+    await using client = connect(long);
+    const lock = client.getLock(uniqueName());
+    const outer = await lock.acquire();
+    const inner = await outer.run(() => lock.acquire());
+    await servers.replicas[0]!.pause();
+    const before = performance.now();
+    await inner.release();
+    await outer.release();
+    expect(performance.now() - before).toBeLessThan(1_000);
+    expect(await master.exists(lock.name)).toBe(0);
+  });
+
+  it('of a lock whose key is gone is over, whatever the replicas say', async () => {
+    await using client = connect(short);
+    const names = [uniqueName(), uniqueName()];
+    const holds = await Promise.all(names.map((name) => client.getLock(name).acquire()));
+    await nextEvent(client, 'renewed');
+    const lost = nextEvent(client, 'lost');
+    await master.del(names[0]!);
+    await servers.replicas[0]!.pause();
+    expect(await lost).toMatchObject({ lockName: names[0], lossReason: 'deleted' });
+    expect(holds[1]!.remaining()).toBeGreaterThan(0);
+  });
+});

@@ -1,0 +1,203 @@
+// `replicas: n`: an acquisition counts only when n replicas have acknowledged it.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import {
+  ClosedError,
+  LockAbortedError,
+  UnavailableError,
+  type Holdfast,
+} from '../../../src/index.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
+import { recordCommands } from '../../support/recorded-commands.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startReplicated, type Replicated } from '../../support/redis-topologies.js';
+import { settledWithin } from '../../support/settled-within.js';
+import { socketWrites } from '../../support/socket-writes.js';
+import { startProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+// The replica learns everything so much later than the master.
+const DELAY_MS = 30;
+
+const kinds = ['getLock', 'getFairLock'] as const;
+
+describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknowledge', () => {
+  let servers: Replicated;
+  let master: Redis;
+  let replica: Redis;
+
+  beforeAll(async () => {
+    servers = await startReplicated({ delayMs: DELAY_MS });
+    master = new Redis(servers.master.url);
+    replica = new Redis(servers.replicas[0]!.url);
+    await Promise.all([master.ping(), replica.ping()]);
+  }, 60_000);
+
+  afterEach(async () => {
+    await servers.replicas[0]!.resume();
+    await expect.poll(() => master.wait(1, 1_000)).toBe(1);
+  });
+
+  afterAll(async () => {
+    master.disconnect();
+    replica.disconnect();
+    await servers[Symbol.asyncDispose]();
+  });
+
+  function connect(replicas: number, commandTimeout = 10_000, url = servers.master.url): Holdfast {
+    return newClient({ redis: url, replicas, commandTimeout, lockWatchdogTimeout: 30_000 });
+  }
+
+  /** The replica is frozen, and so learns nothing more. */
+  async function hang(): Promise<void> {
+    await servers.replicas[0]!.pause();
+  }
+
+  it.each(kinds)('is known to a replica when %s has it', async (kind) => {
+    await using client = connect(1);
+    const lock = client[kind](uniqueName());
+    await using hold = await lock.acquire();
+    expect(await replica.hexists(lock.name, hold.ownerId)).toBe(1);
+  });
+
+  it('counts at once where none is asked for', async () => {
+    await using client = connect(0);
+    const lock = client.getLock(uniqueName());
+    await using hold = await lock.acquire();
+    expect(await replica.hexists(lock.name, hold.ownerId)).toBe(0);
+  });
+
+  it.each([
+    { replicas: 0, count: 1 },
+    { replicas: 1, count: 2 },
+  ])(
+    'takes a connection of its own only where it waits: $replicas',
+    async ({ replicas, count }) => {
+      await using proxy = await startProxy(servers.master.port);
+      await using client = connect(replicas, 1_000, proxy.url);
+      await client.getLock(uniqueName()).withLock(() => 1);
+      expect(proxy.openConnections).toBe(count);
+    },
+  );
+
+  it.each(kinds)(
+    'is undone when too few acknowledge it, and says how many did (%s)',
+    async (kind) => {
+      await using client = connect(1, 400);
+      const lock = client[kind](uniqueName());
+      await hang();
+      const attempts: (() => Promise<unknown>)[] = [
+        () => lock.tryAcquire(),
+        () => lock.acquire(),
+        () => lock.lock(),
+      ];
+      for (const attempt of attempts) {
+        const error = await rejectionOf(settledWithin(attempt(), 2_000));
+        expect(error).toBeInstanceOf(UnavailableError);
+        expect(error).toMatchObject({
+          lockName: lock.name,
+          message: expect.stringMatching(
+            /: 0 of 1 replicas acknowledged it within \d+ ms/,
+          ) as string,
+        });
+        expect(await master.exists(lock.name)).toBe(0);
+      }
+    },
+  );
+
+  it('says how many of several acknowledged it', async () => {
+    await using client = connect(2, 600);
+    const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
+    expect(String(error)).toContain(': 1 of 2 replicas acknowledged it');
+  });
+
+  it('takes no longer than its caller waits', async () => {
+    await using client = connect(1);
+    const lock = client.getLock(uniqueName());
+    await lock.isLocked();
+    await hang();
+    const error = await rejectionOf(settledWithin(lock.acquire({ wait: 300 }), 1_000));
+    expect(String(error)).toContain(': 0 of 1 replicas acknowledged it');
+    expect(await master.exists(lock.name)).toBe(0);
+  });
+
+  it('succeeds when the replica is back in time', async () => {
+    await using client = connect(1);
+    const lock = client.getLock(uniqueName());
+    await hang();
+    const before = performance.now();
+    const acquiring = lock.acquire();
+    await sleep(500);
+    await servers.replicas[0]!.resume();
+    await using hold = await acquiring;
+    expect(performance.now() - before).toBeLessThan(5_000);
+    expect(hold.remaining()).toBeLessThan(29_700); // counted from before it was sent
+  });
+
+  it('keeps nobody else waiting: releases, looks, and who finds a lock held', async () => {
+    await using client = connect(1);
+    await using other = connect(0);
+    const held = await client.getLock(uniqueName()).acquire();
+    await using theirs = await other.getLock(uniqueName()).acquire();
+    await hang();
+    const waiting = client.getLock(uniqueName()).acquire();
+    await expect.poll(async () => (await master.client('LIST')) as string).toMatch(/cmd=wait/);
+
+    expect(await settledWithin(held.release(), 1_000)).toBeUndefined();
+    expect(await settledWithin(client.getLock(theirs.lockName).tryLock(), 1_000)).toBe(false);
+    expect(await settledWithin(client.getLock(theirs.lockName).isLocked(), 1_000)).toBe(true);
+    await servers.replicas[0]!.resume();
+    await (await waiting).release();
+  });
+
+  it('shares the acknowledgement with all that come meanwhile', async () => {
+    await using client = connect(1);
+    await client.getLock(uniqueName()).withLock(() => 1);
+    const names = Array.from({ length: 200 }, () => uniqueName());
+    const commands = await recordCommands(servers.master.url, async () => {
+      const before = performance.now();
+      const holds = await Promise.all(names.map((name) => client.getLock(name).acquire()));
+      expect(performance.now() - before).toBeLessThan(2_000); // one by one it would be 6 s
+      await Promise.all(holds.map((hold) => hold.release()));
+    });
+    expect(commands.filter(({ name }) => name === 'WAIT').length).toBeLessThan(10);
+  });
+
+  it('sends WAIT in the same write as the command', async () => {
+    await using client = connect(1);
+    await client.getLock(uniqueName()).withLock(() => 1);
+    const lock = client.getLock(uniqueName());
+    const writes = await socketWrites(() => lock.lock());
+    const ours = writes.filter((bytes) => /evalsha|wait/i.test(bytes));
+    expect(ours).toEqual([expect.stringMatching(/evalsha[^]*wait/i)]);
+    await lock.unlock();
+  });
+
+  it.each(kinds)('leaves nothing when its caller gives up meanwhile (%s)', async (kind) => {
+    await using client = connect(1);
+    const lock = client[kind](uniqueName());
+    await lock.isLocked();
+    await hang();
+    const abort = new AbortController();
+    const acquiring = lock.acquire({ signal: abort.signal });
+    await expect.poll(() => master.exists(lock.name)).toBe(1);
+    abort.abort();
+    expect(await rejectionOf(acquiring)).toBeInstanceOf(LockAbortedError);
+    await expect.poll(() => master.exists(lock.name)).toBe(0);
+    // It does not go on waiting for replicas on behalf of nobody.
+    expect(await settledWithin(client.close(), 3_000)).toBeUndefined();
+  });
+
+  it('leaves nothing when its client is closed meanwhile', async () => {
+    const client = connect(1);
+    const lock = client.getLock(uniqueName());
+    await lock.isLocked();
+    await hang();
+    const acquiring = rejectionOf(lock.acquire());
+    await expect.poll(() => master.exists(lock.name)).toBe(1);
+    expect(await settledWithin(client.close(), 3_000)).toBeUndefined();
+    expect(await acquiring).toBeInstanceOf(ClosedError);
+    expect(await master.exists(lock.name)).toBe(0);
+  });
+});

@@ -1,0 +1,205 @@
+// What a user may not publish, listen to or leave is told, once; and everybody gets the lock all the same.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { UnavailableError, type Holdfast } from '../../../src/index.js';
+import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const lockWatchdogTimeout = 1_500;
+
+let server: RedisServer;
+let admin: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  admin = new Redis(server.url);
+  await admin.ping();
+});
+
+afterAll(async () => {
+  admin.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+/** A client whose user may do everything but what these rules take away. */
+async function restricted(...rules: string[]): Promise<Holdfast> {
+  await admin.call(
+    'ACL',
+    'SETUSER',
+    'app',
+    'reset',
+    'on',
+    '>secret',
+    '~*',
+    '&*',
+    '+@all',
+    ...rules,
+  );
+  const url = new URL(server.url);
+  [url.username, url.password] = ['app', 'secret'];
+  const client = newClient({ redis: url.href, lockWatchdogTimeout });
+  await eventually(() => client.getLock('connected').isLocked());
+  return client;
+}
+
+describe('a user who may not publish', () => {
+  it.each([
+    { kind: 'getLock', what: 'no PUBLISH at all', rules: ['-publish'] },
+    { kind: 'getLock', what: 'no unlock channels', rules: ['resetchannels', '&holdfast_grants:*'] },
+    { kind: 'getFairLock', what: 'no PUBLISH at all', rules: ['-publish'] },
+  ] as const)('releases all the same, and is told once ($kind, $what)', async ({ kind, rules }) => {
+    await using client = await restricted(...rules);
+    const errors = eventsOf(client, 'error');
+    const lock = client[kind](uniqueName());
+    for (let i = 0; i < 3; i++) await lock.withLock(() => undefined);
+    await client.getLock(uniqueName()).withLock(() => undefined);
+    expect(await admin.exists(lock.name)).toBe(0);
+    expect(errors).toHaveLength(1);
+    const { message } = errors[0]!.error;
+    expect(message).toContain(`redisson_lock__channel:{${lock.name}}`);
+    expect(message).toContain('permit PUBLISH (in a cluster SPUBLISH) on redisson_lock__channel:*');
+  });
+
+  it('forces out all the same, and is told', async () => {
+    await using client = await restricted('-publish');
+    const errors = eventsOf(client, 'error');
+    const lock = client.getLock(uniqueName());
+    await using other = newClient({ redis: server.url });
+    const hold = await other.getLock(lock.name).acquire();
+    expect(await lock.forceUnlock()).toBe(true);
+    expect(errors.map(({ error }) => error.message)).toEqual([
+      expect.stringContaining(`redisson_lock__channel:{${lock.name}}`),
+    ]);
+    await hold.release().catch(() => undefined);
+    await admin.del(`holdfast_forced:{${lock.name}}`);
+  });
+
+  it('hands a fair lock over all the same, and is told on which channel', async () => {
+    await using client = await restricted('resetchannels', '&redisson_lock__channel:*');
+    await using other = newClient({ redis: server.url, lockWatchdogTimeout });
+    const errors = eventsOf(client, 'error');
+    const name = uniqueName();
+    const hold = await client.getFairLock(name).acquire();
+    const next = other.getFairLock(name).acquire();
+    await eventually(async () => {
+      expect(await other.getFairLock(name).getQueueLength()).toBe(1);
+    });
+    await hold.release();
+    await (await next).release(); // found by the renewal of its place
+    expect(errors.map(({ error }) => error.message)).toEqual([
+      expect.stringMatching(
+        /on channel holdfast_grants:\{.*permit PUBLISH .* on holdfast_grants:\*/,
+      ),
+    ]);
+  });
+});
+
+describe('a user who may not subscribe', () => {
+  it.each(['getLock', 'getFairLock'] as const)(
+    'gets the lock by looking, and is told once for each kind of channel (%s)',
+    async (kind) => {
+      await using client = await restricted('-subscribe');
+      await using other = newClient({ redis: server.url, lockWatchdogTimeout });
+      const errors = eventsOf(client, 'error');
+      for (let i = 0; i < 2; i++) {
+        const name = uniqueName();
+        const hold = await other[kind](name).acquire();
+        const waiting = nextEvent(client, 'waiting');
+        const next = client[kind](name).acquire();
+        await waiting;
+        await sleep(100);
+        await hold.release();
+        await (await next).release();
+      }
+      const unlocks =
+        /cannot subscribe to channel redisson_lock__channel:\{.*permit SUBSCRIBE .* on redisson_lock__channel:\*/;
+      const grants = /cannot subscribe to channel holdfast_grants:\{.*permit SUBSCRIBE/;
+      const told = errors.map(({ error }) => error.message).sort();
+      const expected = kind === 'getLock' ? [unlocks] : [grants, unlocks];
+      expect(told).toEqual(expected.map((words) => expect.stringMatching(words) as string));
+      for (const { error } of errors) expect(error).toBeInstanceOf(UnavailableError);
+    },
+  );
+
+  it('to one channel is subscribed to the others all the same, also on a new connection', async () => {
+    const names = [uniqueName(), uniqueName(), uniqueName()] as const;
+    const permitted = names.slice(1).map((name) => `&redisson_lock__channel:{${name}}`);
+    await using client = await restricted('resetchannels', ...permitted);
+    await using other = newClient({ redis: server.url });
+    const holds = await Promise.all(names.map((name) => other.getLock(name).acquire()));
+    const { signal, abort } = abortable();
+    const waiting = Promise.allSettled(
+      names.map((name) => client.getLock(name).acquire({ signal })),
+    );
+    const subscribed = (): Promise<void> =>
+      eventually(async () => {
+        const channels = (await admin.pubsub('CHANNELS')) as string[];
+        expect(channels.sort()).toEqual(permitted.map((pattern) => pattern.slice(1)).sort());
+      });
+    await subscribed();
+    await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await subscribed();
+    abort();
+    await waiting;
+    await Promise.all(holds.map((hold) => hold.release()));
+  });
+});
+
+describe('a user who may not unsubscribe', () => {
+  it('keeps no channels when nobody waits, and is told once', async () => {
+    await using client = await restricted('-unsubscribe');
+    await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
+    const errors = eventsOf(client, 'error');
+    await waitInVain(client, other, 200);
+    await eventually(async () => {
+      expect(await admin.pubsub('CHANNELS')).toEqual([]);
+    });
+    const told = errors.filter(({ error }) => error.message.includes('unsubscribe'));
+    expect(told.map(({ error }) => error.message)).toEqual([
+      expect.stringMatching(/cannot unsubscribe from channel .*permit UNSUBSCRIBE/),
+    ]);
+  });
+
+  it('keeps a bounded number of channels while somebody waits, who is not forgotten', async () => {
+    await using client = await restricted('-unsubscribe');
+    await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
+    const awaited = await other.getLock(uniqueName()).acquire();
+    const next = client.getLock(awaited.lockName).acquire();
+    await waitInVain(client, other, 1_100);
+    const channel = `redisson_lock__channel:{${awaited.lockName}}`;
+    await eventually(async () => {
+      expect(((await admin.pubsub('CHANNELS')) as string[]).length).toBeLessThan(100);
+      expect(await admin.pubsub('CHANNELS')).toContain(channel);
+    });
+    await awaited.release();
+    await (await next).release();
+  });
+
+  /** So many callers each wait for a lock of their own, which somebody else holds, and give up. */
+  async function waitInVain(client: Holdfast, other: Holdfast, count: number): Promise<void> {
+    const names = Array.from({ length: count }, () => uniqueName());
+    const holds = await Promise.all(names.map((name) => other.getLock(name).acquire()));
+    const { signal, abort } = abortable();
+    const waits = names.map((name) => client.getLock(name).acquire({ signal }));
+    const settled = Promise.allSettled(waits);
+    await eventually(async () => {
+      expect(((await admin.pubsub('CHANNELS')) as string[]).length).toBeGreaterThanOrEqual(count);
+    });
+    abort();
+    await settled;
+    await Promise.all(holds.map((hold) => hold.release()));
+  }
+});
+
+function abortable(): { signal: AbortSignal; abort: () => void } {
+  const aborter = new AbortController();
+  return {
+    signal: aborter.signal,
+    abort: () => {
+      aborter.abort();
+    },
+  };
+}

@@ -1,0 +1,65 @@
+// A user with just the permissions that the README names: all kinds of locks work. With one of them missing, an error or an
+// event says which.
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, it } from 'vitest';
+import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { whatIsTold } from '../../support/denied-user.js';
+import { lockContract } from '../../support/lock-contract.js';
+import { permittedCommands, readmePermissions } from '../../support/permissions.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+
+const PREFIX = 'app-under-test:';
+const RULES = readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>'));
+
+let server: RedisServer;
+let admin: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  admin = new Redis(server.url);
+  await admin.call('ACL', 'SETUSER', 'app', 'reset', '>secret', ...RULES);
+});
+
+afterAll(async () => {
+  admin.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+function clientOf(username: string, options: Partial<HoldfastOptions> = {}): Holdfast {
+  const { host, port } = server;
+  const redis = { host, port, username, password: 'secret' };
+  return new Holdfast({ redis, keyPrefix: PREFIX, ...options });
+}
+
+lockContract('reentrant lock of a user with just its permissions', {
+  className: 'Lock',
+  newClient: (options) => clientOf('app', options),
+  getLock: (client, name) => client.getLock(name),
+});
+
+lockContract('fair lock of a user with just its permissions', {
+  className: 'FairLock',
+  newClient: (options) => clientOf('app', options),
+  getLock: (client, name) => client.getFairLock(name),
+});
+
+describe('a user who lacks', () => {
+  /**
+   * What can be done without: the server's version is asked otherwise, a waiter that died is noticed later, a
+   * KeyConflictError does not say what is there, and a PING that is refused is answered, too.
+   */
+  const DISPENSABLE = ['info', 'pubsub|numsub', 'type', 'ping'];
+
+  it.each(permittedCommands(RULES).filter((command) => !DISPENSABLE.includes(command)))(
+    '%s is told so by name',
+    async (command) => {
+      const username = `without-${command}`;
+      const without = RULES.filter((rule) => rule !== `+${command}`);
+      await admin.call('ACL', 'SETUSER', username, 'reset', '>secret', ...without);
+      await admin.script('FLUSH'); // so that EVAL is needed, too
+      const newClient = (options: Partial<HoldfastOptions>): Holdfast =>
+        clientOf(username, options);
+      await whatIsTold(command, { newClient, admin, keyPrefix: PREFIX });
+    },
+  );
+});

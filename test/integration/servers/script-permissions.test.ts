@@ -1,0 +1,280 @@
+// Each script, for a user who lacks one of its commands, each in turn: it does all of its work or none of it, and leaves no key
+// without an end.
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+
+const LOCK = 'lock';
+const FORCED = 'forced';
+const LINE = 'line';
+const PLACES = 'places';
+const LONGEST = 'longest';
+const KEYS: Record<string, readonly string[]> = {
+  acquire: [LOCK],
+  confirm: [LOCK, FORCED, LINE, PLACES],
+  'force-unlock': [LOCK, FORCED],
+  'hand-over': [LOCK, LINE, PLACES],
+  join: [LOCK, LINE, PLACES],
+  reenter: [LOCK, FORCED],
+  release: [LOCK],
+  renew: [LOCK, FORCED],
+  remember: [LONGEST],
+  'renew-places': [LOCK, LINE, PLACES],
+  vote: [LOCK, LONGEST],
+  waiters: [LINE, PLACES],
+};
+
+/** What is on the server before; times in seconds, far enough apart to be told from each other. */
+interface Before {
+  readonly lock?: { readonly owner: string; readonly count: number; readonly ttl: number };
+  /** Who was forced out. */
+  readonly word?: string;
+  /** The longest lease that was asked for, and how much longer that is remembered. */
+  readonly longest?: { readonly ms: number; readonly ttl: number };
+  /** In order; of those who listen to their grants, or are gone, or do not listen. */
+  readonly line?: readonly {
+    readonly owner: string;
+    readonly ttl: number;
+    readonly is: 'listening' | 'gone' | 'deaf';
+    readonly isFixed?: boolean;
+  }[];
+}
+
+interface Scenario {
+  readonly title: string;
+  readonly script: Script;
+  readonly before: Before;
+  readonly args: readonly (string | number)[];
+}
+
+const held = { owner: 'me:1', count: 1, ttl: 40 };
+const byOther = { owner: 'other:1', count: 1, ttl: 40 };
+const first = { owner: 'a:1', ttl: 80, is: 'listening' } as const;
+const fixed = { ...first, isFixed: true };
+const second = { owner: 'b:1', ttl: 120, is: 'listening' } as const;
+const mine = { owner: 'me:1', ttl: 80, is: 'listening' } as const;
+const gone = { owner: 'gone:1', ttl: 80, is: 'gone' } as const;
+const lapsed = { owner: 'lapsed:1', ttl: -20, is: 'listening' } as const;
+const known = { ms: 100_000, ttl: 20 };
+const acquired = ['me:1', 60_000];
+const handOver = (owner: string): string[] => [owner, 'ch', 'PUBLISH', 'grants:', 'PUBLISH', '1'];
+const join = (ticket: number): (string | number)[] => [
+  ...['me:1', 60_000, 160_000, 50, ticket, 0, 1, 'token'],
+];
+
+const SCENARIOS: Scenario[] = [
+  scenario('of a free lock', scripts.acquire, {}, acquired),
+  scenario('sent again', scripts.acquire, { lock: held }, acquired),
+  scenario('of a lock that is held', scripts.acquire, { lock: byOther }, acquired),
+  scenario('nested, for longer', scripts.reenter, { lock: held }, ['me:1', 2, 60_000]),
+  scenario('nested, for less', scripts.reenter, { lock: held }, ['me:1', 2, 20_000]),
+  scenario('of a nested hold', scripts.reenter, { lock: { ...held, count: 2 } }, ['me:1', 1, 0]),
+  scenario('for longer', scripts.reenter, { lock: held }, ['me:1', 1, 60_000]),
+  scenario('of a lock that was forced', scripts.reenter, { word: 'me:1' }, ['me:1', 1, 0]),
+  scenario('of a held lock', scripts.release, { lock: held }, ['me:1', 'ch', 'PUBLISH']),
+  scenario('of a held lock', scripts.renew, { lock: held }, [60_000, 'me:1']),
+  scenario('not confirmed yet', scripts.renew, { lock: { ...held, count: 0 } }, [60_000, 'me:1']),
+  scenario('of a lock that was forced', scripts.renew, { word: 'me:1' }, [60_000, 'me:1']),
+  scenario('of a held lock', scripts.forceUnlock, { lock: held }, ['ch', 'PUBLISH', 20_000]),
+  scenario('the second', scripts.forceUnlock, { lock: held, word: 'other:1' }, [
+    ...['ch', 'PUBLISH', 20_000],
+  ]),
+  scenario('by a shorter lease', scripts.confirm, { lock: { ...held, count: 0 }, line: [first] }, [
+    ...['me:1', 20_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
+  ]),
+  scenario('by a longer lease', scripts.confirm, { lock: held }, [
+    ...['me:1', 60_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
+  ]),
+  scenario('of a lock that was forced', scripts.confirm, { word: 'me:1' }, [
+    ...['me:1', 60_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
+  ]),
+  scenario('of a free lock', scripts.join, {}, join(0)),
+  scenario('of a free lock, first in line', scripts.join, { line: [mine, second] }, join(0)),
+  scenario('of a free lock, alone in line', scripts.join, { line: [mine] }, join(0)),
+  scenario('of a line', scripts.join, { lock: byOther }, join(0)),
+  scenario('at its end', scripts.join, { lock: byOther, line: [first] }, join(0)),
+  scenario('with its ticket', scripts.join, { lock: byOther, line: [first] }, join(1)),
+  scenario('that renews its place', scripts.join, { lock: byOther, line: [first, mine] }, join(2)),
+  scenario('that finds its lock', scripts.join, { lock: held }, join(0)),
+  scenario('of the lock to nobody', scripts.handOver, { lock: held }, handOver('me:1')),
+  scenario('to the last', scripts.handOver, { lock: held, line: [first] }, handOver('me:1')),
+  scenario('to the first of two', scripts.handOver, { lock: held, line: [fixed, second] }, [
+    ...handOver('me:1'),
+  ]),
+  scenario('past the gone', scripts.handOver, { lock: held, line: [lapsed, gone, second] }, [
+    ...handOver('me:1'),
+  ]),
+  scenario('past the gone, to nobody', scripts.handOver, { lock: held, line: [lapsed, gone] }, [
+    ...handOver('me:1'),
+  ]),
+  scenario('of a free lock', scripts.handOver, { line: [gone, second] }, handOver('')),
+  scenario('of a free lock to nobody', scripts.handOver, { line: [lapsed] }, handOver('')),
+  scenario('of a place', scripts.handOver, { lock: byOther, line: [mine, second] }, [
+    ...handOver('me:1'),
+  ]),
+  scenario('of the only place', scripts.handOver, { lock: byOther, line: [mine] }, [
+    ...handOver('me:1'),
+  ]),
+  scenario('of the place of one who left', scripts.handOver, { line: [mine, second] }, [
+    ...handOver('me:1'),
+  ]),
+  scenario('of a place', scripts.renewPlaces, { lock: byOther, line: [first, mine] }, [
+    ...[160_000, 50, 'me:1', 1],
+  ]),
+  scenario('of what was handed over', scripts.renewPlaces, { lock: held }, [
+    160_000,
+    50,
+    'me:1',
+    1,
+  ]),
+  scenario('for a free lock', scripts.vote, {}, acquired),
+  scenario('for a free lock, known', scripts.vote, { longest: known }, acquired),
+  scenario('for a free lock, for less', scripts.vote, { longest: known }, ['me:1', 20_000]),
+  scenario('sent again', scripts.vote, { lock: held, longest: known }, acquired),
+  scenario('of a lock that is held', scripts.vote, { lock: byOther, longest: known }, acquired),
+  scenario('of more than is known', scripts.remember, { longest: known }, [120_000]),
+  scenario('of less than is known', scripts.remember, { longest: known }, [60_000]),
+  scenario('of the first', scripts.remember, {}, [60_000]),
+  scenario('in line', scripts.waiters, { line: [first, second] }, []),
+];
+
+function scenario(title: string, script: Script, before: Before, args: Scenario['args']): Scenario {
+  return { title: `${script.name} ${title}`, script, before, args };
+}
+
+let server: RedisServer;
+let redis: Redis;
+/** A user who lacks what it is denied. */
+let user: Redis;
+let listener: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url);
+  await permitAllBut();
+  user = new Redis(server.url, { username: 'limited', password: 'any' });
+  listener = new Redis(server.url);
+  await Promise.all([user.ping(), listener.subscribe('grants:listening', 'grants:deaf')]);
+}, 60_000);
+
+afterAll(async () => {
+  for (const client of [redis, user, listener]) client.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+async function permitAllBut(...commands: string[]): Promise<void> {
+  const denied = commands.map((command) => `-${command}`);
+  const rules = ['reset', 'on', 'nopass', '~*', '&*', '+@all', ...denied];
+  await redis.call('ACL', 'SETUSER', 'limited', ...rules);
+}
+
+it('every script has a scenario', () => {
+  const tried = new Set(SCENARIOS.map(({ script }) => script.name));
+  expect([...tried].sort()).toEqual(
+    Object.values(scripts)
+      .map(({ name }) => name)
+      .sort(),
+  );
+});
+
+describe.each(SCENARIOS)('$title', ({ script, before, args }) => {
+  it('does all or nothing without any one of its commands', async () => {
+    const commands = await commandsOf(script);
+    expect(commands.length).toBeGreaterThan(1);
+    await prepare(before);
+    const stateBefore = await state();
+    await permitAllBut();
+    expect(await run(script, args)).not.toBeInstanceOf(Error);
+    const stateAfter = await state();
+    for (const command of commands) {
+      await permitAllBut(command);
+      await prepare(before);
+      const reply = await run(script, args);
+      const left = await state();
+      const without = `without ${command}: ${String(reply)}`;
+      if (reply instanceof Error) {
+        expect(reply.message, without).toMatch(/permission|can't run this command/);
+        expect(left, without).toEqual(stateBefore);
+      } else {
+        expect(left, without).toEqual(
+          await permittedState({ script, before, args }, command, stateBefore, stateAfter),
+        );
+      }
+    }
+  });
+});
+
+/** What is done without a command that it can do without. */
+async function permittedState(
+  { before, script, args }: Omit<Scenario, 'title'>,
+  command: string,
+  stateBefore: Record<string, unknown>,
+  stateAfter: Record<string, unknown>,
+): Promise<Record<string, unknown>> {
+  // The word for one who was forced out may stay: it ends by itself.
+  if (command === 'DEL' && before.word !== undefined && !before.lock) return stateBefore;
+  if (command !== 'PUBSUB') return stateAfter;
+  await permitAllBut();
+  await prepare(before);
+  await run(script, [...args.slice(0, -1), '0']); // the places are taken at their word
+  return await state();
+}
+
+/** All that it calls, by whatever function: names in quotes that the server knows, and how it publishes. */
+async function commandsOf({ source }: Script): Promise<string[]> {
+  const code = source.replace(/--.*$/gm, '');
+  const quoted = [...code.matchAll(/'([A-Z]{2,})'/g)].map(([, name]) => name!);
+  const names = [...new Set([...quoted, ...(/publish/i.test(code) ? ['PUBLISH'] : [])])];
+  const known = (await redis.call('COMMAND', 'INFO', ...names)) as unknown[];
+  return names.filter((_, index) => known[index] !== null);
+}
+
+async function prepare({ lock, word, longest, line = [] }: Before): Promise<void> {
+  await redis.flushall();
+  if (lock) {
+    await redis.hset(LOCK, lock.owner, lock.count);
+    await redis.pexpire(LOCK, lock.ttl * 1_000);
+  }
+  if (word) await redis.set(FORCED, word, 'PX', 40_000);
+  if (longest) await redis.set(LONGEST, longest.ms, 'PX', longest.ttl * 1_000);
+  for (const [index, { owner, ttl, is, isFixed = false }] of line.entries()) {
+    const place = [index + 1, Date.now() + ttl * 1_000, Number(isFixed), is === 'deaf' ? 0 : 1, is];
+    await redis.zadd(LINE, index + 1, owner);
+    await redis.hset(PLACES, owner, place.join(' '));
+  }
+  await Promise.all([LINE, PLACES].map((key) => redis.pexpire(key, 120_000)));
+}
+
+async function run({ name, source }: Script, args: Scenario['args']): Promise<unknown> {
+  const keys = KEYS[name]!;
+  return await user.eval(source, keys.length, ...keys, ...args).catch((error: unknown) => error);
+}
+
+/** All keys with what is in them, and until when; in seconds, rounded. Line and places need only have an end. */
+async function state(): Promise<Record<string, unknown>> {
+  const [lock, word, longest, line, places, ...ttls] = await Promise.all([
+    redis.hgetall(LOCK),
+    redis.get(FORCED),
+    redis.get(LONGEST),
+    redis.zrange(LINE, '0', '-1'),
+    redis.hgetall(PLACES),
+    ...[LOCK, FORCED, LONGEST, LINE, PLACES].map((key) => redis.pttl(key)),
+  ]);
+  const [ofLock, ofWord, ofLongest, ofLine, ofPlaces] = ttls.map((ttlMs) =>
+    ttlMs < 0 ? ttlMs : Math.round(ttlMs / 20_000) * 20,
+  );
+  const rounded = Object.entries(places).map(([owner, place]) => [
+    owner,
+    place.replace(/\d{10,}/, (atMs) =>
+      String(Math.round((Number(atMs) - Date.now()) / 20_000) * 20),
+    ),
+  ]);
+  return {
+    lock: [lock, ofLock],
+    word: [word, ofWord],
+    longest: [longest, ofLongest],
+    line: [line, Math.sign(ofLine!) || ofLine],
+    places: [Object.fromEntries(rounded), Math.sign(ofPlaces!) || ofPlaces],
+  };
+}

@@ -1,0 +1,67 @@
+// Sentinel: locks follow the master, and what was lost in the failover is told.
+import { Redis } from 'ioredis';
+import { describe, expect, it } from 'vitest';
+import { Holdfast } from '../../../src/index.js';
+import { eventsOf, nextEvent } from '../../support/clients.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { getIn } from '../../support/failover.js';
+import {
+  cutReplication,
+  startSentinel,
+  type SentinelSetup,
+} from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
+  function connect({ name, sentinels }: SentinelSetup, lockWatchdogTimeout = 12_000): Holdfast {
+    return new Holdfast({ redis: { name, sentinels }, lockWatchdogTimeout });
+  }
+
+  it('keeps a replicated lock over a failover, wakes its waiters, and locks on', async () => {
+    await using setup = await startSentinel();
+    await using holder = connect(setup);
+    await using waiter = connect(setup);
+    const lost = eventsOf(holder, 'lost');
+    const lock = holder.getLock(uniqueName());
+    const hold = await lock.acquire();
+    const waiting = nextEvent(waiter, 'waiting');
+    const theirs = waiter.getLock(lock.name).acquire();
+    await waiting;
+    const replica = new Redis(setup.replica.url);
+    await expect.poll(() => replica.exists(lock.name)).toBe(1);
+    replica.disconnect();
+
+    await setup.failover();
+    await nextEvent(holder, 'renewed'); // on the new master
+    expect(hold.remaining()).toBeGreaterThan(0);
+    await hold.release();
+    await (await theirs).release();
+    expect(lost).toEqual([]);
+    await lock.withLock(() => 1);
+  });
+
+  it('loses a hold that the replica does not have about when somebody else gets in', async () => {
+    await using setup = await startSentinel();
+    await using holder = connect(setup, 30_000); // the next renewal is 10 s away
+    await using rival = connect(setup, 30_000);
+    const lock = holder.getLock(uniqueName());
+    await rival.getLock(lock.name).isLocked();
+    await cutReplication(setup.master);
+    const hold = await lock.acquire();
+    const lost = nextEvent(holder, 'lost').then(() => performance.now());
+
+    await setup.master.kill();
+    await getIn(rival.getLock(lock.name));
+    const rivalInAtMs = performance.now();
+    expect((await lost) - rivalInAtMs).toBeLessThan(2_000);
+    expect(hold.signal.aborted).toBe(true);
+  }, 60_000);
+
+  it('given as an instance, it works too', async () => {
+    await using setup = await startSentinel();
+    const redis = new Redis({ name: setup.name, sentinels: setup.sentinels });
+    await using client = new Holdfast({ redis });
+    await client.getLock(uniqueName()).withLock(() => 1);
+    redis.disconnect();
+  });
+});

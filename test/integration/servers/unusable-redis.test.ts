@@ -1,0 +1,121 @@
+// Keys that hold something else, and servers that cannot be used: a clear error, and nothing is changed.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { KeyConflictError, UnavailableError, type Holdfast } from '../../../src/index.js';
+import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { eventually } from '../../support/eventually.js';
+import { recordCommands } from '../../support/recorded-commands.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { startProxy } from '../../support/tcp-proxy.js';
+
+let server: RedisServer;
+let redis: Redis;
+let client: Holdfast;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url);
+  client = await connectedClient({ redis: server.url });
+});
+
+afterAll(async () => {
+  await client.close();
+  redis.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+describe('a key that is no lock is left alone', () => {
+  it.each([
+    ['a string', ['SET', 'foreign', 'text']],
+    ['a list', ['RPUSH', 'foreign', 'a', 'b']],
+    ['a set', ['SADD', 'foreign', 'a']],
+    ['a sorted set', ['ZADD', 'foreign', '1', 'a']],
+    ['a hash of something else', ['HSET', 'foreign', 'field', 'value']],
+    ['a hash with more fields', ['HSET', 'foreign', 'a:1', '1', 'b:2', '1']],
+    ['Redisson’s read-write lock', ['HSET', 'foreign', 'mode', 'read', 'c4d5:1', '1']],
+  ])('%s', async (_title, [command, ...args]) => {
+    await redis.call(command!, args);
+    const before = await redis.dump('foreign');
+    const lock = client.getLock('foreign');
+    const calls: (() => Promise<unknown>)[] = [
+      () => lock.lock(),
+      () => lock.tryLock(),
+      () => lock.tryLock(200, 500),
+      () => lock.acquire(),
+      () => lock.withLock(() => undefined),
+      () => lock.forceUnlock(),
+    ];
+    for (const call of calls) {
+      const error = await rejectionOf(call());
+      expect(error).toBeInstanceOf(KeyConflictError);
+      expect(error).toMatchObject({ code: 'KEY_CONFLICT', lockName: 'foreign' });
+    }
+    expect(await redis.dump('foreign')).toEqual(before);
+    expect(await redis.pttl('foreign')).toBe(-1);
+    await redis.del('foreign');
+  });
+});
+
+describe('after a conflict', () => {
+  it('nothing is tried again', async () => {
+    await redis.set('foreign', 'text');
+    const error = await rejectionOf(client.getLock('foreign').acquire({ lease: 60_000 }));
+    expect(error).toBeInstanceOf(KeyConflictError);
+    await client.getLock('ready').isLocked(); // whatever follows a failure was sent before this
+    const sent = await recordCommands(server.url, () => sleep(1_500));
+    expect(sent).toEqual([]);
+    await redis.del('foreign');
+  });
+});
+
+describe('a server is refused', () => {
+  it('fast and clearly when the password is wrong', async () => {
+    await using guarded = await startRedis({ args: ['--requirepass', 'right'] });
+    for (const password of ['wrong', '']) {
+      const url = new URL(guarded.url);
+      url.password = password;
+      await using stranger = newClient({ redis: url.href, lockWatchdogTimeout: 60_000 });
+      const errors = eventsOf(stranger, 'error');
+      const error = await rejectionOf(stranger.getLock('guarded').lock());
+      expect(error).toBeInstanceOf(UnavailableError);
+      expect(String(error)).toMatch(/WRONGPASS|NOAUTH/);
+      expect(await rejectionOf(stranger.getLock('guarded').tryLock(60_000))).toBeInstanceOf(
+        UnavailableError,
+      );
+      expect(errors.length).toBeGreaterThan(0);
+    }
+  });
+
+  it('clearly when its host cannot be reached', async () => {
+    await using nowhere = newClient({ redis: 'redis://127.0.0.1:1', commandTimeout: 300 });
+    const error = await rejectionOf(nowhere.getLock('unreachable').tryLock());
+    expect(error).toBeInstanceOf(UnavailableError);
+    expect(String(error)).toContain('ECONNREFUSED');
+  });
+
+  it('once when it is older than 6.2, and every call says so', async () => {
+    const [, version] = /redis_version:(\S+)/.exec(await redis.info('server'))!;
+    const oldVersion = `6.0.${'9'.repeat(version!.length - 4)}`;
+    await using proxy = await startProxy(server.port, server.host);
+    proxy.rewrite(`redis_version:${version!}`, `redis_version:${oldVersion}`);
+    await using stranger = newClient({ redis: proxy.url });
+    const errors = eventsOf(stranger, 'error');
+
+    const error = await rejectionOf(stranger.getLock('old').lock());
+    expect(error).toBeInstanceOf(UnavailableError);
+    expect(String(error)).toContain(`Redis ${oldVersion} is too old`);
+    expect(String(error)).toContain('6.2');
+    expect(await rejectionOf(stranger.getLock('old').tryLock())).toBeInstanceOf(UnavailableError);
+    const connectionsBefore = proxy.connections;
+    proxy.cut();
+    await eventually(() => {
+      expect(proxy.connections).toBeGreaterThan(connectionsBefore);
+    });
+    expect(String(await rejectionOf(stranger.getLock('old').tryLock()))).toContain('too old');
+    const told = errors.filter((event) => event.error.message.includes('too old'));
+    expect(told).toHaveLength(1);
+    expect(await redis.exists('old')).toBe(0);
+  });
+});

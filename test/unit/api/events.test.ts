@@ -1,0 +1,121 @@
+// Events: built only for somebody, told outside all scopes, and no listener breaks the lock that tells.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { UnavailableError } from '../../../src/api/errors.js';
+import { Events } from '../../../src/api/events.js';
+import { currentScope, Scope } from '../../../src/scopes/scope.js';
+import { settle } from '../../support/occupancy.js';
+
+const WARNING = { message: 'careful', lockName: 'a' };
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+it('an event without listener is not even built', () => {
+  const describe = vi.fn(() => WARNING);
+  new Events().emit('warning', describe);
+  expect(describe).not.toHaveBeenCalled();
+});
+
+describe('an `error` without listener', () => {
+  let warnings: string[];
+  let events: Events;
+
+  beforeEach(() => {
+    warnings = [];
+    vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
+      warnings.push(String(warning));
+    });
+    events = new Events();
+  });
+
+  function fail(message: string): void {
+    events.emit('error', () => ({ error: new UnavailableError(message) }));
+  }
+
+  it('becomes a warning of the process, which says how to hear more', () => {
+    fail('it is down');
+    expect(warnings).toEqual([expect.stringMatching(/^it is down .*holdfast\.on\('error', …\)/)]);
+  });
+
+  it('becomes one in an outage, whatever fails, on whichever connection', () => {
+    for (let outages = 1; outages <= 3; outages++) {
+      events.outage('commands', true);
+      fail('the commands connection failed: refused');
+      events.outage('commands', true);
+      events.outage('subscriber', true);
+      fail('the subscriber connection failed: refused');
+      fail('a release failed');
+      events.outage('commands', false);
+      fail('a renewal failed');
+      events.outage('subscriber', false);
+      expect(warnings).toHaveLength(outages);
+    }
+  });
+
+  it('becomes one for each thing that fails besides, numbers aside', () => {
+    for (const lock of ['a', 'b']) {
+      fail(`cannot subscribe to ${lock}`);
+      fail('renewal of 5 leases stayed unanswered after 44.4 ms');
+      fail('renewal of 61 leases stayed unanswered after 120 ms');
+    }
+    expect(warnings).toHaveLength(3);
+    for (let count = 0; count < 100; count++) fail('x'.repeat(count));
+    expect(warnings).toHaveLength(20);
+    events.outage('commands', true);
+    fail('refused');
+    events.outage('commands', false);
+    fail('cannot subscribe to a');
+    expect(warnings).toHaveLength(22);
+  });
+
+  it('becomes none when somebody listens', () => {
+    const heard = vi.fn();
+    events.on('error', heard);
+    fail('it is down');
+    expect(heard).toHaveBeenCalledOnce();
+    expect(warnings).toEqual([]);
+  });
+});
+
+it('a listener that throws, or rejects, is reported, and the others hear the event', async () => {
+  const emitted = vi.spyOn(process, 'emitWarning').mockReturnValue();
+  const events = new Events();
+  const heard = vi.fn();
+  events.on('warning', () => {
+    throw new Error('thrown');
+  });
+  const rejecting: () => unknown = () => Promise.reject(new Error('rejected'));
+  events.on('warning', rejecting);
+  events.on('warning', heard);
+  events.emit('warning', () => WARNING);
+  await settle();
+  expect(heard).toHaveBeenCalledExactlyOnceWith(WARNING);
+  const messages = emitted.mock.calls.map(([message]) => String(message));
+  expect(messages).toHaveLength(2);
+  expect(messages[0]).toMatch(/"warning".*thrown/);
+  expect(messages[1]).toMatch(/"warning".*rejected/);
+});
+
+it('once hears one event, off none', () => {
+  const events = new Events();
+  const once = vi.fn();
+  const off = vi.fn();
+  events.once('warning', once);
+  events.on('warning', off);
+  events.off('warning', off);
+  for (let times = 0; times < 2; times++) events.emit('warning', () => WARNING);
+  expect(once).toHaveBeenCalledOnce();
+  expect(off).not.toHaveBeenCalled();
+});
+
+it('a listener runs outside all scopes: what it locks is not the teller’s', () => {
+  const events = new Events();
+  const scopes: unknown[] = [];
+  events.on('warning', () => scopes.push(currentScope()));
+  new Scope(undefined, true).run(() => {
+    events.emit('warning', () => WARNING);
+    expect(currentScope()).toBeDefined();
+  });
+  expect(scopes).toEqual([undefined]);
+});

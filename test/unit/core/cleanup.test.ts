@@ -1,0 +1,142 @@
+// Owners that nobody wants any more: removed as soon as the server answers.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Cleanup } from '../../../src/core/cleanup.js';
+import { WaitLimit, WaitEnded } from '../../../src/waiting/wait-limit.js';
+import { FakeNode, FakeServer } from '../../support/fake-backend.js';
+import { expectPending } from '../../support/occupancy.js';
+
+let server: FakeServer;
+let node: FakeNode;
+let cleanup: Cleanup;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  server = new FakeServer();
+  node = new FakeNode(server, 'me', 30_000);
+  cleanup = new Cleanup();
+  server.hold('a', 'me:1');
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+async function pass(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
+}
+
+it('is removed at once where the server answers', async () => {
+  cleanup.remove(node.lock('a'), 'me:1');
+  await pass(0);
+  expect(server.heldNames).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('is tried again until the server answers', async () => {
+  server.fate = () => 'lost command';
+  cleanup.remove(node.lock('a'), 'me:1');
+  await pass(3_500);
+  expect(server.heldNames).toEqual(['a']);
+  server.fate = () => 'answered';
+  await pass(1_000);
+  expect(server.heldNames).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('waits for the connection where there is none, without a timer', async () => {
+  server.fate = () => 'unsent';
+  cleanup.remove(node.lock('a'), 'me:1');
+  await pass(0);
+  expect(vi.getTimerCount()).toBe(0);
+  server.fate = () => 'answered';
+  cleanup.tryAgain();
+  await pass(0);
+  expect(server.heldNames).toEqual([]);
+});
+
+it('is forgotten, the oldest first, when there are more than anybody would wait for', async () => {
+  server.fate = () => 'unsent';
+  server.hold('b', 'me:2');
+  cleanup.remove(node.lock('a'), 'me:1');
+  cleanup.remove(node.lock('b'), 'me:2');
+  for (let owner = 3; owner <= 10_001; owner++) cleanup.remove(node.lock('c'), `me:${owner}`);
+  await pass(0);
+  server.fate = () => 'answered';
+  cleanup.tryAgain();
+  await pass(0);
+  expect(server.heldNames).toEqual(['a']);
+});
+
+it('does not free what somebody else has got since', async () => {
+  server.hold('a', 'other:1');
+  cleanup.remove(node.lock('a'), 'me:1');
+  await pass(10);
+  expect(server.holder('a')?.owner).toBe('other:1');
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+describe('close', () => {
+  it('goes on trying until nothing is left', async () => {
+    server.fate = () => 'lost command';
+    cleanup.remove(node.lock('a'), 'me:1');
+    const closing = cleanup.close(new WaitLimit({ limitMs: 10_000 }));
+    await pass(500);
+    await expectPending(closing);
+    server.fate = () => 'answered';
+    await pass(100);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('waits for the connection to come back', async () => {
+    server.fate = () => 'unsent';
+    cleanup.remove(node.lock('a'), 'me:1');
+    const closing = cleanup.close(new WaitLimit({ limitMs: 10_000 }));
+    await pass(500);
+    await expectPending(closing);
+    server.fate = () => 'answered';
+    cleanup.tryAgain();
+    await pass(0);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('does not wait for the second after which an open client would try again', async () => {
+    server.fate = () => 'lost command';
+    cleanup.remove(node.lock('a'), 'me:1');
+    await pass(0);
+    server.fate = () => 'answered';
+    const closing = cleanup.close(new WaitLimit({ limitMs: 500 }));
+    await pass(0);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('ends with the patience, and nothing is tried after that', async () => {
+    server.fate = () => 'lost command';
+    cleanup.remove(node.lock('a'), 'me:1');
+    const waitLimit = new WaitLimit({ limitMs: 500 });
+    const ended = expect(cleanup.close(waitLimit)).rejects.toBeInstanceOf(WaitEnded);
+    await pass(600);
+    await ended;
+    waitLimit.dispose();
+    cleanup.remove(node.lock('a'), 'me:1');
+    await pass(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('waits for what may still leave something', async () => {
+    let answered!: () => void;
+    const trying = new Promise<void>((resolve) => (answered = resolve));
+    cleanup.expect(
+      trying.then(() => {
+        cleanup.remove(node.lock('a'), 'me:1');
+      }),
+    );
+    const closing = cleanup.close(new WaitLimit({ limitMs: Infinity }));
+    await expectPending(closing);
+    answered();
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
+});

@@ -1,0 +1,137 @@
+// Asking until there is an answer: what is asked again, what is not, and that a repeat is known to be one.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { retry } from '../../../src/core/retry.js';
+import { WaitLimit } from '../../../src/waiting/wait-limit.js';
+import { alwaysReady } from '../../support/fake-holdfast.js';
+
+const send = vi.fn<(isRepeat: boolean) => Promise<string>>();
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.resetAllMocks();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function reply(message: string): Error {
+  return Object.assign(new Error(message), { name: 'ReplyError' });
+}
+
+function ask(limitMs = Infinity): Promise<string> {
+  const asking = retry(alwaysReady, new WaitLimit({ limitMs }), { name: 'orders' }, send);
+  asking.catch(() => undefined);
+  return asking;
+}
+
+it('an answer at once is one command', async () => {
+  send.mockResolvedValueOnce('answer');
+  expect(await ask()).toBe('answer');
+  expect(send.mock.calls).toEqual([[false]]);
+});
+
+it('a lost connection is asked again, as a repeat, with growing pauses', async () => {
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockResolvedValueOnce('answer');
+  const asking = ask();
+  await vi.advanceTimersByTimeAsync(19);
+  expect(send).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(send).toHaveBeenCalledTimes(2);
+  await vi.advanceTimersByTimeAsync(40);
+  expect(await asking).toBe('answer');
+  expect(send.mock.calls).toEqual([[false], [true], [true]]);
+});
+
+it('a refusal for now is asked again, not as a repeat: it did not run', async () => {
+  send.mockRejectedValueOnce(reply('LOADING Redis is loading the dataset in memory'));
+  send.mockResolvedValueOnce('answer');
+  const asking = ask();
+  await vi.advanceTimersByTimeAsync(20);
+  expect(await asking).toBe('answer');
+  expect(send.mock.calls).toEqual([[false], [false]]);
+});
+
+it.each([
+  ['NOPERM this user has no permissions', 'REDIS_UNAVAILABLE'],
+  ['ERR unknown command', 'REDIS_UNAVAILABLE'],
+  ['WRONGTYPE Operation against a key holding the wrong kind of value', 'KEY_CONFLICT'],
+  ['KEYCONFLICT the hash at this key is not a lock', 'KEY_CONFLICT'],
+])('%s is told at once, with the lock and the cause', async (message, code) => {
+  send.mockRejectedValue(reply(message));
+  const expected = { code, lockName: 'orders', cause: { message } };
+  await expect(ask()).rejects.toMatchObject(expected);
+  expect(send).toHaveBeenCalledOnce();
+});
+
+it('a conflict names the key that is in the way, and what it is', async () => {
+  send.mockRejectedValue(
+    reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
+  );
+  const keyInTheWay = { key: 'app:orders', expected: 'a lock', type: 'string', hint: 'redlock’s' };
+  const lock = { name: 'orders', keyInTheWay: () => Promise.resolve(keyInTheWay) };
+  const asking = retry(alwaysReady, new WaitLimit({ limitMs: Infinity }), lock, send);
+  await expect(asking).rejects.toMatchObject({
+    message:
+      'lock "orders": the key "app:orders" is in the way: it is a string (redlock’s, perhaps), and not a lock; choose another name or keyPrefix',
+    key: 'app:orders',
+    keyType: 'string',
+  });
+});
+
+it.each([
+  ['fails', () => Promise.reject(reply('NOPERM this user has no permissions'))],
+  ['is not answered', () => new Promise<never>(() => undefined)],
+])('a conflict is told without the key when the look for it %s', async (_, keyInTheWay) => {
+  send.mockRejectedValue(
+    reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
+  );
+  const lock = { name: 'orders', keyInTheWay };
+  for (const limitMs of [100, Infinity]) {
+    const waitLimit = new WaitLimit({ limitMs });
+    const told = expect(retry(alwaysReady, waitLimit, lock, send)).rejects.toMatchObject({
+      code: 'KEY_CONFLICT',
+      key: undefined,
+    });
+    await vi.advanceTimersByTimeAsync(limitMs === 100 ? 102 : 1_002);
+    await told;
+    waitLimit.dispose();
+  }
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('it ends with the patience, in the middle of a pause or of a command', async () => {
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockReturnValue(new Promise(() => undefined));
+  for (const limitMs of [10, 100]) {
+    const over = expect(ask(limitMs)).rejects.toMatchObject({ ending: 'timeout' });
+    await vi.advanceTimersByTimeAsync(limitMs + 1);
+    await over;
+  }
+});
+
+it.each([
+  ['the server refused it', reply('NOPERM this user has no permissions'), false],
+  ['the connection was lost', new Error('Connection is closed.'), true],
+])('a command may have run although it failed: %s', async (_, error, mayHaveRun) => {
+  send.mockRejectedValue(error);
+  const waitLimit = new WaitLimit({ limitMs: 10 });
+  const asking = retry(alwaysReady, waitLimit, { name: 'orders' }, send);
+  asking.catch(() => undefined);
+  await vi.advanceTimersByTimeAsync(50);
+  await expect(asking).rejects.toThrow();
+  expect(waitLimit.mayHaveRun).toBe(mayHaveRun);
+});
+
+it('a refusal says nothing of a try before it that was not answered', async () => {
+  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockRejectedValue(reply('NOPERM this user has no permissions'));
+  const waitLimit = new WaitLimit({ limitMs: Infinity });
+  const asking = retry(alwaysReady, waitLimit, { name: 'orders' }, send);
+  asking.catch(() => undefined);
+  await vi.advanceTimersByTimeAsync(50);
+  await expect(asking).rejects.toThrow('NOPERM');
+  expect(waitLimit.mayHaveRun).toBe(true);
+});

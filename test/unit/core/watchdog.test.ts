@@ -1,0 +1,242 @@
+// The watchdog: few calls for many leases, retries before the deadline, and no failure that stops the next round.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import type { KeepReply, Renewable } from '../../../src/core/backend.js';
+import { LockKeys } from '../../../src/redis/keys.js';
+import { Watchdog, type Watched } from '../../../src/core/watchdog.js';
+
+const LEASE_MS = 30_000;
+const ROUND_MS = LEASE_MS / 3;
+const RETRY_MS = 250;
+
+class FakeLease implements Renewable {
+  readonly ownerId: string;
+  readonly #isWatched: boolean;
+  readonly replies: KeepReply[] = [];
+  readonly calls: string[] = [];
+  #confirmedAtMs = performance.now();
+
+  constructor(ownerId: string, isWatched = true) {
+    this.ownerId = ownerId;
+    this.#isWatched = isWatched;
+  }
+
+  get isWatched(): boolean {
+    return this.#isWatched;
+  }
+
+  get ageMs(): number {
+    return performance.now() - this.#confirmedAtMs;
+  }
+
+  checkDeadline(): void {
+    this.calls.push('deadline');
+  }
+
+  renewing(leaseMs: number): void {
+    this.calls.push(`renewing by ${leaseMs}`);
+  }
+
+  renewed(reply: KeepReply): void {
+    this.replies.push(reply);
+    this.#confirmedAtMs = performance.now();
+  }
+}
+
+const renew =
+  vi.fn<(batch: readonly Watched<LockKeys>[], leaseMs: number) => Promise<KeepReply[]>>();
+const failed = vi.fn();
+let batchKey: (keys: LockKeys) => string;
+let watchdog: Watchdog;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.resetAllMocks();
+  renew.mockImplementation((batch) => Promise.resolve(batch.map(() => 'kept')));
+  batchKey = () => '';
+  watchdog = new Watchdog({
+    leaseMs: LEASE_MS,
+    failed,
+  });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function watch(count: number, isWatched = true): FakeLease[] {
+  return Array.from({ length: count }, (_, index) => {
+    const lease = new FakeLease(`me:${String(index)}`, isWatched);
+    watchdog.watch(lease, new LockKeys(`lock:${String(index)}`), {
+      kind: 'hold',
+      batchKey: (keys) => batchKey(keys),
+      renew,
+    });
+    return lease;
+  });
+}
+
+it('5,000 leases cost at most 15 calls a round, and each is renewed once a round', async () => {
+  const leases = watch(5_000);
+  for (let round = 1; round <= 3; round++) {
+    await vi.advanceTimersByTimeAsync(ROUND_MS);
+    expect(renew.mock.calls.length).toBeLessThanOrEqual(15 * round);
+    expect(leases.every(({ replies }) => replies.length === round)).toBe(true);
+  }
+});
+
+it('what may not share a call has a batch of its own', async () => {
+  batchKey = ({ lock }) => lock.slice(-1);
+  watch(100);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(renew).toHaveBeenCalledTimes(10);
+});
+
+it('fixed leases are looked at, not prolonged', async () => {
+  watch(3, false);
+  watch(2);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(renew.mock.calls.map(([batch, leaseMs]) => [batch.length, leaseMs])).toEqual([
+    [2, LEASE_MS],
+    [3, 0],
+  ]);
+});
+
+it('a failed batch is sent again soon, until it is answered, and told once', async () => {
+  const [lease] = watch(1);
+  renew.mockRejectedValueOnce(new Error('lost')).mockRejectedValueOnce(new Error('lost'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(failed).toHaveBeenCalledExactlyOnceWith(expect.any(Error), 1);
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(renew).toHaveBeenCalledTimes(2);
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(lease!.replies).toEqual(['kept']);
+  expect(failed).toHaveBeenCalledTimes(1);
+
+  renew.mockRejectedValueOnce(new Error('lost again'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(failed).toHaveBeenCalledTimes(2);
+});
+
+it('batches that fail in one outage are told as one, and the next outage again', async () => {
+  batchKey = ({ lock }) => lock;
+  const leases = watch(60);
+  renew.mockRejectedValue(new Error('CLUSTERDOWN'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS + 5 * RETRY_MS);
+  watchdog.unwatch(leases[0]!);
+  watchdog.unwatch(leases[1]!);
+  await vi.advanceTimersByTimeAsync(5 * RETRY_MS);
+  expect(failed).toHaveBeenCalledOnce();
+
+  renew.mockImplementation((batch) => Promise.resolve(batch.map(() => 'kept')));
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  renew.mockRejectedValue(new Error('CLUSTERDOWN'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS + 5 * RETRY_MS);
+  expect(failed).toHaveBeenCalledTimes(2);
+});
+
+it('one failing batch does not stop the others, nor the next round', async () => {
+  const leases = watch(1_000);
+  renew.mockRejectedValueOnce(new Error('lost'));
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(leases.filter(({ replies }) => replies.length === 1)).toHaveLength(500);
+  await vi.advanceTimersByTimeAsync(ROUND_MS / 2);
+  expect(leases.every(({ replies }) => replies.length === 1)).toBe(true);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(leases.every(({ replies }) => replies.length >= 2)).toBe(true);
+});
+
+it('a round that never gets an answer does not stop the next one', async () => {
+  watch(1);
+  renew.mockReturnValueOnce(new Promise(() => undefined));
+  await vi.advanceTimersByTimeAsync(2 * ROUND_MS);
+  expect(renew).toHaveBeenCalledTimes(2);
+});
+
+it('after a blocked event loop the deadline is looked at before anything is sent', async () => {
+  const [lease] = watch(1);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(lease!.calls).toEqual(['deadline', `renewing by ${LEASE_MS}`]);
+});
+
+it('whether a lease is prolonged is decided once, also if that changes in that instant', async () => {
+  const [changing] = watch(1);
+  vi.spyOn(changing!, 'isWatched', 'get').mockReturnValueOnce(false).mockReturnValue(true);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(renew).toHaveBeenCalledExactlyOnceWith(expect.anything(), 0);
+  expect(changing!.calls).toEqual(['deadline', 'renewing by 0']);
+});
+
+it('an answer for a lease that was released meanwhile is dropped', async () => {
+  const [lease] = watch(1);
+  let answer!: (replies: KeepReply[]) => void;
+  renew.mockReturnValueOnce(new Promise((resolve) => (answer = resolve)));
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  watchdog.unwatch(lease!);
+  answer(['deleted']);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(lease!.replies).toEqual([]);
+});
+
+it('what was just acquired is left out of a round, but never waits for longer than a round', async () => {
+  const [first] = watch(1);
+  await vi.advanceTimersByTimeAsync(ROUND_MS * 0.9);
+  const [second] = watch(1);
+  await vi.advanceTimersByTimeAsync(ROUND_MS * 0.1);
+  expect([first!.replies.length, second!.replies.length]).toEqual([1, 0]);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  expect(second!.replies).toHaveLength(1);
+});
+
+it('renewAll renews everything at once', async () => {
+  const leases = watch(3);
+  watchdog.renewAll();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(leases.every(({ replies }) => replies.length === 1)).toBe(true);
+});
+
+it('what is in doubt is renewed at once, however young, and nothing else', async () => {
+  batchKey = ({ lock }) => lock;
+  const [one, two] = watch(2);
+  watchdog.doubt((key) => key === 'lock:0');
+  await vi.advanceTimersByTimeAsync(0);
+  expect([one!.replies, two!.replies]).toEqual([['kept'], []]);
+});
+
+it('what is in doubt is sent again soon while it stays unanswered, by the clock and not by further doubts', async () => {
+  const [lease] = watch(1);
+  renew.mockImplementation(() => {
+    watchdog.doubt(() => true); // asking finds that the server is gone
+    return Promise.reject(new Error('lost'));
+  });
+  watchdog.doubt(() => true);
+  await vi.advanceTimersByTimeAsync(0);
+  watchdog.doubt(() => true);
+  expect(renew).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(4 * RETRY_MS);
+  expect(renew).toHaveBeenCalledTimes(5);
+  renew.mockImplementation((batch) => Promise.resolve(batch.map(() => 'deleted')));
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(lease!.replies).toEqual(['deleted']);
+  watchdog.doubt(() => true);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(lease!.replies).toHaveLength(2);
+});
+
+it('a lease that is over when it comes into doubt is not renewed', async () => {
+  const [lease] = watch(1);
+  vi.spyOn(lease!, 'ageMs', 'get').mockReturnValue(-1);
+  watchdog.doubt(() => true);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(lease!.calls).toEqual(['deadline']);
+  expect(renew).not.toHaveBeenCalled();
+});
+
+it('with nothing to watch its timer rings once more at most, for nobody', () => {
+  const leases = watch(3);
+  expect(vi.getTimerCount()).toBe(1);
+  for (const lease of leases) watchdog.unwatch(lease);
+  vi.advanceTimersByTime(LEASE_MS);
+  expect(vi.getTimerCount()).toBe(0);
+  watchdog.renewAll();
+  expect(renew).not.toHaveBeenCalled();
+});

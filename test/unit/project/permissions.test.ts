@@ -1,0 +1,39 @@
+// The commands that the README asks permission for are those that the scripts and the client send: all of them, and no others.
+import { describe, expect, it } from 'vitest';
+import { scripts } from '../../../src/redis/scripts.generated.js';
+import { permittedCommands, readmePermissions } from '../../support/permissions.js';
+
+/** What the client sends besides what is in the scripts. */
+const OF_THE_CLIENT = {
+  server: ['ping', 'info', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
+  cluster: ['cluster|slots', 'cluster|info', 'asking', 'ssubscribe', 'sunsubscribe'],
+};
+const PUBLISHED_BY = {
+  server: ['publish', 'pubsub|numsub'],
+  cluster: ['spublish', 'pubsub|shardnumsub'],
+};
+
+const ofScripts = Object.values(scripts)
+  .flatMap(({ source }) => [...source.matchAll(/redis\.p?call\(\s*'(\w+)'/g)])
+  .map(([, command = '']) => command.toLowerCase())
+  .filter((command) => command !== 'pubsub'); // with its subcommand, by kind of server
+
+describe('the permissions in the README', () => {
+  it('on a server are the commands that are sent', () => {
+    const needed = new Set([...ofScripts, ...OF_THE_CLIENT.server, ...PUBLISHED_BY.server]);
+    expect(permittedCommands(readmePermissions('server', 'app:')).sort()).toEqual(
+      [...needed].sort(),
+    );
+  });
+
+  it('in a cluster are those and what a cluster needs', () => {
+    const needed = new Set([
+      ...permittedCommands(readmePermissions('server', 'app:')),
+      ...OF_THE_CLIENT.cluster,
+      ...PUBLISHED_BY.cluster,
+    ]);
+    expect(permittedCommands(readmePermissions('cluster', 'app:')).sort()).toEqual(
+      [...needed].sort(),
+    );
+  });
+});

@@ -1,0 +1,77 @@
+// An election that most masters refuse for good: told as what they say, and no vote is left behind.
+import { expect, it, vi } from 'vitest';
+import type { VoteReply } from '../../../src/locks/reentrant/reentrant-backend.js';
+import type { Master } from '../../../src/locks/red/master.js';
+import { fixedGuard } from '../../../src/locks/red/restart-guard.js';
+import { vote, type Vote } from '../../../src/locks/red/vote.js';
+
+class FakeMaster {
+  readonly name = 'master';
+  readonly trouble: string | undefined;
+  readonly vote: () => Promise<VoteReply>;
+  readonly lock = { connection: { serverAgeMs: Infinity } };
+  readonly withdraw = vi.fn();
+  readonly overdue = vi.fn();
+
+  constructor(answer: 'acquired' | 'conflict' | 'down') {
+    this.trouble = answer === 'down' ? 'not connected' : undefined;
+    this.vote = (): Promise<VoteReply> => {
+      if (answer === 'acquired')
+        return Promise.resolve({ reply: { outcome: 'acquired' }, longestLeaseMs: 0 });
+      const error = new Error('WRONGTYPE Operation against a key holding the wrong kind of value');
+      error.name = 'ReplyError';
+      return Promise.reject(error);
+    };
+  }
+}
+
+function elect(masters: readonly FakeMaster[]): Promise<Vote> {
+  return vote({
+    masters: masters as unknown as readonly Master[],
+    quorum: Math.floor(masters.length / 2) + 1,
+    ownerId: 'me:1',
+    leaseMs: 30_000,
+    nodeTimeoutMs: 50,
+    guard: fixedGuard(0),
+  });
+}
+
+it('by most masters is told, and the vote of the others is taken back', async () => {
+  const granting = new FakeMaster('acquired');
+  const election = elect([granting, new FakeMaster('conflict'), new FakeMaster('conflict')]);
+  await expect(election).rejects.toThrow('WRONGTYPE');
+  expect(granting.withdraw).toHaveBeenCalledWith('me:1', false);
+});
+
+it('by one master is no more than an answer that is missing, also while others are down', async () => {
+  const granting = [new FakeMaster('acquired'), new FakeMaster('acquired')];
+  const down = [new FakeMaster('down'), new FakeMaster('down')];
+  expect(await elect([...granting, ...down, new FakeMaster('conflict')])).toMatchObject({
+    outcome: 'no quorum',
+    nodes: [
+      { answer: 'acquired' },
+      { answer: 'acquired' },
+      { answer: 'unreachable' },
+      { answer: 'unreachable' },
+      { answer: 'unreachable' },
+    ],
+  });
+  for (const master of granting) expect(master.withdraw).toHaveBeenCalledOnce();
+});
+
+it('that is lost takes a vote back again whose answer is lost after that: it may come all the same', async () => {
+  const late = new FakeMaster('acquired');
+  let lose: (error: Error) => void = () => undefined;
+  const pending = new Promise<VoteReply>((_, reject) => (lose = reject));
+  Object.assign(late, { vote: () => pending });
+  const reply = { outcome: 'held', holder: 'they:1', holderTtlMs: 500 } as const;
+  const held: VoteReply = { reply, longestLeaseMs: 500 };
+  const others = [new FakeMaster('acquired'), new FakeMaster('acquired')];
+  for (const other of others) Object.assign(other, { vote: () => Promise.resolve(held) });
+  expect(await elect([late, ...others])).toMatchObject({ outcome: 'held' });
+  expect(late.withdraw).toHaveBeenCalledOnce();
+  lose(new Error('Connection is closed.'));
+  await vi.waitFor(() => {
+    expect(late.withdraw).toHaveBeenCalledTimes(2);
+  });
+});
