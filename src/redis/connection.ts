@@ -4,7 +4,7 @@ import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
 import type { Events } from '../api/events.js';
 import { UnavailableError } from '../api/errors.js';
 import type { WaitLimit } from '../waiting/wait-limit.js';
-import { inOwnContext } from '../scopes/scope.js';
+import { inOwnContext } from '../runtime/own-context.js';
 import {
   clientFactory,
   isCluster,

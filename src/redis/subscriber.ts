@@ -2,7 +2,7 @@
 // then it asks whether anybody is there, since a connection that died without a word looks like one that has nothing to tell.
 
 import { setTimer } from '../runtime/clock.js';
-import { inOwnContext } from '../scopes/scope.js';
+import { inOwnContext } from '../runtime/own-context.js';
 import { ask, type Answer, type Asked } from './asking.js';
 import type { RedisClient } from './clients.js';
 import { failureKind } from './failure.js';

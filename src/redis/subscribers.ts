@@ -1,7 +1,7 @@
 // All subscriptions of one client: each stands at the server that tells of its channel, and follows where that moves.
 
 import { setTimer } from '../runtime/clock.js';
-import { inOwnContext } from '../scopes/scope.js';
+import { inOwnContext } from '../runtime/own-context.js';
 import type { Connection } from './connection.js';
 import { failureKind } from './failure.js';
 import type { Homes } from './homes.js';

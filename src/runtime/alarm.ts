@@ -1,7 +1,7 @@
 // One timer for many who wait for a time: set for whoever is first, and left alone while others come and go.
 
 import { setTimer } from './clock.js';
-import { inOwnContext } from '../scopes/scope.js';
+import { inOwnContext } from './own-context.js';
 
 export class Alarm {
   readonly #ring: () => void;

@@ -95,9 +95,6 @@ export function outsideScopes<T>(fn: () => T): T {
   return storage.getStore() === undefined ? fn() : storage.run(undefined, fn);
 }
 
-/** Runs `fn` outside every asynchronous context, the user's own, too: for what serves many callers. */
-export const inOwnContext: <T>(fn: () => T) => T = AsyncLocalStorage.snapshot();
-
 /** From `scope` outwards. */
 export function* outwards(scope: Scope | undefined): Generator<Scope> {
   for (let next = scope; next; next = next.parent) yield next;
