@@ -1,0 +1,85 @@
+// The rooms of src/ and who may import whom, types included: `npm run rooms`. docs/architecture.md draws them.
+
+/** From the top: a room imports those below it, never one above it. Rooms of one floor know nothing of each other. */
+const floors = [
+  ['index'],
+  ['holdfast'],
+  ['locks'],
+  ['core'],
+  ['scopes', 'waiting'],
+  ['redis'],
+  ['api'],
+  ['runtime'],
+];
+
+/** On what other kinds a kind of lock in locks/ is built. */
+const kinds = {
+  reentrant: [],
+  fair: ['reentrant'],
+  red: ['reentrant'],
+  multi: [],
+};
+
+const room = (name) => `^src/${name}(/|\\.ts$)`;
+
+const oneWay = floors.flatMap((floor, level) =>
+  floor.map((name) => {
+    const besides = floor.filter((other) => other !== name);
+    const forbidden = [...floors.slice(0, level).flat(), ...besides];
+    return {
+      name: `${name}-imports-downwards`,
+      comment: `${name} may import what stands below it: ${floors
+        .slice(level + 1)
+        .flat()
+        .join(', ')}`,
+      severity: 'error',
+      from: { path: room(name) },
+      to: { path: forbidden.map(room) },
+    };
+  }),
+);
+
+const ofKinds = Object.entries(kinds).map(([kind, base]) => ({
+  name: `${kind}-is-complete-in-itself`,
+  comment: `locks/${kind} imports no other kind of lock${base.length > 0 ? ` but ${base.join(', ')}` : ''}`,
+  severity: 'error',
+  from: { path: `^src/locks/${kind}/` },
+  to: {
+    path: '^src/locks/[^/]+/',
+    pathNot: [kind, ...base].map((other) => `^src/locks/${other}/`),
+  },
+}));
+
+export default {
+  forbidden: [
+    {
+      name: 'no-cycle',
+      comment:
+        'files that import each other in a circle can only be understood, and changed, together',
+      severity: 'ignore', // until the last of them is gone
+      from: {},
+      to: { circular: true },
+    },
+    {
+      name: 'known-rooms',
+      comment: 'each file stands in a room that has its place in the order',
+      severity: 'error',
+      from: { path: '^src/', pathNot: floors.flat().map(room) },
+      to: {},
+    },
+    {
+      name: 'no-unresolvable',
+      comment: 'an import that cannot be resolved is not checked either',
+      severity: 'error',
+      from: {},
+      to: { couldNotResolve: true },
+    },
+    ...oneWay.filter(({ to }) => to.path.length > 0),
+    ...ofKinds,
+  ],
+  options: {
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.build.json' },
+    doNotFollow: { path: 'node_modules' },
+  },
+};
