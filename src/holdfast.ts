@@ -2,11 +2,12 @@
 
 import { randomInt } from 'node:crypto';
 import { inspect, type InspectOptionsStylized } from 'node:util';
+import { Listeners } from './core/listeners.js';
 import { Session } from './core/session.js';
 import { newClientId } from './core/client-id.js';
 import { inspected, type HoldfastDescription } from './api/description.js';
 import { LockLostError } from './api/errors.js';
-import { Events, type HoldfastEvents } from './api/events.js';
+import type { HoldfastEvents } from './api/events.js';
 import type { Lock } from './api/lock.js';
 import { FairLock } from './locks/fair/fair-lock.js';
 import { FairLockBackend } from './locks/fair/fair-backend.js';
@@ -104,7 +105,7 @@ const KNOWN_OPTIONS = [
 export class Holdfast implements AsyncDisposable {
   readonly #session: Session;
   readonly #server: Server;
-  readonly #events = new Events();
+  readonly #listeners = new Listeners();
   readonly #keyPrefix: string;
   #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
@@ -150,13 +151,13 @@ export class Holdfast implements AsyncDisposable {
         hasClassicUnlockChannels,
         replicas,
       },
-      this.#events,
+      this.#listeners,
     );
     this.#keyPrefix = this.#server.connection.keyPrefix + keyPrefix;
     this.#session = new Session(
       { clientId, lockWatchdogTimeoutMs, commandTimeoutMs },
       this.#server.connection,
-      this.#events,
+      this.#listeners,
     );
     this.#server.connection.onReady(this.#session.cleanup.tryAgain);
   }
@@ -241,7 +242,7 @@ export class Holdfast implements AsyncDisposable {
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
     const { name, masters, settings } = parseRedLock(given);
-    const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#events));
+    const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#listeners));
     if (this.#closing) void quorum.close();
     const backend = new RedLockBackend(name, masters, settings, quorum, this.#newOwnerId);
     return new SingleLock(quorum.session, backend);
@@ -272,28 +273,19 @@ export class Holdfast implements AsyncDisposable {
 
   /** Adds a listener. One that throws is reported by `process.emitWarning`; of an `error` without listener the process is warned, once in an outage. */
   on<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
-    (this.#events as { on(name: Name, listener: HoldfastEvents[Name]): unknown }).on(
-      name,
-      listener,
-    );
+    this.#listeners.on(name, listener);
     return this;
   }
 
   /** Adds a listener for the next such event only. */
   once<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
-    (this.#events as { once(name: Name, listener: HoldfastEvents[Name]): unknown }).once(
-      name,
-      listener,
-    );
+    this.#listeners.once(name, listener);
     return this;
   }
 
   /** Removes a listener. */
   off<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
-    (this.#events as { off(name: Name, listener: HoldfastEvents[Name]): unknown }).off(
-      name,
-      listener,
-    );
+    this.#listeners.off(name, listener);
     return this;
   }
 

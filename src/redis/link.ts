@@ -9,7 +9,7 @@ import { hasNodes, seeToComeback } from './comeback.js';
 import { disconnect } from './disconnection.js';
 import { describe, failureKind, isMereLoss, isReply, UnsentError } from './failure.js';
 import { firstWords } from './first-words.js';
-import { Outage } from '../api/outage.js';
+import { Outage } from './outage.js';
 import { redacted } from './redaction.js';
 import { Silence } from './silence.js';
 import { onTrouble, unexplained } from './troubles.js';

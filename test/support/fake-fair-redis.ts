@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { EventEmitter } from 'node:events';
 import { vi } from 'vitest';
 import type { AcquireReply, Wanted } from '../../src/core/backend.js';
-import { Events } from '../../src/api/events.js';
+import { Listeners } from '../../src/core/listeners.js';
 import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
 import { FairPlace } from '../../src/locks/fair/fair-place.js';
 import { Server } from '../../src/core/server.js';
@@ -52,7 +52,7 @@ export class FakeFairRedis {
       replicas: 0,
       commandTimeoutMs: 10_000,
     };
-    this.server = new Server(options, new Events());
+    this.server = new Server(options, new Listeners());
     const { connection } = this.server;
     const run: Connection['run'] = async (script, keys, args, read) =>
       read(await this.#send(nameOf(script), keys, args));

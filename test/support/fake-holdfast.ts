@@ -3,7 +3,8 @@ import { EventEmitter } from 'node:events';
 import type { Redis } from 'ioredis';
 import { vi } from 'vitest';
 import { Session, type Reachable } from '../../src/core/session.js';
-import { Events, type HoldfastEvents } from '../../src/api/events.js';
+import type { HoldfastEvents } from '../../src/api/events.js';
+import { Listeners } from '../../src/core/listeners.js';
 import { Holdfast } from '../../src/holdfast.js';
 import type { Lock } from '../../src/api/lock.js';
 import { SingleLock } from '../../src/locks/single-lock.js';
@@ -19,7 +20,7 @@ export interface FakeOptions {
 export interface FakeHoldfast {
   readonly server: FakeServer;
   readonly session: Session;
-  readonly events: Events;
+  readonly events: Listeners;
   /** Everything that was passed to process.emitWarning. */
   readonly processWarnings: string[];
   readonly getLock: (name: string) => Lock;
@@ -41,7 +42,7 @@ export const alwaysReady: Reachable = {
 export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
   const { server = new FakeServer(), clientId = 'me', lockWatchdogTimeout = 30_000 } = options;
   const { commandTimeout = lockWatchdogTimeout / 3 } = options;
-  const events = new Events();
+  const events = new Listeners();
   const times = { lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: commandTimeout };
   const session = new Session({ clientId, ...times }, alwaysReady, events);
   const node = new FakeNode(server, clientId, lockWatchdogTimeout);

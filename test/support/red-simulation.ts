@@ -1,7 +1,7 @@
 // Masters of a Redlock that exist only in memory, for fake timers: tests decide how long each link takes.
 import type { KeepReply } from '../../src/core/backend.js';
 import { Session } from '../../src/core/session.js';
-import { Events } from '../../src/api/events.js';
+import { Listeners } from '../../src/core/listeners.js';
 import { Cleanup } from '../../src/core/cleanup.js';
 import type { Lock } from '../../src/api/lock.js';
 import type {
@@ -85,8 +85,8 @@ export function simulatedRedLock(
     guard,
     ...options
   }: SimulatedClientOptions,
-): { lock: Lock; events: Events } {
-  const events = new Events();
+): { lock: Lock; events: Listeners } {
+  const events = new Listeners();
   const owner = new Session(
     { clientId, lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: 10_000 },
     alwaysReady,

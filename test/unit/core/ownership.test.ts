@@ -4,7 +4,7 @@ import type { LockBackend } from '../../../src/core/backend.js';
 import { Session } from '../../../src/core/session.js';
 import { now } from '../../../src/runtime/clock.js';
 import { UnavailableError } from '../../../src/api/errors.js';
-import { Events } from '../../../src/api/events.js';
+import { Listeners } from '../../../src/core/listeners.js';
 import { Ownership } from '../../../src/core/ownership.js';
 import { validity } from '../../../src/core/validity.js';
 import { WaitLimit } from '../../../src/waiting/wait-limit.js';
@@ -24,7 +24,7 @@ it('is not re-entered behind a release that stays unanswered', async () => {
   const ignore = (): void => undefined;
   const lock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release };
   const options = { clientId: 'me', lockWatchdogTimeoutMs: 30_000, commandTimeoutMs: 1_000 };
-  const session = new Session(options, alwaysReady, new Events());
+  const session = new Session(options, alwaysReady, new Listeners());
   const backend = lock as unknown as LockBackend;
   const ownership = new Ownership(session, backend, 'me:1', validity(now(), 30_000));
   const hold = { isWatched: true, lost: ignore };

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Seniority } from '../../../src/core/backend.js';
 import { Session } from '../../../src/core/session.js';
 import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
-import { Events } from '../../../src/api/events.js';
+import { Listeners } from '../../../src/core/listeners.js';
 import type { HoldOrigin } from '../../../src/api/hold.js';
 import { MultiAcquisition } from '../../../src/locks/multi/multi-acquisition.js';
 import type { AcquireRequest } from '../../../src/api/options.js';
@@ -55,7 +55,7 @@ let two: FakeMember;
 
 beforeEach(() => {
   const options = { clientId: 'me', lockWatchdogTimeoutMs: 30_000, commandTimeoutMs: 10_000 };
-  session = new Session(options, alwaysReady, new Events());
+  session = new Session(options, alwaysReady, new Listeners());
   [one, two] = [new FakeMember('one'), new FakeMember('two')];
 });
 

@@ -1,6 +1,6 @@
 // Channels of a client that is closed: others may still hold on to it.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Events } from '../../../src/api/events.js';
+import { Listeners } from '../../../src/core/listeners.js';
 import type { Connection } from '../../../src/redis/connection.js';
 import { Channels } from '../../../src/waiting/channels.js';
 
@@ -15,7 +15,7 @@ afterEach(() => {
 it('a closed client subscribes to nothing more, and leaves no timer', () => {
   const connect = vi.fn();
   const homes = { of: () => '', connect, onChange: vi.fn() };
-  const channels = new Channels({ homes } as unknown as Connection, new Events(), 10_000);
+  const channels = new Channels({ homes } as unknown as Connection, new Listeners(), 10_000);
   void channels.close();
   const listener = { subscribed: vi.fn(), message: vi.fn() };
   const subscription = channels.subscribe('orders', false, listener);

@@ -1,7 +1,7 @@
-// Events: built only for somebody, told outside all scopes, and no listener breaks the lock that tells.
+// Listeners: events are built only for somebody, told outside all scopes, and no listener breaks the lock that tells.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UnavailableError } from '../../../src/api/errors.js';
-import { Events } from '../../../src/api/events.js';
+import { Listeners } from '../../../src/core/listeners.js';
 import { currentScope, Scope } from '../../../src/scopes/scope.js';
 import { settle } from '../../support/occupancy.js';
 
@@ -13,20 +13,20 @@ afterEach(() => {
 
 it('an event without listener is not even built', () => {
   const describe = vi.fn(() => WARNING);
-  new Events().emit('warning', describe);
+  new Listeners().emit('warning', describe);
   expect(describe).not.toHaveBeenCalled();
 });
 
 describe('an `error` without listener', () => {
   let warnings: string[];
-  let events: Events;
+  let events: Listeners;
 
   beforeEach(() => {
     warnings = [];
     vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
       warnings.push(String(warning));
     });
-    events = new Events();
+    events = new Listeners();
   });
 
   function fail(message: string): void {
@@ -80,7 +80,7 @@ describe('an `error` without listener', () => {
 
 it('a listener that throws, or rejects, is reported, and the others hear the event', async () => {
   const emitted = vi.spyOn(process, 'emitWarning').mockReturnValue();
-  const events = new Events();
+  const events = new Listeners();
   const heard = vi.fn();
   events.on('warning', () => {
     throw new Error('thrown');
@@ -98,7 +98,7 @@ it('a listener that throws, or rejects, is reported, and the others hear the eve
 });
 
 it('once hears one event, off none', () => {
-  const events = new Events();
+  const events = new Listeners();
   const once = vi.fn();
   const off = vi.fn();
   events.once('warning', once);
@@ -110,7 +110,7 @@ it('once hears one event, off none', () => {
 });
 
 it('a listener runs outside all scopes: what it locks is not the teller’s', () => {
-  const events = new Events();
+  const events = new Listeners();
   const scopes: unknown[] = [];
   events.on('warning', () => scopes.push(currentScope()));
   new Scope(undefined, true).run(() => {
