@@ -22,7 +22,7 @@ import {
 } from '../scopes/scope.js';
 import { aborted, heldElsewhere } from './refusals.js';
 import { noticeWaiting } from './waiting-notice.js';
-import { WaitLimit, WaitEnded, type Ending } from '../waiting/wait-limit.js';
+import { WaitLimit, WaitEnded, type Ending } from '../runtime/wait-limit.js';
 
 /** One whose first try is on its way already, or was, and from where it was called. */
 export interface BegunAcquisition extends BegunTry {

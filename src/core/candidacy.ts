@@ -15,7 +15,7 @@ import { failureKind } from '../redis/failure.js';
 import { Ownership } from './ownership.js';
 import { leftMs, validity, type Validity } from './validity.js';
 import type { Findings } from '../waiting/findings.js';
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 
 /** A try that was sent before there was anything to go on with, and did not settle at once. */
 export interface BegunTry {

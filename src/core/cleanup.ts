@@ -6,7 +6,7 @@ import { setTimer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
 import { NoQuorum } from '../locks/red/no-quorum.js';
 import { failureKind } from '../redis/failure.js';
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 
 /** How soon a server that refuses is asked again. */
 const RETRY_MS = 1_000;
@@ -58,7 +58,7 @@ export class Cleanup {
   }
 
   /**
-   * Goes on until nothing is left, or the patience is over: a connection that is being made anew may come back in time.
+   * Goes on until nothing is left, or the limit is reached: a connection that is being made anew may come back in time.
    * Nothing is tried again after that.
    */
   async close(waitLimit: WaitLimit): Promise<void> {

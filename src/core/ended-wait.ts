@@ -1,4 +1,4 @@
-// What an acquisition is told whose patience is over. "Somebody else has it" rests on an answer that is young, or on a grant of
+// What an acquisition is told whose wait is over. "Somebody else has it" rests on an answer that is young, or on a grant of
 // this very client; otherwise it is not known who has it.
 
 import type { LockBackend } from './backend.js';
@@ -8,7 +8,7 @@ import type { AcquireRequest } from '../api/options.js';
 import { NoQuorum } from '../locks/red/no-quorum.js';
 import { aborted, timedOut } from './refusals.js';
 import type { Findings } from '../waiting/findings.js';
-import { LATE_MS, type WaitLimit, type WaitEnded } from '../waiting/wait-limit.js';
+import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
 
 /** How old what is told may be: a second, when the wait ends as late as it may. */
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
@@ -40,7 +40,7 @@ export function limitMs(
   return waitMs === 0 ? Math.min(session.commandTimeoutMs, attemptMs) : waitMs;
 }
 
-/** What ended the patience, in the words of the caller. */
+/** What ended the wait, in the words of the caller. */
 export function endedWait(over: WaitEnded, waited: Waited): Error {
   const { session, lock, request, findings } = waited;
   if (over.ending === 'aborted') return aborted(lock.name, 'while waiting', request.signal);

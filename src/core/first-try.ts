@@ -14,7 +14,7 @@ import { Ownership } from './ownership.js';
 import { actingScope, currentScope, holdersAround, type Scope } from '../scopes/scope.js';
 import type { SingleHold } from './single-hold.js';
 import { leftMs, validity } from './validity.js';
-import type { Ending } from '../waiting/wait-limit.js';
+import type { Ending } from '../runtime/wait-limit.js';
 
 /** undefined: it takes more than that, and nothing was sent. */
 export function firstTry(

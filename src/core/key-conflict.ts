@@ -1,7 +1,7 @@
 // A key that is in the way of a lock: which one, and what it is, looked for once a command has met it.
 
 import { KeyConflictError } from '../api/errors.js';
-import { WaitLimit } from '../waiting/wait-limit.js';
+import { WaitLimit } from '../runtime/wait-limit.js';
 
 /** How long the look may take: the conflict itself is known. */
 const LOOK_LIMIT_MS = 1_000;
@@ -25,7 +25,7 @@ export interface Conflicting {
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
 }
 
-/** The error for a command that met a key of another kind. Looks, within the caller's patience, which one it is. */
+/** The error for a command that met a key of another kind. Looks, within the caller's limit, which one it is. */
 export async function keyConflict(
   lock: Conflicting,
   waitLimit: WaitLimit,

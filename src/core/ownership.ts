@@ -6,7 +6,7 @@ import { now, type Instant } from '../runtime/clock.js';
 import { ClosedError, KeyConflictError, isUnanswered } from '../api/errors.js';
 import { retry } from './retry.js';
 import { Tenure, type OwnedHold } from './tenure.js';
-import { WaitLimit } from '../waiting/wait-limit.js';
+import { WaitLimit } from '../runtime/wait-limit.js';
 import { Turns } from '../scopes/turns.js';
 
 /** A release that did not settle at once. */

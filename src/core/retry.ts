@@ -1,4 +1,4 @@
-// Asks Redis until it answers, or patience is over. ioredis repeats nothing by itself; this does, and says so to
+// Asks Redis until it answers, or the wait is over. ioredis repeats nothing by itself; this does, and says so to
 // whoever sends, since a repeat may find the work already done.
 
 import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
@@ -6,7 +6,7 @@ import { keyConflict, type Conflicting } from './key-conflict.js';
 import { NoQuorum } from '../locks/red/no-quorum.js';
 import { failureKind } from '../redis/failure.js';
 import type { Connection } from '../redis/connection.js';
-import { WaitEnded, type WaitLimit } from '../waiting/wait-limit.js';
+import { WaitEnded, type WaitLimit } from '../runtime/wait-limit.js';
 
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;

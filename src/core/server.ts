@@ -13,7 +13,7 @@ import type { LockKeys } from '../redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
 import { Line } from '../waiting/line.js';
 import { Lines } from '../waiting/lines.js';
-import { WaitLimit, WaitEnded, type Call } from '../waiting/wait-limit.js';
+import { WaitLimit, WaitEnded, type Call } from '../runtime/wait-limit.js';
 import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {

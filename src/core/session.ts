@@ -17,7 +17,7 @@ import type { Connection } from '../redis/connection.js';
 import { describe, isReply } from '../redis/failure.js';
 import type { SingleHold } from './single-hold.js';
 import type { Tenure } from './tenure.js';
-import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../waiting/wait-limit.js';
+import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
 import { Warnings } from './warnings.js';
 
 /** How many releases a closing client has under way at a time. */

@@ -6,7 +6,7 @@ import type { Session } from './session.js';
 import type { WaitingEvent } from '../api/events.js';
 import { nestedCallMessage } from './refusals.js';
 import { outwards, type Scope } from '../scopes/scope.js';
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 
 /** After how long a wait for a lock that this client itself holds outside any scope is warned of. */
 const NESTED_CALL_WARNING_MS = 1_000;

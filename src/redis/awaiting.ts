@@ -1,7 +1,7 @@
 // The calls that wait for one connection to be ready.
 
 import type { UnavailableError } from '../api/errors.js';
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 
 interface Call {
   readonly resolve: () => void;

@@ -3,7 +3,7 @@
 import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
 import type { Events } from '../api/events.js';
 import { UnavailableError } from '../api/errors.js';
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import {
   clientFactory,

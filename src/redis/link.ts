@@ -2,7 +2,7 @@
 
 import type { Writable } from 'node:stream';
 import { ClosedError, UnavailableError } from '../api/errors.js';
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Awaiting } from './awaiting.js';
 import { ASKING_DENIED, isCluster, type RedisClient } from './clients.js';
 import { hasNodes, seeToComeback } from './comeback.js';

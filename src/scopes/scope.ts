@@ -4,7 +4,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { SingleHold } from '../core/single-hold.js';
 import type { Holder } from './holder.js';
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Turns } from './turns.js';
 
 /** `run` only, never `enterWith`: a scope must not leak into code that follows the call that opened it. */

@@ -1,6 +1,6 @@
 // A local mutex, first come first served: one turn at a time within this process.
 
-import type { WaitLimit } from '../waiting/wait-limit.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
 
 export class Turns {
   readonly #onIdle: (() => void) | undefined;
@@ -24,7 +24,7 @@ export class Turns {
     return true;
   }
 
-  /** Takes the next turn; false when the caller had better look again. Throws PatienceOver. */
+  /** Takes the next turn; false when the caller had better look again. Throws WaitEnded. */
   async take(waitLimit: WaitLimit): Promise<boolean> {
     if (this.tryTake()) return true;
     let grant!: () => void;

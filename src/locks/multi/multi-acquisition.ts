@@ -19,7 +19,7 @@ import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../../core/refusal
 import { currentScope, type Scope } from '../../scopes/scope.js';
 import type { SingleHold } from '../../core/single-hold.js';
 import type { SingleLock } from '../single-lock.js';
-import { WaitLimit, WaitEnded } from '../../waiting/wait-limit.js';
+import { WaitLimit, WaitEnded } from '../../runtime/wait-limit.js';
 
 /** From so many rounds of somebody on, the locks are taken for contended. */
 const MANY_ROUNDS = 3;

@@ -1,4 +1,4 @@
-// Not enough masters answered: tried again as long as there is patience, then told as a QuorumError.
+// Not enough masters answered: tried again until the wait is over, then told as a QuorumError.
 
 import { QuorumError, type NodeAnswer } from '../../api/errors.js';
 

@@ -1,7 +1,7 @@
 // Owners that nobody wants any more: removed as soon as the server answers.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
-import { WaitLimit, WaitEnded } from '../../../src/waiting/wait-limit.js';
+import { WaitLimit, WaitEnded } from '../../../src/runtime/wait-limit.js';
 import { FakeNode, FakeServer } from '../../support/fake-backend.js';
 import { expectPending } from '../../support/occupancy.js';
 

@@ -7,7 +7,7 @@ import { UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/listeners.js';
 import { Ownership } from '../../../src/core/ownership.js';
 import { validity } from '../../../src/core/validity.js';
-import { WaitLimit } from '../../../src/waiting/wait-limit.js';
+import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
 beforeEach(() => {

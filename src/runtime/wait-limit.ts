@@ -1,6 +1,6 @@
 // How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
 
-import { setTimer, type TimeLimit } from '../runtime/clock.js';
+import { setTimer, type TimeLimit } from './clock.js';
 import { abortablesOf, type Abortables } from './abortables.js';
 
 /** How long before its end a long sleep is interrupted by a last look: early enough for a slow server to answer. */
@@ -12,10 +12,10 @@ export const LATE_MS = 100;
 /** Why a call may not go on. */
 export type Ending = 'timeout' | 'aborted' | 'closed';
 
-/** Thrown out of an await when the patience is over. */
+/** Thrown out of an await when the wait is over. */
 export class WaitEnded extends Error {
   readonly ending: Ending;
-  /** What went wrong while there was patience. */
+  /** What went wrong before that. */
   readonly trouble: Error | undefined;
 
   constructor(ending: Ending, trouble?: Error) {
@@ -86,7 +86,7 @@ export class WaitLimit implements TimeLimit, Call {
     return this.#ending ? 0 : this.#endsAtMs - performance.now();
   }
 
-  /** The promise's outcome, or PatienceOver if that comes first. A late outcome is dropped: whoever must undo it does. */
+  /** The promise's outcome, or WaitEnded if that comes first. A late outcome is dropped: whoever must undo it does. */
   within<T>(promise: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       promise.then(resolve, reject);
@@ -199,7 +199,7 @@ export class WaitLimit implements TimeLimit, Call {
   }
 }
 
-// One function for all, with the patience as its argument: no closures are made for a call that is answered at once.
+// One function for all, with the limit as its argument: no closures are made for a call that is answered at once.
 function checkTime(waitLimit: WaitLimit): void {
   waitLimit.checkTime();
 }

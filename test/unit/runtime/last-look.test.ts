@@ -1,6 +1,6 @@
 // The end of a wait: "somebody else has it" is said of now, so after a long sleep the lock is looked at once more.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { WaitLimit } from '../../../src/waiting/wait-limit.js';
+import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { fakeHoldfast } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 

@@ -1,6 +1,9 @@
 // The calls that end with one signal, and its one listener: Node.js warns of more than ten.
 
-import type { WaitLimit } from './wait-limit.js';
+/** A call that an abort ends. */
+interface Abortable {
+  end(ending: 'aborted'): void;
+}
 
 const abortables = new WeakMap<AbortSignal, Abortables>();
 
@@ -13,23 +16,23 @@ export function abortablesOf(signal: AbortSignal): Abortables {
 
 export class Abortables {
   readonly #signal: AbortSignal;
-  readonly #waitLimits = new Set<WaitLimit>();
+  readonly #calls = new Set<Abortable>();
 
   constructor(signal: AbortSignal) {
     this.#signal = signal;
   }
 
-  add(waitLimit: WaitLimit): void {
-    if (this.#waitLimits.size === 0) this.#signal.addEventListener('abort', this.#abort);
-    this.#waitLimits.add(waitLimit);
+  add(call: Abortable): void {
+    if (this.#calls.size === 0) this.#signal.addEventListener('abort', this.#abort);
+    this.#calls.add(call);
   }
 
-  delete(waitLimit: WaitLimit): void {
-    this.#waitLimits.delete(waitLimit);
-    if (this.#waitLimits.size === 0) this.#signal.removeEventListener('abort', this.#abort);
+  delete(call: Abortable): void {
+    this.#calls.delete(call);
+    if (this.#calls.size === 0) this.#signal.removeEventListener('abort', this.#abort);
   }
 
   readonly #abort = (): void => {
-    for (const waitLimit of [...this.#waitLimits]) waitLimit.end('aborted');
+    for (const call of [...this.#calls]) call.end('aborted');
   };
 }
