@@ -4,9 +4,9 @@
 import type { LockBackend } from './backend.js';
 import { setTimer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
-import { NoQuorum } from '../locks/red/no-quorum.js';
 import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
+import { Undecided } from './undecided.js';
 
 /** How soon a server that refuses is asked again. */
 const RETRY_MS = 1_000;
@@ -85,7 +85,7 @@ export class Cleanup {
       (error: unknown) => {
         const kind = failureKind(error);
         // What could not be removed on one master of a Redlock, the client of that master remembers.
-        const isLeftToMasters = error instanceof NoQuorum || error instanceof QuorumError;
+        const isLeftToMasters = error instanceof Undecided || error instanceof QuorumError;
         const mayHelp = !isLeftToMasters && (kind === 'unanswered' || kind === 'transient');
         // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
         if (!mayHelp && kind !== 'unsent') this.#owners.delete(id);

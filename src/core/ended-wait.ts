@@ -5,10 +5,10 @@ import type { LockBackend } from './backend.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
 import type { AcquireRequest } from '../api/options.js';
-import { NoQuorum } from '../locks/red/no-quorum.js';
 import { aborted, timedOut } from './refusals.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
+import { Undecided } from './undecided.js';
 
 /** How old what is told may be: a second, when the wait ends as late as it may. */
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
@@ -62,7 +62,7 @@ function seenLately(
   trouble: Error | undefined,
 ): SeenHolder | undefined {
   const isReachable = lock.isReachable ?? session.connection.isReady;
-  if (!isReachable || trouble instanceof NoQuorum) return undefined;
+  if (!isReachable || trouble instanceof Undecided) return undefined;
   return isKnown(waitLimit, findings) ? findings?.holder : undefined;
 }
 

@@ -3,10 +3,10 @@
 
 import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
 import { keyConflict, type Conflicting } from './key-conflict.js';
-import { NoQuorum } from '../locks/red/no-quorum.js';
 import { failureKind } from '../redis/failure.js';
 import type { Connection } from '../redis/connection.js';
 import { WaitEnded, type WaitLimit } from '../runtime/wait-limit.js';
+import { Undecided } from './undecided.js';
 
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;
@@ -38,9 +38,9 @@ export async function retry<T>(
       if (kind === 'denied' || kind === 'defect') throw refused(lock.name, error);
       waitLimit.trouble = error as Error;
     }
-    // Callers of one Redlock must not go on trying in step.
-    const isSplit = waitLimit.trouble instanceof NoQuorum;
-    await waitLimit.pause(isSplit ? pauseMs * 2 * Math.random() : pauseMs);
+    // Callers between whom the servers could not decide must not go on asking in step.
+    const isUndecided = waitLimit.trouble instanceof Undecided;
+    await waitLimit.pause(isUndecided ? pauseMs * 2 * Math.random() : pauseMs);
   }
 }
 

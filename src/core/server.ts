@@ -3,10 +3,6 @@
 import { randomUUID } from 'node:crypto';
 import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
-import type { FairLine } from '../locks/fair/fair-line.js';
-import { Grantees } from '../locks/fair/grantees.js';
-import { HoldRenewer } from '../locks/reentrant/hold-renewer.js';
-import { PlaceRenewer } from '../locks/fair/place-renewer.js';
 import { Connection, type ConnectionOptions } from '../redis/connection.js';
 import { describe, failureKind } from '../redis/failure.js';
 import type { LockKeys } from '../redis/keys.js';
@@ -30,11 +26,8 @@ export class Server {
   readonly connection: Connection;
   readonly channels: Channels;
   readonly watchdog: Watchdog;
-  readonly holdRenewer: HoldRenewer;
-  readonly placeRenewer: PlaceRenewer;
-  readonly grantees: Grantees = new Grantees();
+  readonly #shared = new Map<object, unknown>();
   readonly #lines = new Lines<Line>();
-  readonly #fairLines = new Lines<FairLine>();
   readonly #events: Events;
   /** On which kinds of channels publishing was refused, as far as that was told. */
   readonly #refused = new Set<string>();
@@ -45,8 +38,6 @@ export class Server {
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new Connection(options, events);
     this.channels = new Channels(this.connection, events, this.#lookEveryMs);
-    this.holdRenewer = new HoldRenewer(this.connection);
-    this.placeRenewer = new PlaceRenewer(this.connection);
     this.watchdog = new Watchdog({
       leaseMs: options.lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
@@ -57,6 +48,13 @@ export class Server {
     });
     this.connection.onReady(this.watchdog.renewAll);
     this.connection.onDisturbance(this.watchdog.doubt);
+  }
+
+  /** What all locks of a kind have in common on this server, such as how they are renewed: made for the first that asks for it. */
+  shared<T>(Kind: new (connection: Connection) => T): T {
+    let made = this.#shared.get(Kind) as T | undefined;
+    if (made === undefined) this.#shared.set(Kind, (made = new Kind(this.connection)));
+    return made;
   }
 
   /** How long whoever is first in a line sleeps at most, whatever messages come or do not. */
@@ -73,11 +71,6 @@ export class Server {
   publishCommand(keys: LockKeys): 'PUBLISH' | 'SPUBLISH' {
     const isSharded = this.isSharded && keys.isShardable && !this.#hasClassicUnlockChannels;
     return isSharded ? 'SPUBLISH' : 'PUBLISH';
-  }
-
-  /** The command that tells a client that a lock was handed to it. */
-  get grantCommand(): 'PUBLISH' | 'SPUBLISH' {
-    return this.isSharded ? 'SPUBLISH' : 'PUBLISH';
   }
 
   /** A script did its work, but may not tell those who wait: that is told once for each kind of channel. */
@@ -101,16 +94,6 @@ export class Server {
         this.subscribeToUnlocks(keys, listener);
       return new Line(subscribe, this.#lookEveryMs, onEmpty);
     });
-  }
-
-  /** The same for a fair lock, which makes it. */
-  fairLine(keys: LockKeys, create: (onEmpty: () => void) => FairLine): FairLine {
-    return this.#fairLines.of(keys.lock, create);
-  }
-
-  /** The line for a fair lock, if anybody of this client stands in it. */
-  knownFairLine(keys: LockKeys): FairLine | undefined {
-    return this.#fairLines.known(keys.lock);
   }
 
   /** In how many milliseconds it answers. It is asked once: what counts is how it is now. */

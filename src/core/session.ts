@@ -11,14 +11,13 @@ import type { Events } from '../api/events.js';
 import { retry } from './retry.js';
 import { Cleanup } from './cleanup.js';
 import { lockLost } from './loss.js';
-import type { MultiAcquisition } from '../locks/multi/multi-acquisition.js';
-import { NoQuorum } from '../locks/red/no-quorum.js';
 import type { Connection } from '../redis/connection.js';
 import { describe, isReply } from '../redis/failure.js';
 import type { SingleHold } from './single-hold.js';
 import type { Tenure } from './tenure.js';
 import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
 import { Warnings } from './warnings.js';
+import { Undecided } from './undecided.js';
 
 /** How many releases a closing client has under way at a time. */
 const CLOSE_CONCURRENCY = 64;
@@ -48,8 +47,6 @@ export class Session {
   readonly ownerships: Set<Tenure> = new Set<Tenure>();
   /** What is held on other clients for locks of this one. */
   readonly borrowed: Set<SingleHold> = new Set<SingleHold>();
-  /** All acquisitions of several locks that are under way. */
-  readonly multiAcquisitions: Set<MultiAcquisition> = new Set<MultiAcquisition>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Call> = new Set<Call>();
   readonly #closeConcurrency: number;
@@ -105,7 +102,7 @@ export class Session {
 
   /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
   unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
-    if (cause instanceof NoQuorum) return cause.quorumError;
+    if (cause instanceof Undecided) return cause.told;
     // What is wrong with the connection says more than "the command was lost with it".
     const trouble = this.connection.lastError ?? cause;
     const why = trouble ? ` (last error: ${describe(trouble)})` : '';

@@ -14,6 +14,7 @@ import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { FairLine } from './fair-line.js';
 import { FairPlace } from './fair-place.js';
+import { FairServices } from './fair-services.js';
 import type { ExpectedKey } from '../../core/key-types.js';
 import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
 
@@ -70,11 +71,11 @@ export class FairLockBackend extends ReentrantLockBackend {
 
   /** It is about to stand in line as this owner, and takes a grant until it is forgotten. */
   expectGrant(ownerId: string): void {
-    this.server.grantees.expect(this.keys.lock, ownerId);
+    this.#services.grantees.expect(this.keys.lock, ownerId);
   }
 
   forget(ownerId: string): void {
-    this.server.grantees.forget(this.keys.lock, ownerId);
+    this.#services.grantees.forget(this.keys.lock, ownerId);
   }
 
   /**
@@ -82,7 +83,7 @@ export class FairLockBackend extends ReentrantLockBackend {
    * somebody who has gone came late: the lock would stand idle until the lease of that place is over.
    */
   returnGrant(ownerId: string): void {
-    if (!this.server.grantees.isStray(this.keys.lock, ownerId)) return;
+    if (!this.#services.grantees.isStray(this.keys.lock, ownerId)) return;
     this.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
   }
 
@@ -123,7 +124,7 @@ export class FairLockBackend extends ReentrantLockBackend {
     return this.server.connection.runReplicated(
       scripts.confirm,
       [lock, forced, line, places],
-      [ownerId, leaseMs, ...unlock, grants, this.server.grantCommand],
+      [ownerId, leaseMs, ...unlock, grants, this.#grantCommand],
       (reply) => reply as KeepReply,
       isKept,
     );
@@ -140,17 +141,17 @@ export class FairLockBackend extends ReentrantLockBackend {
   }
 
   nextNonce(): number {
-    return this.server.placeRenewer.nextNonce();
+    return this.#services.renewer.nextNonce();
   }
 
   /** The line as far as this client stands in it. */
   fairLine(): FairLine {
-    return this.server.fairLine(this.keys, (onEmpty) => new FairLine(this, onEmpty));
+    return this.#services.lines.of(this.keys.lock, (onEmpty) => new FairLine(this, onEmpty));
   }
 
   /** The same, if anybody of this client stands in it. */
   knownFairLine(): FairLine | undefined {
-    return this.server.knownFairLine(this.keys);
+    return this.#services.lines.known(this.keys.lock);
   }
 
   /** Whether grants would be heard, though nobody of this client stands in line now. */
@@ -163,7 +164,7 @@ export class FairLockBackend extends ReentrantLockBackend {
   }
 
   watchPlace(place: FairPlace): void {
-    this.server.watchdog.watch(place, place, this.server.placeRenewer);
+    this.server.watchdog.watch(place, place, this.#services.renewer);
   }
 
   unwatchPlace(place: FairPlace): void {
@@ -183,6 +184,15 @@ export class FairLockBackend extends ReentrantLockBackend {
     ];
   }
 
+  get #services(): FairServices {
+    return this.server.shared(FairServices);
+  }
+
+  /** The command that tells a client that a lock was handed to it. */
+  get #grantCommand(): 'PUBLISH' | 'SPUBLISH' {
+    return this.server.isSharded ? 'SPUBLISH' : 'PUBLISH';
+  }
+
   get #grantChannel(): string {
     return this.keys.grants + this.server.token;
   }
@@ -195,7 +205,7 @@ export class FairLockBackend extends ReentrantLockBackend {
     return server.connection.run(
       scripts.handOver,
       [lock, line, places],
-      [ownerId, ...unlock, grants, server.grantCommand, isCounted],
+      [ownerId, ...unlock, grants, this.#grantCommand, isCounted],
       (reply) => {
         const [released, grant, ttlMs, refused, reason] = reply as HandOverReply;
         if (refused !== undefined) server.publishRefused(refused, reason ?? '');

@@ -48,6 +48,15 @@ interface Refusal {
   readonly error: unknown;
 }
 
+const underWay = new WeakMap<Session, Set<MultiAcquisition>>();
+
+/** All such acquisitions of one client that are under way. */
+export function underWayIn(session: Session): Set<MultiAcquisition> {
+  const known = underWay.get(session) ?? new Set();
+  underWay.set(session, known);
+  return known;
+}
+
 export class MultiAcquisition {
   readonly #session: Session;
   readonly #request: MultiRequest;
@@ -83,7 +92,7 @@ export class MultiAcquisition {
       anonymousLockId: anonymousLockId(origin, lockName, position),
       registry: this.#session.acquisitions,
     });
-    this.#session.multiAcquisitions.add(this);
+    const others = underWayIn(this.#session).add(this);
     const rounds = this.#rounds();
     try {
       return await waitLimit.within(rounds);
@@ -97,7 +106,7 @@ export class MultiAcquisition {
     } finally {
       endCall?.();
       waitLimit.dispose();
-      this.#session.multiAcquisitions.delete(this);
+      others.delete(this);
     }
   }
 
@@ -120,7 +129,7 @@ export class MultiAcquisition {
    * has been disappointed more often goes first, by the only means there is among processes, time.
    */
   readonly #deferMs = (): number => {
-    const most = Math.max(...[...this.#session.multiAcquisitions].map((caller) => caller.#round));
+    const most = Math.max(...[...underWayIn(this.#session)].map((caller) => caller.#round));
     if (most < MANY_ROUNDS) return 0;
     const deferMs = DEFERRED_ROUND_TRIPS * this.#roundTripMs * (1 - this.#round / most);
     return Math.min(deferMs, this.#leftMs / 2);

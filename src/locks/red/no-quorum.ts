@@ -1,9 +1,10 @@
 // Not enough masters answered: tried again until the wait is over, then told as a QuorumError.
 
 import { QuorumError, type NodeAnswer } from '../../api/errors.js';
+import { Undecided } from '../../core/undecided.js';
 
-export class NoQuorum extends Error {
-  readonly quorumError: QuorumError;
+export class NoQuorum extends Undecided {
+  override readonly told: QuorumError;
 
   /** @param what - what could not be done, as in "not acquired" */
   constructor(lockName: string, what: string, quorum: number, nodes: readonly NodeAnswer[]) {
@@ -11,7 +12,7 @@ export class NoQuorum extends Error {
     const count = `${String(votes)} of ${String(nodes.length)} masters confirm it, ${String(quorum)} are needed`;
     const message = `lock "${lockName}" ${what}: ${count} (${nodes.map(inWords).join('; ')})`;
     super(message);
-    this.quorumError = new QuorumError(message, { lockName, nodes });
+    this.told = new QuorumError(message, { lockName, nodes });
   }
 }
 

@@ -187,7 +187,7 @@ export class RedLockBackend implements LockBackend {
       if (refusal) return refusal;
       const failure = new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
       const isOver = this.health.isHopeless || (isLook && !this.health.isReachable);
-      return isOver ? failure.quorumError : failure;
+      return isOver ? failure.told : failure;
     });
   }
 

@@ -45,6 +45,6 @@ export class RedCandidate extends LineCandidate {
     if (vote.outcome === 'held') return vote;
     const { name, quorum } = this.#lock;
     const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);
-    throw this.wanted.mayWait && !health.isHopeless ? failure : failure.quorumError;
+    throw this.wanted.mayWait && !health.isHopeless ? failure : failure.told;
   }
 }

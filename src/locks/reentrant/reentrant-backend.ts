@@ -19,6 +19,7 @@ import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import type { Line } from '../../waiting/line.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
+import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantCandidate } from './reentrant-candidate.js';
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
@@ -124,7 +125,7 @@ export class ReentrantLockBackend implements LockBackend {
     limit?: TimeLimit,
   ): Promise<readonly (KeepReply | undefined)[]> {
     const keys = locks.map((lock) => lock.keys);
-    return this.server.holdRenewer.send(keys, ownerIds, leaseMs, limit);
+    return this.server.shared(HoldRenewer).send(keys, ownerIds, leaseMs, limit);
   }
 
   /** Which client, and so which server, it belongs to. */
@@ -134,7 +135,7 @@ export class ReentrantLockBackend implements LockBackend {
 
   /** What may go into one call of `renewMany` has the same batch key. */
   get batchKey(): string {
-    return this.server.holdRenewer.batchKey(this.keys);
+    return this.server.shared(HoldRenewer).batchKey(this.keys);
   }
 
   /** Tells of releases, by whomever. */
@@ -148,7 +149,7 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   watch(lease: HeldLease): void {
-    this.server.watchdog.watch(lease, this.keys, this.server.holdRenewer);
+    this.server.watchdog.watch(lease, this.keys, this.server.shared(HoldRenewer));
   }
 
   unwatch(lease: HeldLease): void {

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { FairLockBackend } from '../../../src/locks/fair/fair-backend.js';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import { FairServices } from '../../../src/locks/fair/fair-services.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { FakeFairRedis, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 
@@ -69,7 +70,8 @@ describe('a renewal', () => {
   });
 
   it('is for the places of one slot in a cluster, and for all elsewhere', async () => {
-    const { placeRenewer, connection } = redis.server;
+    const { connection } = redis.server;
+    const placeRenewer = redis.server.shared(FairServices).renewer;
     const place = await waitingFor('eu:{orders}:1');
     expect(placeRenewer.batchKey(place)).toBe('');
     vi.spyOn(connection, 'isCluster', 'get').mockReturnValue(true);
@@ -82,7 +84,7 @@ describe('the answers', () => {
   it('say for each place, in order, whether it is in line, has the lock, or is gone', async () => {
     const places = [await redis.waiting(), await redis.waiting(), await redis.waiting()];
     const batch = places.map((place) => ({ lease: place, target: place }));
-    const renewing = redis.server.placeRenewer.renew(batch, PLACE_LEASE_MS);
+    const renewing = redis.server.shared(FairServices).renewer.renew(batch, PLACE_LEASE_MS);
     await redis.last('renewPlaces').answer([1_234, 'yours', 'gone']);
     const replies = await renewing;
     expect(replies.map(({ outcome }) => outcome)).toEqual(['in line', 'yours', 'gone']);
@@ -93,7 +95,9 @@ describe('the answers', () => {
     'tell the time to live %i of a lock from a place that is gone',
     async (ttlMs) => {
       const place = await redis.waiting();
-      const renewing = redis.server.placeRenewer.renew([{ lease: place, target: place }], 1);
+      const renewing = redis.server
+        .shared(FairServices)
+        .renewer.renew([{ lease: place, target: place }], 1);
       await redis.last('renewPlaces').answer([ttlMs]);
       expect((await renewing)[0]).toMatchObject({ outcome: 'in line', holderTtlMs: ttlMs });
     },

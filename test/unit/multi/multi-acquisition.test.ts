@@ -6,7 +6,7 @@ import { Session } from '../../../src/core/session.js';
 import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/listeners.js';
 import type { HoldOrigin } from '../../../src/api/hold.js';
-import { MultiAcquisition } from '../../../src/locks/multi/multi-acquisition.js';
+import { MultiAcquisition, underWayIn } from '../../../src/locks/multi/multi-acquisition.js';
 import type { AcquireRequest } from '../../../src/api/options.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -60,7 +60,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
-  expect(session.multiAcquisitions.size).toBe(0);
+  expect(underWayIn(session).size).toBe(0);
   expect(session.acquisitions.size).toBe(0);
 });
 
