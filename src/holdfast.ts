@@ -306,8 +306,8 @@ export class Holdfast implements AsyncDisposable {
 
   /** Who it is on the server, the state of its connection, and how many locks it holds. Nothing of how it connects. */
   toJSON(): HoldfastDescription {
-    const { clientId, ownerships } = this.#session;
-    const heldCount = ownerships.size + (this.#quorum?.session.ownerships.size ?? 0);
+    const { clientId, grants } = this.#session;
+    const heldCount = grants.size + (this.#quorum?.session.grants.size ?? 0);
     return { clientId, state: this.#state, heldCount };
   }
 

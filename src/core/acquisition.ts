@@ -11,7 +11,7 @@ import { Holder } from '../scopes/holder.js';
 import { anonymousLockId, lockCallBegins } from '../scopes/lock-calls.js';
 import type { AcquireRequest } from '../api/options.js';
 import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
-import { Ownership } from './ownership.js';
+import { Grant } from './grant.js';
 import { SingleHold } from './single-hold.js';
 import {
   actingScope,
@@ -126,7 +126,7 @@ export class Acquisition {
         acting.holders(this.#lock.id).includes(holder),
       );
     const outer = own ?? nearestHolder(this.#position, this.#lock.id);
-    if (outer?.ownership.loss) throw outer.ownership.loss;
+    if (outer?.grant.loss) throw outer.grant.loss;
     if (own) return this.#countUp(own);
     if (outer) return this.#enterBelow(outer, acting);
     if (this.#candidacy.isBehind) return 'held';
@@ -136,16 +136,16 @@ export class Acquisition {
   /** The acting scope holds it already. */
   async #countUp(holder: Holder): Promise<Attempt> {
     const begin = (): SingleHold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
-    return (await holder.ownership.reenter(this.#leaseMs, this.#waitLimit, begin)) ?? 'look again';
+    return (await holder.grant.reenter(this.#leaseMs, this.#waitLimit, begin)) ?? 'look again';
   }
 
   /** An ancestor holds it: one child of it at a time. */
   async #enterBelow(outer: Holder, acting: Scope | undefined): Promise<Attempt> {
-    const { ownership, turns } = outer;
+    const { grant, turns } = outer;
     if (!turns.tryTake()) {
       const seen = {
-        holder: ownership.ownerId,
-        holderTtlMs: Math.round(ownership.remaining()),
+        holder: grant.ownerId,
+        holderTtlMs: Math.round(grant.remaining()),
       };
       // Another call of the same scope that is just entering does so for this one, too.
       const isElsewhere = !acting || outer.entering !== acting;
@@ -160,8 +160,8 @@ export class Acquisition {
     try {
       // The ancestor may have gone while we waited.
       if (nearestHolder(this.#position, this.#lock.id) !== outer) return 'look again';
-      const begin = (): SingleHold => this.#begin(new Holder(ownership, outer, this.#actingScope));
-      hold = await ownership.reenter(this.#leaseMs, this.#waitLimit, begin);
+      const begin = (): SingleHold => this.#begin(new Holder(grant, outer, this.#actingScope));
+      hold = await grant.reenter(this.#leaseMs, this.#waitLimit, begin);
       return hold ?? 'look again';
     } finally {
       outer.entering = undefined;
@@ -183,15 +183,13 @@ export class Acquisition {
 
   /** Nobody around holds it: a new owner on the server. (What was handed over is taken at once: nothing is awaited.) */
   #acquireAnew(): Attempt | Promise<Attempt> {
-    const ownership = this.#candidacy.claim();
-    return ownership
-      ? this.#begin(new Holder(ownership, undefined, this.#actingScope))
-      : this.#try();
+    const grant = this.#candidacy.claim();
+    return grant ? this.#begin(new Holder(grant, undefined, this.#actingScope)) : this.#try();
   }
 
   async #try(): Promise<Attempt> {
     const result = await this.#candidacy.try();
-    if (result instanceof Ownership)
+    if (result instanceof Grant)
       return this.#begin(new Holder(result, undefined, this.#actingScope));
     if (!result) return this.#tooLate();
     // A scope around may have got it while we were asking.

@@ -12,14 +12,14 @@ export function beginHold(
   origin: HoldOrigin,
   request: AcquireRequest,
 ): SingleHold {
-  const { ownership } = holder;
+  const { grant } = holder;
   const watched = request.leaseMs === undefined;
   const hold = new SingleHold(session, holder, origin, watched);
-  if (!holder.scope) session.anonymous.add(ownership.lock.id, hold);
+  if (!holder.scope) session.anonymous.add(grant.lock.id, hold);
   session.events.emit('acquired', () => ({
-    lockName: ownership.lock.name,
-    ownerId: ownership.ownerId,
-    holdCount: ownership.holdCount,
+    lockName: grant.lock.name,
+    ownerId: grant.ownerId,
+    holdCount: grant.holdCount,
     leaseMs: request.leaseMs ?? session.lockWatchdogTimeoutMs,
     watched,
   }));

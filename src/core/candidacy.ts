@@ -1,19 +1,13 @@
 // One acquisition's dealings with the server: its tries, its place in line between them, and what may be left of them there.
 
-import type {
-  AcquireReply,
-  Candidate,
-  HeldReply,
-  KeepReply,
-  LockBackend,
-  Wanted,
-} from './backend.js';
+import type { AcquireReply, HeldReply, KeepReply } from './replies.js';
+import type { Candidate, LockBackend, Wanted } from './backend.js';
 import type { Session } from './session.js';
 import { now, type Instant } from '../runtime/clock.js';
 import { retry } from './retry.js';
 import { failureKind } from '../redis/failure.js';
-import { Ownership } from './ownership.js';
-import { leftMs, validity, type Validity } from './validity.js';
+import { Grant } from './grant.js';
+import { leftMs, deadlineOf, type Deadline } from './deadline.js';
 import type { Findings } from '../waiting/findings.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 
@@ -85,14 +79,14 @@ export class Candidacy {
   }
 
   /** Takes what was handed over to it while it waited, if anything was. */
-  claim(): Ownership | undefined {
+  claim(): Grant | undefined {
     this.#waitLimit.assertNotOver();
     const handedOver = this.#candidate?.claim?.();
-    return handedOver && this.#acquired(handedOver.validity, handedOver.confirm);
+    return handedOver && this.#acquired(handedOver.deadline, handedOver.confirm);
   }
 
   /** Tries until it is answered: it holds the lock, somebody else does, or (undefined) what was granted is over already. */
-  async try(): Promise<Ownership | HeldReply | undefined> {
+  async try(): Promise<Grant | HeldReply | undefined> {
     const candidate = (this.#candidate ??= this.#lock.candidate(this.#newOwnerId, this.#wanted));
     let sentAt = now();
     const reply = await retry(this.#session.connection, this.#waitLimit, this.#lock, () => {
@@ -115,8 +109,8 @@ export class Candidacy {
       candidate.findings?.held(reply, sentAt.monotonicMs);
       return reply;
     }
-    if (reply.outcome === 'handed over') return this.#acquired(reply.validity, reply.confirm);
-    return this.#acquired(validity(reply.sentAt ?? sentAt, this.#wanted.leaseMs));
+    if (reply.outcome === 'handed over') return this.#acquired(reply.deadline, reply.confirm);
+    return this.#acquired(deadlineOf(reply.sentAt ?? sentAt, this.#wanted.leaseMs));
   }
 
   /** Ends it: the lock was acquired, for `leaseMs`, or it is not wanted any more. What may be left on the server is removed. */
@@ -146,14 +140,14 @@ export class Candidacy {
   }
 
   /** undefined: the answer took longer than the lease, so what it granted is over. */
-  #acquired(lease: Validity, confirm?: () => Promise<KeepReply>): Ownership | undefined {
+  #acquired(lease: Deadline, confirm?: () => Promise<KeepReply>): Grant | undefined {
     const candidate = this.#candidate;
     if (!candidate) return undefined;
     const { ownerId } = candidate;
     if (leftMs(lease) > 0) {
-      const ownership = new Ownership(this.#session, this.#lock, ownerId, lease);
-      if (confirm) ownership.confirmHandOver(this.#wanted.leaseMs, confirm);
-      return ownership;
+      const grant = new Grant(this.#session, this.#lock, ownerId, lease);
+      if (confirm) grant.confirmHandOver(this.#wanted.leaseMs, confirm);
+      return grant;
     }
     this.leave();
     this.#session.cleanup.remove(this.#lock, ownerId);

@@ -1,7 +1,6 @@
 // Owners that may stand on the server though nobody wants them any more: an acquisition whose answer never came,
 // a release that did not get through. Removed as soon as the server answers.
 
-import type { LockBackend } from './backend.js';
 import { setTimer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
 import { failureKind } from '../redis/failure.js';
@@ -17,8 +16,16 @@ const CLOSING_RETRY_MS = 50;
 /** How many are remembered at most; what is beyond ends with its lease. */
 const MAX_LEFTOVERS = 10_000;
 
+/** A lock as far as an owner of it can be removed. */
+export interface Removable {
+  /** The same for the same lock of the same client, whatever object stands for it. */
+  readonly id: string;
+  /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
+  release(ownerId: string): Promise<boolean>;
+}
+
 interface Leftover {
-  readonly lock: LockBackend;
+  readonly lock: Removable;
   readonly ownerId: string;
 }
 
@@ -31,7 +38,7 @@ export class Cleanup {
   #onEmpty: () => void = () => undefined;
 
   /** Removes an owner: now if the server can be reached, else as soon as it can. */
-  remove(lock: LockBackend, ownerId: string): void {
+  remove(lock: Removable, ownerId: string): void {
     const [oldest] = this.#owners.keys();
     if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
     const id = `${ownerId} ${lock.id}`;

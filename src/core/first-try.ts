@@ -2,7 +2,8 @@
 // acquisition goes on with: somebody else has the lock, no answer came, the client was closed meanwhile.
 
 import { Acquisition } from './acquisition.js';
-import type { AcquireReply, LockBackend } from './backend.js';
+import type { AcquireReply } from './replies.js';
+import type { LockBackend } from './backend.js';
 import { beginHold } from './begin-hold.js';
 import type { Session } from './session.js';
 import { now } from '../runtime/clock.js';
@@ -10,10 +11,10 @@ import type { HoldOrigin } from '../api/hold.js';
 import { Holder } from '../scopes/holder.js';
 import { anonymousLockId, lockCallBegins } from '../scopes/lock-calls.js';
 import type { AcquireRequest } from '../api/options.js';
-import { Ownership } from './ownership.js';
+import { Grant } from './grant.js';
 import { actingScope, currentScope, holdersAround, type Scope } from '../scopes/scope.js';
 import type { SingleHold } from './single-hold.js';
-import { leftMs, validity } from './validity.js';
+import { leftMs, deadlineOf } from './deadline.js';
 import type { Ending } from '../runtime/wait-limit.js';
 
 /** undefined: it takes more than that, and nothing was sent. */
@@ -59,15 +60,15 @@ export function firstTry(
     const call = { end: goOn, anonymousLockId: anonymousLockId(origin, lock.id, position) };
     session.acquisitions.add(call);
     const answered = ({ outcome }: AcquireReply): void => {
-      const lease = validity(sentAt, leaseMs);
+      const lease = deadlineOf(sentAt, leaseMs);
       if (outcome !== 'acquired' || leftMs(lease) <= 0) {
         goOn();
         return;
       }
       if (!session.acquisitions.delete(call)) return;
       try {
-        const ownership = new Ownership(session, lock, ownerId, lease);
-        resolve(beginHold(session, new Holder(ownership, undefined, ownScope), origin, request));
+        const grant = new Grant(session, lock, ownerId, lease);
+        resolve(beginHold(session, new Holder(grant, undefined, ownScope), origin, request));
       } catch (error) {
         if (error instanceof Error) reject(error); // a defect of ours must not be a caller that waits for ever
       }

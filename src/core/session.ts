@@ -3,18 +3,22 @@
 import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import { AnonymousHolds } from '../scopes/anonymous-holds.js';
-import type { LockBackend } from './backend.js';
 import { CommandLimits } from './command-limits.js';
 import { Deadlines } from './deadlines.js';
-import { ClosedError, UnavailableError, type HoldfastError } from '../api/errors.js';
+import {
+  ClosedError,
+  UnavailableError,
+  type HoldfastError,
+  type LockLostError,
+  type LossReason,
+} from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { retry } from './retry.js';
-import { Cleanup } from './cleanup.js';
-import { lockLost } from './loss.js';
+import { Cleanup, type Removable } from './cleanup.js';
+import type { Conflicting } from './key-conflict.js';
+import { lockLost, type LostLock } from './loss.js';
 import type { Connection } from '../redis/connection.js';
 import { describe, isReply } from '../redis/failure.js';
-import type { SingleHold } from './single-hold.js';
-import type { Tenure } from './tenure.js';
 import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
 import { Warnings } from './warnings.js';
 import { Undecided } from './undecided.js';
@@ -32,6 +36,21 @@ export interface SessionOptions {
 /** The part of a connection that locks need to know of. */
 export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'>;
 
+/** A grant, as the session deals with it. */
+export interface SessionGrant {
+  readonly lock: Removable & { readonly name: string };
+  readonly ownerId: string;
+  readonly isReleased: boolean;
+  /** Milliseconds for which this process may rely on it. */
+  remaining(): number;
+  lose(lossReason: LossReason): LockLostError;
+}
+
+/** A hold of a lock of another client that is a member of a lock of this one. */
+interface MemberHold extends LostLock {
+  revoke(error: LockLostError): Promise<void>;
+}
+
 export class Session {
   readonly clientId: string;
   readonly lockWatchdogTimeoutMs: number;
@@ -44,9 +63,9 @@ export class Session {
   readonly deadlines: Deadlines = new Deadlines();
   readonly limits: CommandLimits;
   /** All that is held on the server. */
-  readonly ownerships: Set<Tenure> = new Set<Tenure>();
-  /** What is held on other clients for locks of this one. */
-  readonly borrowed: Set<SingleHold> = new Set<SingleHold>();
+  readonly grants: Set<SessionGrant> = new Set<SessionGrant>();
+  /** What is held of other clients' locks, as members of locks of this one. */
+  readonly memberHolds: Set<MemberHold> = new Set<MemberHold>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Call> = new Set<Call>();
   readonly #closeConcurrency: number;
@@ -87,8 +106,8 @@ export class Session {
   }
 
   /** What this client holds of a lock, as far as it may rely on it. */
-  grantOf(lockId: string): Tenure | undefined {
-    for (const grant of this.ownerships)
+  grantOf(lockId: string): SessionGrant | undefined {
+    for (const grant of this.grants)
       if (grant.lock.id === lockId && grant.remaining() > 0) return grant;
     return undefined;
   }
@@ -132,7 +151,7 @@ export class Session {
   }
 
   /** Asks for something that must not be done twice: a repeat might meet somebody who came since. */
-  async askOnce<T>(lock: LockBackend, what: string, request: () => Promise<T>): Promise<T> {
+  async askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const insistently = (waitLimit: WaitLimit): Promise<T> =>
       retry(this.connection, waitLimit, lock, (isRepeat) => {
@@ -144,7 +163,7 @@ export class Session {
   }
 
   /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
-  async ask<T>(lock: LockBackend, question: () => Promise<T>): Promise<T> {
+  async ask<T>(lock: Conflicting, question: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const insistently = (waitLimit: WaitLimit): Promise<T> =>
       retry(this.connection, waitLimit, lock, question);
@@ -160,11 +179,11 @@ export class Session {
     this.#isClosed = true;
     for (const call of [...this.acquisitions]) call.end('closed');
     const limit = pLimit(this.#closeConcurrency);
-    const releases = [...this.ownerships].map((ownership) => {
-      if (!ownership.isReleased) ownership.lose('closed');
-      return limit(() => this.#releaseFor(ownership));
+    const releases = [...this.grants].map((grant) => {
+      if (!grant.isReleased) grant.lose('closed');
+      return limit(() => this.#releaseFor(grant));
     });
-    for (const hold of this.borrowed) releases.push(hold.revoke(lockLost(hold, 'closed')));
+    for (const hold of this.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
     // The calls that were ended give their places and owners up in this turn of the loop.
     releases.push(new Promise(setImmediate)); // node:timers', as a test may have faked the global one
     if (others) releases.push(others);
@@ -182,7 +201,7 @@ export class Session {
   }
 
   /** Releases what a closing client held. */
-  async #releaseFor({ lock, ownerId }: Tenure): Promise<void> {
+  async #releaseFor({ lock, ownerId }: SessionGrant): Promise<void> {
     await this.bounded(lock.name, 'not known to be released', (waitLimit) =>
       retry(this.connection, waitLimit, { name: lock.name }, () => lock.release(ownerId)),
     );

@@ -7,7 +7,7 @@ import type { Session } from './session.js';
 import type { HoldOrigin, OwnHold } from '../api/hold.js';
 import type { Holder } from '../scopes/holder.js';
 import { parseLease } from '../api/options.js';
-import type { Ownership } from './ownership.js';
+import type { Grant } from './grant.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
 export class SingleHold implements OwnHold {
@@ -19,7 +19,7 @@ export class SingleHold implements OwnHold {
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
-  #isForsaken = false;
+  #isRetired = false;
   #onEnd: (() => void) | undefined;
 
   constructor(session: Session, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
@@ -28,24 +28,24 @@ export class SingleHold implements OwnHold {
     this.#isWatched = isWatched;
     this.#origin = origin;
     holder.add(this);
-    holder.ownership.add(this);
+    holder.grant.add(this);
   }
 
   get lockName(): string {
-    return this.#ownership.lock.name;
+    return this.#grant.lock.name;
   }
 
   get ownerId(): string {
-    return this.#ownership.ownerId;
+    return this.#grant.ownerId;
   }
 
   /** How long its owner has held the lock, in milliseconds. */
   get heldForMs(): number {
-    return this.#ownership.heldForMs;
+    return this.#grant.heldForMs;
   }
 
   get signal(): AbortSignal {
-    this.#ownership.checkDeadline();
+    this.#grant.checkDeadline();
     if (!this.#aborter) {
       this.#aborter = new AbortController();
       if (this.#loss) this.#aborter.abort(this.#loss);
@@ -54,13 +54,13 @@ export class SingleHold implements OwnHold {
   }
 
   remaining(): number {
-    return this.#isGivenUp ? 0 : this.#ownership.remaining();
+    return this.#isGivenUp ? 0 : this.#grant.remaining();
   }
 
   async extend(lease: number): Promise<void> {
     const leaseMs = parseLease(lease, 'lease', this.lockName);
     this.#assertHeld('extend');
-    if (!(await this.#ownership.extend(leaseMs))) throw this.#notHeld('extend');
+    if (!(await this.#grant.extend(leaseMs))) throw this.#notHeld('extend');
   }
 
   release(): Promise<void> {
@@ -77,11 +77,11 @@ export class SingleHold implements OwnHold {
   /** Makes it the nearest holder of its lock in this scope. */
   enterInto(scope: Scope): void {
     this.#assertHeld('run within');
-    scope.enter(this.#ownership.lock.id, this.#holder);
+    scope.enter(this.#grant.lock.id, this.#holder);
   }
 
   toJSON(): HoldDescription {
-    const loss = this.#loss ?? (this.#isGivenUp ? undefined : this.#ownership.loss);
+    const loss = this.#loss ?? (this.#isGivenUp ? undefined : this.#grant.loss);
     const state = loss ? 'lost' : this.#isGivenUp ? 'released' : 'held';
     const { lockName, ownerId } = this;
     return { lockName, state, ownerId, remainingMs: Math.round(this.remaining()) };
@@ -113,17 +113,17 @@ export class SingleHold implements OwnHold {
     return this.#origin === 'lock' && !this.#isGivenUp;
   }
 
-  /** From now on it is part of a lock of several, which was acquired by such a call; its client takes it back when it closes. */
-  lendTo(borrower: Session, origin: HoldOrigin): void {
+  /** From now on it is a member of a lock of several of that client, acquired by such a call. That client takes it back when it closes. */
+  becomeMember(client: Session, origin: HoldOrigin): void {
     this.#origin = origin;
-    if (borrower === this.#session) return;
-    borrower.borrowed.add(this);
-    this.#onEnd = () => borrower.borrowed.delete(this);
+    if (client === this.#session) return;
+    client.memberHolds.add(this);
+    this.#onEnd = () => client.memberHolds.delete(this);
   }
 
   /** Whether it is the only one of its owner. */
   get isOutermost(): boolean {
-    return !this.#holder.parent && this.#ownership.holdCount <= 1;
+    return !this.#holder.parent && this.#grant.holdCount <= 1;
   }
 
   /** Whether it wants the lease to be renewed. */
@@ -139,53 +139,53 @@ export class SingleHold implements OwnHold {
   /** Takes it from whoever has it: its scope has ended, or its client is closing. */
   async revoke(error: LockLostError): Promise<void> {
     // The unlock() that it is still owed, if it is, must learn of it.
-    if (!this.#holder.scope) this.#session.anonymous.lost(this.#ownership.lock.id, this, error);
+    if (!this.#holder.scope) this.#session.anonymous.lost(this.#grant.lock.id, this, error);
     const released = this.releaseQuietly();
     this.lost(error);
     await released;
   }
 
-  /** The lock of several that it is part of was lost. What was held before it, or in addition, stays held. */
-  async forsake(error: LockLostError): Promise<void> {
+  /** The lock of several that it is a member of was lost. What was held before that lock, or in addition, stays held. */
+  async loseAsMember(error: LockLostError): Promise<void> {
     if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
     if (this.isOutermost) {
-      this.#ownership.forsake(error);
+      this.#grant.loseAsMember(error);
       return;
     }
-    this.#isForsaken = true;
+    this.#isRetired = true;
     const released = this.#quietly(this.#countOut());
     this.lost(error);
-    this.#holder.forsake(this);
+    this.#holder.retire(this);
     await released;
   }
 
   /** Whether it was lost while its owner goes on: the `unlock()` that it is owed must find it, and undo no other. */
-  get isForsaken(): boolean {
-    return this.#isForsaken;
+  get isRetired(): boolean {
+    return this.#isRetired;
   }
 
-  /** The ownership was lost. */
+  /** The grant was lost. */
   lost(error: LockLostError): void {
     if (this.#loss) return;
     this.#loss = error;
     this.#onEnd?.();
     this.#aborter?.abort(error);
-    if (!this.#holder.scope) this.#session.anonymous.lost(this.#ownership.lock.id, this, error);
+    if (!this.#holder.scope) this.#session.anonymous.lost(this.#grant.lock.id, this, error);
     this.#holder.disturb();
   }
 
-  get #ownership(): Ownership {
-    return this.#holder.ownership;
+  get #grant(): Grant {
+    return this.#holder.grant;
   }
 
   #giveUp(): Promise<void> {
     const isRepeat = this.#isGivenUp;
     this.#isGivenUp = true;
-    const loss = this.#loss ?? this.#ownership.loss;
-    const removal = loss ? Promise.reject(loss) : this.#ownership.remove(this, isRepeat);
+    const loss = this.#loss ?? this.#grant.loss;
+    const removal = loss ? Promise.reject(loss) : this.#grant.release(this, isRepeat);
     return removal.then(
       () => {
-        this.#tellReleased();
+        this.#emitReleased();
         this.#leave();
       },
       (error: unknown) => {
@@ -200,23 +200,23 @@ export class SingleHold implements OwnHold {
   #leave(): void {
     this.#onEnd?.();
     this.#holder.remove(this);
-    if (!this.#holder.scope) this.#session.anonymous.delete(this.#ownership.lock.id, this);
+    if (!this.#holder.scope) this.#session.anonymous.delete(this.#grant.lock.id, this);
   }
 
   async #countOut(): Promise<void> {
-    await this.#ownership.remove(this, false);
-    this.#tellReleased();
+    await this.#grant.release(this, false);
+    this.#emitReleased();
   }
 
-  #tellReleased(): void {
+  #emitReleased(): void {
     this.#session.events.emit('released', () => {
-      const { heldForMs, holdCount } = this.#ownership;
+      const { heldForMs, holdCount } = this.#grant;
       return { lockName: this.lockName, ownerId: this.ownerId, holdCount, heldForMs };
     });
   }
 
   #throwIfLost(): void {
-    const loss = this.#loss ?? this.#ownership.loss;
+    const loss = this.#loss ?? this.#grant.loss;
     if (loss) throw loss;
   }
 

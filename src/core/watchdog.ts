@@ -1,15 +1,40 @@
 // Looks after all that a client has on the server for a time: one timer, a round every third of the lease, in batches.
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
-import type { Renewable } from './backend.js';
 import { Alarm } from '../runtime/alarm.js';
-import { now } from '../runtime/clock.js';
+import { now, type Instant } from '../runtime/clock.js';
+import type { KeepReply } from './replies.js';
 
 /** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
 const BATCH_SIZE = 500;
 
 /** How soon what stayed unanswered is sent again at the latest: somebody else may get in as soon as the server is back. */
 const LONGEST_RETRY_MS = 250;
+
+/** What the watchdog looks after: a grant, or a place in line. */
+export interface Renewable<Reply = KeepReply> {
+  readonly ownerId: string;
+  /** Whether the lease is prolonged; one of a fixed lease is only looked after. */
+  readonly isWatched: boolean;
+  /** Finds out whether the lease is over before anything else is done with it. */
+  checkDeadline(): void;
+  /** How long ago the confirmation that counts was asked for, in milliseconds; -1: the lease is not relied on any more. */
+  readonly ageMs: number;
+  /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
+  renewing(leaseMs: number): void;
+  /** The server's answer to a renewal by `leaseMs`, 0 for a mere look; an unanswered one is never reported. */
+  renewed(reply: Reply, sentAt: Instant, leaseMs: number): void;
+}
+
+/** How often one of them may be prolonged, where that is limited. */
+export interface RenewalLimit {
+  /** Whether it may be prolonged now; otherwise it is only looked after. */
+  readonly isDue: boolean;
+  /** A renewal is on its way. */
+  renewing(): void;
+  /** A renewal that was sent at `sentAt` was answered. */
+  renewed(sentAt: Instant): void;
+}
 
 /** A lease under watch, and what its renewer needs to find it on the server. */
 export interface Watched<Target> {

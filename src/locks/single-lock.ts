@@ -86,13 +86,13 @@ export class SingleLock extends Lock {
   }
 
   override async forceUnlock(): Promise<boolean> {
-    const { lockWatchdogTimeoutMs, ownerships } = this.#session;
+    const { lockWatchdogTimeoutMs, grants } = this.#session;
     const holder = await this.#session.askOnce(this.#backend, 'not known to be forced', () =>
       this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
     );
-    for (const ownership of ownerships) {
-      const isForced = ownership.ownerId === holder && ownership.lock.id === this.#backend.id;
-      if (isForced) ownership.lose('forced');
+    for (const grant of grants) {
+      const isForced = grant.ownerId === holder && grant.lock.id === this.#backend.id;
+      if (isForced) grant.lose('forced');
     }
     return holder !== undefined;
   }
@@ -115,7 +115,7 @@ export class SingleLock extends Lock {
     const own = actingScope(position)?.holders(this.#backend.id) ?? [];
     const around = holdersAround(position, this.#backend.id);
     return own
-      .filter((holder) => around.includes(holder) || holder.hasEnded) // of that, what was forsaken is left
+      .filter((holder) => around.includes(holder) || holder.hasEnded) // of one that has ended, what was retired is left
       .flatMap((holder) => [...holder.holds])
       .findLast(({ isUnlockable }) => isUnlockable);
   }
@@ -123,7 +123,7 @@ export class SingleLock extends Lock {
   #currentOwnerId(): string | undefined {
     const position = currentScope();
     const holder = nearestHolder(position, this.#backend.id);
-    if (holder) return holder.ownership.ownerId;
+    if (holder) return holder.grant.ownerId;
     return actingScope(position)
       ? undefined
       : this.#session.anonymous.oldest(this.#backend.id)?.ownerId;

@@ -1,13 +1,13 @@
 // Who holds a lock within this process: a scope, a `withLock` body, an anonymous call. Re-entering makes holders a
-// tree over one ownership; the children of one holder take turns, so that parallel branches never overlap.
+// tree over one grant; the children of one holder take turns, so that parallel branches never overlap.
 
 import type { SingleHold } from '../core/single-hold.js';
-import type { Ownership } from '../core/ownership.js';
+import type { Grant } from '../core/grant.js';
 import type { Scope } from './scope.js';
 import { Turns } from './turns.js';
 
 export class Holder {
-  readonly ownership: Ownership;
+  readonly grant: Grant;
   /** The holder that this one re-entered; undefined for the outermost. */
   readonly parent: Holder | undefined;
   /** The scope that holds by it; undefined: an anonymous caller. */
@@ -20,11 +20,11 @@ export class Holder {
   readonly #holds: SingleHold[] = [];
   #hasLeft = false;
 
-  constructor(ownership: Ownership, parent: Holder | undefined, scope: Scope | undefined) {
-    this.ownership = ownership;
+  constructor(grant: Grant, parent: Holder | undefined, scope: Scope | undefined) {
+    this.grant = grant;
     this.parent = parent;
     this.scope = scope;
-    scope?.enter(ownership.lock.id, this);
+    scope?.enter(grant.lock.id, this);
     if (parent) (parent.#children ??= new Set()).add(this);
   }
 
@@ -42,12 +42,12 @@ export class Holder {
 
   /** Whether all its holds were given up. (One that was lost has not ended: whoever re-enters it must learn that.) */
   get hasEnded(): boolean {
-    return !this.#isHeld || this.ownership.isReleased;
+    return !this.#isHeld || this.grant.isReleased;
   }
 
-  /** What was forsaken is only owed an `unlock()`, or a release. */
+  /** What was retired is only owed an `unlock()`, or a release. */
   get #isHeld(): boolean {
-    return this.#holds.some(({ isForsaken }) => !isForsaken);
+    return this.#holds.some(({ isRetired }) => !isRetired);
   }
 
   add(hold: SingleHold): void {
@@ -59,12 +59,12 @@ export class Holder {
     const index = this.#holds.indexOf(hold);
     if (index < 0) return;
     this.#holds.splice(index, 1);
-    if (this.#holds.length === 0) this.scope?.leave(this.ownership.lock.id, this);
+    if (this.#holds.length === 0) this.scope?.leave(this.grant.lock.id, this);
     this.#passOn();
   }
 
-  /** A hold was forsaken: it counts no more, but the scope keeps it until it is given up. */
-  forsake(hold: SingleHold): void {
+  /** A hold was lost while its grant goes on: it counts no more, but the scope keeps it until it is given up. */
+  retire(hold: SingleHold): void {
     if (this.scope) this.#passOn();
     else this.remove(hold);
   }
@@ -92,7 +92,7 @@ export class Holder {
   /** Who could not re-enter what is below it may be able to now. */
   #surfaceChildren(): void {
     for (const child of this.#children ?? []) {
-      child.scope?.wake(child.ownership.lock.id);
+      child.scope?.wake(child.grant.lock.id);
       child.#surfaceChildren();
     }
   }

@@ -1,5 +1,7 @@
 // Locks on a server that exists only in memory: unit tests decide when it answers, and what.
-import type { AcquireReply, KeepReply, LockBackend, Renewable } from '../../src/core/backend.js';
+import type { AcquireReply, KeepReply } from '../../src/core/replies.js';
+import type { LockBackend } from '../../src/core/backend.js';
+import type { Renewable } from '../../src/core/watchdog.js';
 import {
   ReentrantCandidate,
   type ContestedLock,

@@ -2,7 +2,8 @@
 import type { Redis } from 'ioredis';
 import { EventEmitter } from 'node:events';
 import { vi } from 'vitest';
-import type { AcquireReply, Wanted } from '../../src/core/backend.js';
+import type { AcquireReply } from '../../src/core/replies.js';
+import type { Wanted } from '../../src/core/backend.js';
 import { Listeners } from '../../src/core/listeners.js';
 import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
 import { FairPlace } from '../../src/locks/fair/fair-place.js';

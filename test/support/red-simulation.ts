@@ -1,5 +1,5 @@
 // Masters of a Redlock that exist only in memory, for fake timers: tests decide how long each link takes.
-import type { KeepReply } from '../../src/core/backend.js';
+import type { KeepReply } from '../../src/core/replies.js';
 import { Session } from '../../src/core/session.js';
 import { Listeners } from '../../src/core/listeners.js';
 import { Cleanup } from '../../src/core/cleanup.js';

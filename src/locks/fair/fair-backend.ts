@@ -1,13 +1,8 @@
 // The fair lock on one Redis: first come, first served. What its scripts are sent and what they answer; the data is that of
 // the reentrant lock, and a line beside it.
 
-import {
-  isAcquired,
-  isKept,
-  type Candidate,
-  type KeepReply,
-  type Wanted,
-} from '../../core/backend.js';
+import { isAcquired, isKept, type KeepReply } from '../../core/replies.js';
+import type { Candidate, Wanted } from '../../core/backend.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { SeenHolder } from '../../api/errors.js';
 import { scripts } from '../../redis/scripts.generated.js';

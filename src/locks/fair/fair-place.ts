@@ -1,11 +1,13 @@
 // One caller's place in the line for a fair lock. On the server it is a lease, renewed by the watchdog, and remembers the
 // nonce of the command that renewed it last; whoever releases the lock hands it over with that nonce.
 
-import type { AcquireReply, Candidate, HandedOver, Renewable, Wanted } from '../../core/backend.js';
+import type { AcquireReply, HandedOver } from '../../core/replies.js';
+import type { Candidate, Wanted } from '../../core/backend.js';
+import type { Renewable } from '../../core/watchdog.js';
 import { now, type Instant } from '../../runtime/clock.js';
 import type { SeenHolder } from '../../api/errors.js';
 import type { LockKeys } from '../../redis/keys.js';
-import { leftMs, validity, type Validity } from '../../core/validity.js';
+import { leftMs, deadlineOf, type Deadline } from '../../core/deadline.js';
 import type { Findings } from '../../waiting/findings.js';
 import type { FairLine } from './fair-line.js';
 import type { FairLockBackend } from './fair-backend.js';
@@ -23,9 +25,9 @@ export type PlaceReply =
 const FREE = -2;
 
 /** The lock was handed over while the place had this nonce. */
-interface Grant {
+interface Granted {
   readonly nonce: number;
-  readonly validity: Validity;
+  readonly deadline: Deadline;
 }
 
 export class FairPlace implements Candidate, Renewable<PlaceReply> {
@@ -39,7 +41,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   /** Decides on the order; kept, so that a place that got lost on the server can be had again. */
   #ticket = '0';
   readonly #sendings: Sendings;
-  #grant: Grant | undefined;
+  #grant: Granted | undefined;
   #isUp = true;
   #woken: Promise<void> = Promise.resolve();
   #wake: () => void = () => undefined;
@@ -81,7 +83,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
    * does when replicas must know: whoever handed over did not wait for them.
    */
   claim(): HandedOver | undefined {
-    const lease = this.#grant?.validity;
+    const lease = this.#grant?.deadline;
     this.#grant = undefined;
     if (!lease || leftMs(lease) < this.#lock.placeLeaseMs / 2) return undefined;
     if (this.#lock.isReplicated) return undefined;
@@ -134,7 +136,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   granted(nonce: number): void {
     const sentAt = this.#sendings.sentAt(nonce);
     if (!sentAt || this.#grant) return;
-    this.#grant = { nonce, validity: validity(sentAt, this.#lock.placeLeaseMs) };
+    this.#grant = { nonce, deadline: deadlineOf(sentAt, this.#lock.placeLeaseMs) };
     this.up();
   }
 
@@ -157,7 +159,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
         this.#line?.lookIn(reply.holderTtlMs);
         return;
       case 'yours':
-        this.#grant = { nonce: reply.nonce, validity: validity(sentAt, leaseMs) };
+        this.#grant = { nonce: reply.nonce, deadline: deadlineOf(sentAt, leaseMs) };
         this.up();
         return;
       case 'gone':
@@ -199,7 +201,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
       }
       this.#mayStand = false;
       if (reply.outcome === 'acquired') return reply;
-      return this.#handedOver(validity(sentAt, leaseMs));
+      return this.#handedOver(deadlineOf(sentAt, leaseMs));
     } catch (error) {
       this.#forget(); // the next try finds out where we stand
       throw error;
@@ -218,13 +220,13 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
   }
 
-  #handedOver(lease: Validity): HandedOver {
+  #handedOver(lease: Deadline): HandedOver {
     const { leaseMs, isWatched } = this.#wanted;
-    if (isWatched) return { outcome: 'handed over', validity: lease, confirm: undefined };
-    const asked = validity(now(), leaseMs);
+    if (isWatched) return { outcome: 'handed over', deadline: lease, confirm: undefined };
+    const asked = deadlineOf(now(), leaseMs);
     return {
       outcome: 'handed over',
-      validity: leftMs(asked) < leftMs(lease) ? asked : lease,
+      deadline: leftMs(asked) < leftMs(lease) ? asked : lease,
       confirm: () => this.#lock.confirm(this.ownerId, leaseMs),
     };
   }

@@ -172,7 +172,7 @@ export class MultiAcquisition {
     const inOrder = members.flatMap((member) => holds.get(member) ?? []);
     const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
     if (refusals.length === 0 && areHeld) {
-      for (const hold of inOrder) hold.lendTo(this.#session, this.#request.origin);
+      for (const hold of inOrder) hold.becomeMember(this.#session, this.#request.origin);
       return new MultiHold(lockName, inOrder);
     }
     await undo(inOrder);

@@ -101,6 +101,6 @@ export class MultiHold implements OwnHold {
     });
     this.#loss = error;
     this.#aborter.abort(error);
-    for (const member of this.#members) member.forsake(error).catch(() => undefined); // lost itself: told already
+    for (const member of this.#members) member.loseAsMember(error).catch(() => undefined); // lost itself: told already
   }
 }

@@ -1,6 +1,6 @@
 // One master of a Redlock: its part of the lock, and what is known of its health.
 
-import type { KeepReply } from '../../core/backend.js';
+import type { KeepReply } from '../../core/replies.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import { OptionError } from '../../api/errors.js';
 import type { Cleanup } from '../../core/cleanup.js';

@@ -1,6 +1,6 @@
 // What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases.
 
-import type { HeldLease, Renewable } from '../../core/backend.js';
+import type { GrantState } from '../../core/grant-state.js';
 import { Session, type Reachable } from '../../core/session.js';
 import { ClosedError } from '../../api/errors.js';
 import type { Events } from '../../api/events.js';
@@ -10,7 +10,7 @@ import { Lines } from '../../waiting/lines.js';
 import { Watchdog } from '../../core/watchdog.js';
 import type { Connection } from '../../redis/connection.js';
 import type { Master } from './master.js';
-import { LimitedLease } from './limited-lease.js';
+import { ExtensionLimit } from './extension-limit.js';
 import { RedRenewer, type RedTarget } from './red-renewer.js';
 
 /** All masters are asked at once, and who does not answer is part of the result; a Redlock itself waits for new connections. */
@@ -30,8 +30,6 @@ export class QuorumServices {
   /** The masters' connections, and what ends listening to them. */
   readonly #connections = new Map<Connection, () => void>();
   readonly #lockWatchdogTimeoutMs: number;
-  /** What the watchdog knows a lease by. */
-  readonly #watched = new WeakMap<HeldLease, Renewable>();
   #longestLeaseMs: number;
 
   constructor(owner: Session, events: Events) {
@@ -72,18 +70,16 @@ export class QuorumServices {
 
   /** Renews it `maxExtensions` times at most. */
   watch(target: RedTarget, maxExtensions: number): void {
-    const { lease } = target;
-    const renewable =
-      maxExtensions === Infinity
-        ? lease
-        : new LimitedLease(lease, maxExtensions, this.#lockWatchdogTimeoutMs);
-    this.#watched.set(lease, renewable);
-    this.#watchdog.watch(renewable, target, this.#renewer);
+    const { grant } = target;
+    if (maxExtensions < Infinity) {
+      const leaseMs = this.#lockWatchdogTimeoutMs;
+      grant.renewalLimit ??= new ExtensionLimit(maxExtensions, leaseMs, grant.ageMs);
+    }
+    this.#watchdog.watch(grant, target, this.#renewer);
   }
 
-  unwatch(lease: HeldLease): void {
-    const renewable = this.#watched.get(lease);
-    if (renewable) this.#watchdog.unwatch(renewable);
+  unwatch(grant: GrantState): void {
+    this.#watchdog.unwatch(grant);
   }
 
   /** The masters are others', and may live on. */

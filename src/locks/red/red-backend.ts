@@ -1,6 +1,8 @@
 // The Redlock: one lock on several independent masters, held by whoever most of them say holds it.
 
-import type { Candidate, HeldLease, KeepReply, LockBackend, Wanted } from '../../core/backend.js';
+import type { Candidate, LockBackend, Wanted } from '../../core/backend.js';
+import type { KeepReply } from '../../core/replies.js';
+import type { GrantState } from '../../core/grant-state.js';
 import type { NodeAnswer } from '../../api/errors.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
@@ -96,12 +98,12 @@ export class RedLockBackend implements LockBackend {
     });
   }
 
-  watch(lease: HeldLease): void {
-    this.#services.watch({ lock: this, lease }, this.#settings.maxExtensions);
+  watch(grant: GrantState): void {
+    this.#services.watch({ lock: this, grant }, this.#settings.maxExtensions);
   }
 
-  unwatch(lease: HeldLease): void {
-    this.#services.unwatch(lease);
+  unwatch(grant: GrantState): void {
+    this.#services.unwatch(grant);
   }
 
   line(): Line {

@@ -1,7 +1,8 @@
 // Somebody who wants a Redlock: each try is an election with an owner of its own, since a failed one is taken back, and
 // what takes it back may arrive late.
 
-import type { AcquireReply, Wanted } from '../../core/backend.js';
+import type { AcquireReply } from '../../core/replies.js';
+import type { Wanted } from '../../core/backend.js';
 import { now } from '../../runtime/clock.js';
 import { UnsentError } from '../../redis/failure.js';
 import { LineCandidate } from '../../waiting/line-candidate.js';

@@ -1,7 +1,8 @@
 // Renews Redlocks, many at once: each master is asked for all of them in one call. A renewal counts with a majority of the
 // masters, and those that lost the key get it again while the majority stands.
 
-import type { HeldLease, KeepReply } from '../../core/backend.js';
+import type { GrantState } from '../../core/grant-state.js';
+import type { KeepReply } from '../../core/replies.js';
 import type { Renewer, Watched } from '../../core/watchdog.js';
 import { poll, type Answer } from './poll.js';
 import type { Master } from './master.js';
@@ -9,7 +10,7 @@ import { kept, type RedLockBackend } from './red-backend.js';
 
 export interface RedTarget {
   readonly lock: RedLockBackend;
-  readonly lease: HeldLease;
+  readonly grant: GrantState;
 }
 
 export class RedRenewer implements Renewer<RedTarget> {
@@ -30,7 +31,7 @@ export class RedRenewer implements Renewer<RedTarget> {
     leaseMs: number,
   ): Promise<readonly (KeepReply | undefined)[]> {
     const targets = batch.map(({ target }) => ({ ...target, repaired: new Set<number>() }));
-    const ownerIds = targets.map(({ lease }) => lease.ownerId);
+    const ownerIds = targets.map(({ grant }) => grant.ownerId);
     const masters = targets[0]?.lock.masters ?? [];
     const limitMs = this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0);
     return await poll(
@@ -64,24 +65,24 @@ export class RedRenewer implements Renewer<RedTarget> {
 
 /** Exempt from the restart guard: the majority that stands keeps everybody else out. */
 function repair(
-  { lock, lease }: RedTarget,
+  { lock, grant }: RedTarget,
   replies: readonly (KeepReply | undefined)[],
   renewedMs: number,
   repaired: Set<number>,
 ): void {
-  const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(lease.remaining());
-  if (leaseMs < 1 || lease.ageMs < 0) return; // released meanwhile
+  const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(grant.remaining());
+  if (leaseMs < 1 || grant.ageMs < 0) return; // released meanwhile
   for (const [index, reply] of replies.entries()) {
     const master = lock.masters[index];
     if (reply !== 'deleted' || !master || repaired.has(index)) continue;
     repaired.add(index);
-    void repairOne(master, lease, leaseMs);
+    void repairOne(master, grant, leaseMs);
   }
 }
 
-async function repairOne(master: Master, lease: HeldLease, leaseMs: number): Promise<void> {
+async function repairOne(master: Master, grant: GrantState, leaseMs: number): Promise<void> {
   const { lock } = master;
-  const { ownerId, holdCount } = lease;
+  const { ownerId, holdCount } = grant;
   try {
     // The count goes right behind: a release that is sent after this finds both done.
     const acquired = lock.vote(ownerId, leaseMs);
@@ -91,6 +92,6 @@ async function repairOne(master: Master, lease: HeldLease, leaseMs: number): Pro
     // It is not there, or somebody else is: the next renewal sees.
   } finally {
     // Released meanwhile: that may have overtaken it.
-    if (lease.ageMs < 0) master.withdraw(ownerId);
+    if (grant.ageMs < 0) master.withdraw(ownerId);
   }
 }

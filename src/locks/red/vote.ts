@@ -1,7 +1,7 @@
 // An election: whether one owner gets a lock that most of several masters must grant.
 // The algorithm is Redis' Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
-import type { HeldReply } from '../../core/backend.js';
+import type { HeldReply } from '../../core/replies.js';
 import type { NodeAnswer, SeenHolder } from '../../api/errors.js';
 import type { VoteReply } from '../reentrant/reentrant-backend.js';
 import { failureKind } from '../../redis/failure.js';

@@ -1,6 +1,6 @@
 // How the locks that a client holds on one Redis are renewed: many in one call.
 
-import { isKept, type KeepReply } from '../../core/backend.js';
+import { isKept, type KeepReply } from '../../core/replies.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';

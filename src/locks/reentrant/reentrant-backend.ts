@@ -1,15 +1,8 @@
 // The reentrant lock on one Redis: what its scripts are sent and what they answer. The data is Redisson's RLock.
 
-import {
-  isAcquired,
-  isKept,
-  type AcquireReply,
-  type Candidate,
-  type HeldLease,
-  type KeepReply,
-  type LockBackend,
-  type Wanted,
-} from '../../core/backend.js';
+import { isAcquired, isKept, type AcquireReply, type KeepReply } from '../../core/replies.js';
+import type { Candidate, LockBackend, Wanted } from '../../core/backend.js';
+import type { GrantState } from '../../core/grant-state.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Server } from '../../core/server.js';
@@ -148,12 +141,12 @@ export class ReentrantLockBackend implements LockBackend {
     return this.server.connection;
   }
 
-  watch(lease: HeldLease): void {
-    this.server.watchdog.watch(lease, this.keys, this.server.shared(HoldRenewer));
+  watch(grant: GrantState): void {
+    this.server.watchdog.watch(grant, this.keys, this.server.shared(HoldRenewer));
   }
 
-  unwatch(lease: HeldLease): void {
-    this.server.watchdog.unwatch(lease);
+  unwatch(grant: GrantState): void {
+    this.server.watchdog.unwatch(grant);
   }
 
   line(): Line {

@@ -1,6 +1,7 @@
 // Somebody who wants a reentrant lock.
 
-import type { AcquireReply, Wanted } from '../../core/backend.js';
+import type { AcquireReply } from '../../core/replies.js';
+import type { Wanted } from '../../core/backend.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import { LineCandidate } from '../../waiting/line-candidate.js';
 import type { Line } from '../../waiting/line.js';

@@ -1,6 +1,7 @@
 // The watchdog: few calls for many leases, retries before the deadline, and no failure that stops the next round.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { KeepReply, Renewable } from '../../../src/core/backend.js';
+import type { KeepReply } from '../../../src/core/replies.js';
+import type { Renewable } from '../../../src/core/watchdog.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { Watchdog, type Watched } from '../../../src/core/watchdog.js';
 

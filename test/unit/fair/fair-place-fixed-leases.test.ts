@@ -1,6 +1,6 @@
 // Fixed leases of locks that are handed over: whole when the turn comes, however old the place is, and always confirmed.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { leftMs } from '../../../src/core/validity.js';
+import { leftMs } from '../../../src/core/deadline.js';
 import { FakeFairRedis } from '../../support/fake-fair-redis.js';
 
 let redis: FakeFairRedis;
@@ -20,8 +20,8 @@ it.each([20, 80, 1_000])('a lease of %i ms counts from the turn on', async (leas
   await redis.grant(1, place);
   const reply = await place.try();
   if (reply.outcome !== 'handed over') throw new Error(`outcome: ${reply.outcome}`);
-  expect(leftMs(reply.validity)).toBeGreaterThan(0.85 * leaseMs);
-  expect(leftMs(reply.validity)).toBeLessThanOrEqual(leaseMs);
+  expect(leftMs(reply.deadline)).toBeGreaterThan(0.85 * leaseMs);
+  expect(leftMs(reply.deadline)).toBeLessThanOrEqual(leaseMs);
 });
 
 it('a hand-over that a join finds counts from when that was sent, and is confirmed', async () => {
@@ -31,8 +31,8 @@ it('a hand-over that a join finds counts from when that was sent, and is confirm
   await redis.last('join').answer(2);
   const reply = await trying;
   if (reply.outcome !== 'handed over') throw new Error(`outcome: ${reply.outcome}`);
-  expect(leftMs(reply.validity)).toBeLessThanOrEqual(4_000);
-  expect(leftMs(reply.validity)).toBeGreaterThan(3_900);
+  expect(leftMs(reply.deadline)).toBeLessThanOrEqual(4_000);
+  expect(leftMs(reply.deadline)).toBeGreaterThan(3_900);
   void reply.confirm?.();
   expect(redis.last('confirm').args.slice(0, 2)).toEqual([place.ownerId, 5_000]);
   expect(place.leave()).toBe(false);

@@ -36,7 +36,7 @@ async function expectHandedOverSince(sentAtMs: number): Promise<void> {
   await place.woken;
   expect(await place.try()).toMatchObject({
     outcome: 'handed over',
-    validity: { since: { monotonicMs: sentAtMs }, usableMs: 29_698 },
+    deadline: { since: { monotonicMs: sentAtMs }, usableMs: 29_698 },
   });
   expect(redis.all('join')).toHaveLength(joins);
 }

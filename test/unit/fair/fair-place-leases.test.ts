@@ -1,8 +1,8 @@
 // For how long a lock that was handed over may be relied on, when a place asks before it relies on it, and how old it is.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { HandedOver } from '../../../src/core/backend.js';
+import type { HandedOver } from '../../../src/core/replies.js';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { leftMs } from '../../../src/core/validity.js';
+import { leftMs } from '../../../src/core/deadline.js';
 import { FakeFairRedis, HELD, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 import { expectPending } from '../../support/occupancy.js';
 
@@ -28,8 +28,8 @@ describe('a watched lock that is handed over', () => {
     const place = await redis.waiting();
     await vi.advanceTimersByTimeAsync(4_000);
     await redis.grant(1, place);
-    const { validity, confirm } = await handedOver(place);
-    expect(leftMs(validity)).toBe(29_698 - 4_000);
+    const { deadline: deadline, confirm } = await handedOver(place);
+    expect(leftMs(deadline)).toBe(29_698 - 4_000);
     expect(confirm).toBeUndefined();
   });
 });
@@ -39,17 +39,17 @@ describe('a lock of a fixed lease that is handed over', () => {
     const place = await redis.waiting({ leaseMs: 5_000, isWatched: false });
     await vi.advanceTimersByTimeAsync(4_000);
     await redis.grant(1, place);
-    const { validity } = await handedOver(place);
-    expect(leftMs(validity)).toBeLessThan(5_000);
-    expect(leftMs(validity)).toBeGreaterThan(4_900);
+    const { deadline: deadline } = await handedOver(place);
+    expect(leftMs(deadline)).toBeLessThan(5_000);
+    expect(leftMs(deadline)).toBeGreaterThan(4_900);
   });
 
   it('lasts no longer than the place, whatever was asked for', async () => {
     const place = await redis.waiting({ leaseMs: 120_000, isWatched: false });
     await vi.advanceTimersByTimeAsync(4_000);
     await redis.grant(1, place);
-    const { validity } = await handedOver(place);
-    expect(leftMs(validity)).toBe(29_698 - 4_000);
+    const { deadline: deadline } = await handedOver(place);
+    expect(leftMs(deadline)).toBe(29_698 - 4_000);
   });
 
   it('is confirmed with the lease that was asked for', async () => {
@@ -95,7 +95,7 @@ describe('with less than half of the lease of the place left', () => {
     await redis.grant(1, place);
     await expectPending(place.woken);
     await redis.grant(3, place); // 2 was a renewal
-    await expect(handedOver(place)).resolves.toHaveProperty('validity.usableMs', 29_698);
+    await expect(handedOver(place)).resolves.toHaveProperty('deadline.usableMs', 29_698);
   });
 
   it('a place whose question stays unanswered asks again', async () => {
@@ -111,7 +111,7 @@ it('with half of the lease of the place left, a grant is relied on', async () =>
   const place = await redis.waiting();
   await vi.advanceTimersByTimeAsync(14_690);
   await redis.grant(1, place);
-  expect(leftMs((await handedOver(place)).validity)).toBe(15_008);
+  expect(leftMs((await handedOver(place)).deadline)).toBe(15_008);
 });
 
 it('a grant that was heard before the machine slept is not relied on after', async () => {

@@ -18,7 +18,7 @@ class FakeHold {
   leftMs = 30_000;
   readonly signal = new AbortController().signal;
   readonly remaining = (): number => this.leftMs;
-  readonly lendTo = vi.fn();
+  readonly becomeMember = vi.fn();
   readonly releaseQuietly = vi.fn(() => Promise.resolve());
   readonly extend = vi.fn(() => Promise.resolve());
 }
@@ -103,9 +103,9 @@ it('no unlock() is owed to a member before all are acquired', async () => {
   await begin(5_000);
   for (const { origins, holds } of [one, two]) {
     expect(new Set(origins)).toEqual(new Set(['acquire']));
-    expect(holds.at(-1)!.lendTo).toHaveBeenCalledExactlyOnceWith(session, 'lock');
+    expect(holds.at(-1)!.becomeMember).toHaveBeenCalledExactlyOnceWith(session, 'lock');
   }
-  expect(one.holds[0]!.lendTo).not.toHaveBeenCalled();
+  expect(one.holds[0]!.becomeMember).not.toHaveBeenCalled();
 });
 
 it('a member that was waited for, and whose extension is refused, ends it', async () => {

@@ -1,7 +1,7 @@
 // Time as leases see it: two clocks, the one that went further counts; and the margin for drift.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { elapsedMs, now, setTimer } from '../../../src/runtime/clock.js';
-import { later, leftMs, validity } from '../../../src/core/validity.js';
+import { later, leftMs, deadlineOf } from '../../../src/core/deadline.js';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -28,20 +28,20 @@ describe('elapsed time', () => {
 
 describe('a confirmed lease', () => {
   it('counts from before the command was sent, less 1 % and 2 ms', () => {
-    const lease = validity(now(), 10_000);
+    const lease = deadlineOf(now(), 10_000);
     expect(leftMs(lease)).toBe(10_000 - 102);
     vi.advanceTimersByTime(9_898);
     expect(leftMs(lease)).toBe(0);
   });
 
   it('keeps at least half of a very short one', () => {
-    expect(leftMs(validity(now(), 2))).toBe(1);
+    expect(leftMs(deadlineOf(now(), 2))).toBe(1);
   });
 
   it('never ends earlier for a later confirmation', () => {
-    const long = validity(now(), 10_000);
+    const long = deadlineOf(now(), 10_000);
     vi.advanceTimersByTime(100);
-    const short = validity(now(), 1_000);
+    const short = deadlineOf(now(), 1_000);
     expect(later(long, short)).toBe(long);
     expect(later(short, long)).toBe(long);
   });

@@ -145,7 +145,7 @@ async function execute({ steps, travels }: Program): Promise<number> {
   await execution.time.until(execution.time.pass(100)); // wake-ups that nobody needs any more
   expect(server.heldNames).toEqual([]);
   expect(['0', '1', '2'].map((name) => server.listenerCount(name))).toEqual([0, 0, 0]);
-  expect([session.ownerships.size, session.acquisitions.size]).toEqual([0, 0]);
+  expect([session.grants.size, session.acquisitions.size]).toEqual([0, 0]);
   // Programs have branches of one run that lock() at the same time; nothing else is warned of.
   const warnings = told('warning').filter(
     ({ message }) => !message.includes('calls of one run overlap'),

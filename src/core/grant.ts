@@ -1,13 +1,13 @@
-// One owner of one lock on the server, from its outermost acquisition to its end; all holds that re-entered it share
-// it. What changes its hold count there is asked here, one after another.
+// What a server gave one owner of a lock. All holds that re-entered the lock share the grant, and it may outlive them. What
+// changes its hold count on the server is asked here, one command after another.
 
-import type { KeepReply } from './backend.js';
-import { now, type Instant } from '../runtime/clock.js';
 import { ClosedError, KeyConflictError, isUnanswered } from '../api/errors.js';
-import { retry } from './retry.js';
-import { Tenure, type OwnedHold } from './tenure.js';
-import { WaitLimit } from '../runtime/wait-limit.js';
+import { now, type Instant } from '../runtime/clock.js';
 import { Turns } from '../scopes/turns.js';
+import { WaitLimit } from '../runtime/wait-limit.js';
+import { GrantState, type GrantedHold } from './grant-state.js';
+import type { KeepReply } from './replies.js';
+import { retry } from './retry.js';
 
 /** A release that did not settle at once. */
 interface BegunRelease {
@@ -15,16 +15,16 @@ interface BegunRelease {
   readonly limitMs: number;
 }
 
-export class Ownership extends Tenure {
-  /** A hand-over is being confirmed. */
+export class Grant extends GrantState {
+  /** The confirmation of a hand-over that is under way. */
   #confirming: WaitLimit | undefined;
   readonly #turns = new Turns();
 
   /**
    * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
-   * count in between; undefined when it does not, or when the ownership was released in the meantime.
+   * count in between; undefined when it does not, or when the grant was released in the meantime.
    */
-  async reenter<H extends OwnedHold>(
+  async reenter<H extends GrantedHold>(
     leaseMs: number,
     waitLimit: WaitLimit,
     begin: () => H | undefined,
@@ -34,7 +34,7 @@ export class Ownership extends Tenure {
     return hold;
   }
 
-  /** The lease ends no earlier than `leaseMs` from now. False when it was released in the meantime. */
+  /** The lease ends no earlier than `leaseMs` from now. False when the grant was released in the meantime. */
   async extend(leaseMs: number): Promise<boolean> {
     let isExtended = false;
     try {
@@ -49,8 +49,8 @@ export class Ownership extends Tenure {
   }
 
   /**
-   * It was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. Needs no turn:
-   * it never takes back what another command confirmed.
+   * The lock was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. That
+   * needs no turn, since it never takes back what another command confirmed.
    */
   confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
     const registry = this.session.acquisitions;
@@ -60,7 +60,7 @@ export class Ownership extends Tenure {
       .then((sentAt) => {
         this.prolong(sentAt, leaseMs);
       })
-      // Unanswered, it ends when it would have; a loss is told as such.
+      // Unanswered, the grant ends when it would have; a loss is told as such.
       .catch((error: unknown) => this.#takenIfConflict(error))
       .finally(() => {
         waitLimit.dispose();
@@ -68,20 +68,20 @@ export class Ownership extends Tenure {
   }
 
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
-  remove(hold: OwnedHold, isRepeat: boolean): Promise<void> {
+  release(hold: GrantedHold, isRepeat: boolean): Promise<void> {
     this.drop(hold);
     const { connection } = this.session;
-    const isLast = this.holds.length === 0 && !this.isReleased && !this.loss;
+    const isLast = this.holdCount === 0 && !this.isReleased && !this.loss;
     return isLast && connection.isReady && this.#turns.tryTake()
       ? this.#releaseAtOnce()
       : this.#releaseInsistently(isRepeat);
   }
 
-  /** Nobody else has anything to say about it: one command, and if that does not settle it, what comes of that command. */
+  /** No other command of the grant is under way: one command, and if that does not settle it, what comes of that command. */
   #releaseAtOnce(): Promise<void> {
     const { limits, commandTimeoutMs } = this.session;
     const sentAtMs = performance.now();
-    this.end(false);
+    this.become({ kind: 'released', isConfirmed: false });
     return new Promise((resolve, reject) => {
       let isSettled = false;
       const settle = (): boolean => {
@@ -102,7 +102,7 @@ export class Ownership extends Tenure {
       answer.then((isReleased) => {
         if (!isReleased) goOn();
         else if (settle()) {
-          this.end(true);
+          this.become({ kind: 'released', isConfirmed: true });
           resolve();
         }
       }, goOn);
@@ -117,7 +117,7 @@ export class Ownership extends Tenure {
     try {
       await this.session.bounded(this.lock.name, 'not known to be released', release, options);
     } catch (error) {
-      if (isUnanswered(error) && this.holds.length === 0) this.abandon();
+      if (isUnanswered(error) && this.holdCount === 0) this.abandon();
       throw error;
     }
   }
@@ -126,7 +126,7 @@ export class Ownership extends Tenure {
     this.#confirming?.end('closed');
   }
 
-  /** Confirms that it is held, `more` times than now, and for `leaseMs` from now. */
+  /** Confirms that the lock is held, `more` times than now, and for `leaseMs` from now. */
   async #confirm(
     leaseMs: number,
     waitLimit: WaitLimit,
@@ -135,9 +135,9 @@ export class Ownership extends Tenure {
   ): Promise<void> {
     if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
     try {
-      this.throwIfLost();
+      this.#throwIfLost();
       if (this.isReleased) return;
-      const sentAt = await this.#keep(this.holds.length + more, leaseMs, waitLimit);
+      const sentAt = await this.#keep(this.holdCount + more, leaseMs, waitLimit);
       this.prolong(sentAt, leaseMs);
       if (this.isHeld) confirmed();
     } catch (error) {
@@ -150,14 +150,14 @@ export class Ownership extends Tenure {
   async #release(waitLimit: WaitLimit, isRepeat: boolean, begun?: Promise<boolean>): Promise<void> {
     if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
     try {
-      this.throwIfLost();
-      if (this.holds.length > 0) {
-        await this.#keep(this.holds.length, 0, waitLimit);
+      this.#throwIfLost();
+      if (this.holdCount > 0) {
+        await this.#keep(this.holdCount, 0, waitLimit);
         return;
       }
       if (this.isReleaseConfirmed) return; // by a release of another hold that was before us
       isRepeat ||= this.isReleased && !begun;
-      this.end(false);
+      this.become({ kind: 'released', isConfirmed: false });
       let answer = begun;
       const isReleased = await retry(
         this.session.connection,
@@ -170,9 +170,9 @@ export class Ownership extends Tenure {
           return sent;
         },
       );
-      // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: it was lost.
+      // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
       if (!isReleased && !isRepeat) await this.#keep(1, 0, waitLimit);
-      this.end(true);
+      this.become({ kind: 'released', isConfirmed: true });
     } catch (error) {
       throw this.#takenIfConflict(error);
     } finally {
@@ -187,19 +187,23 @@ export class Ownership extends Tenure {
     return await this.#ask(send, waitLimit);
   }
 
-  /** Asks whether it is still held; returns when that was sent. Throws if it is not. */
+  /** Asks whether the lock is still held; returns when that was sent. Throws if it is not. */
   async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
     let sentAt = now();
     const reply = await retry(this.session.connection, waitLimit, this.#named, () => {
       sentAt = now();
       return send();
     });
-    this.throwIfLost();
+    this.#throwIfLost();
     if (reply !== 'kept') throw this.loseTo(reply);
     return sentAt;
   }
 
-  /** What is in the way is of no interest here: the lock is lost. */
+  #throwIfLost(): void {
+    if (this.loss) throw this.loss;
+  }
+
+  /** What is in the way of the lock is of no interest here, so nobody looks: the lock is lost. */
   get #named(): { name: string } {
     return { name: this.lock.name };
   }

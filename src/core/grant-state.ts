@@ -1,0 +1,224 @@
+// Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
+
+import { elapsedMs, now, type Instant, type TimeLimit } from '../runtime/clock.js';
+import type { LockLostError, LossReason } from '../api/errors.js';
+import type { Removable } from './cleanup.js';
+import { deadlineOf, later, leftMs, type Deadline } from './deadline.js';
+import { lockLost } from './loss.js';
+import type { KeepReply } from './replies.js';
+import type { Session } from './session.js';
+import type { Renewable, RenewalLimit } from './watchdog.js';
+
+/** A hold as its grant sees it. */
+export interface GrantedHold {
+  /** Whether it wants the lease to be renewed. */
+  readonly isWatched: boolean;
+  /** The grant was lost, and so this hold. */
+  lost(error: LockLostError): void;
+}
+
+/** What a grant needs of the lock that was granted. */
+export interface GrantedLock extends Removable {
+  /** The name that the user gave. */
+  readonly name: string;
+  /** Whether something of the lock may be left on its servers when it was lost to somebody else. */
+  readonly leavesRemains?: boolean;
+  /**
+   * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
+   * at all); or says how it was lost.
+   *
+   * @param limit - how long its caller will wait
+   */
+  reenter(
+    ownerId: string,
+    holdCount: number,
+    leaseMs: number,
+    limit: TimeLimit,
+  ): Promise<KeepReply>;
+  /** Nobody of this client holds it as this owner any more, nor waits for it as this owner. */
+  forget?(ownerId: string): void;
+  /** Looks after a grant until `unwatch`: renews it if it is watched, and finds out if it is lost. */
+  watch(grant: GrantState): void;
+  unwatch(grant: GrantState): void;
+}
+
+type State =
+  // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
+  | { readonly kind: 'held' }
+  | { readonly kind: 'lost'; readonly error: LockLostError }
+  // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
+  | { readonly kind: 'released'; readonly isConfirmed: boolean };
+
+const HELD: State = { kind: 'held' };
+
+export abstract class GrantState implements Renewable {
+  readonly lock: GrantedLock;
+  readonly ownerId: string;
+  renewalLimit: RenewalLimit | undefined;
+  protected readonly session: Session;
+  readonly #holds: GrantedHold[] = [];
+  readonly #grantedAt: Instant = now();
+  #deadline: Deadline;
+  /** When the confirmation that came last was asked for. */
+  #confirmedAt: Instant;
+  #state: State = HELD;
+  /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
+  #isRenewalUnanswered = false;
+
+  constructor(session: Session, lock: GrantedLock, ownerId: string, deadline: Deadline) {
+    this.session = session;
+    this.lock = lock;
+    this.ownerId = ownerId;
+    this.#deadline = deadline;
+    this.#confirmedAt = deadline.since;
+    session.grants.add(this);
+  }
+
+  get isHeld(): boolean {
+    this.checkDeadline();
+    return this.#state.kind === 'held';
+  }
+
+  /** Why it was lost; undefined while it is held and after it was released. */
+  get loss(): LockLostError | undefined {
+    this.checkDeadline();
+    return this.#state.kind === 'lost' ? this.#state.error : undefined;
+  }
+
+  get isReleased(): boolean {
+    return this.#state.kind === 'released';
+  }
+
+  /** Whether the server said that it is. */
+  protected get isReleaseConfirmed(): boolean {
+    return this.#state.kind === 'released' && this.#state.isConfirmed;
+  }
+
+  get holdCount(): number {
+    return this.#holds.length;
+  }
+
+  get heldForMs(): number {
+    return elapsedMs(this.#grantedAt);
+  }
+
+  /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
+  remaining(): number {
+    return this.isHeld ? Math.max(this.leaseLeftMs, 0) : 0;
+  }
+
+  /** Milliseconds until its deadline, whoever relies on it; 0 or less when that has passed. */
+  get leaseLeftMs(): number {
+    return leftMs(this.#deadline);
+  }
+
+  get ageMs(): number {
+    return this.#state.kind === 'held' ? elapsedMs(this.#confirmedAt) : -1;
+  }
+
+  get isWatched(): boolean {
+    return this.#holds.some(({ isWatched }) => isWatched) && (this.renewalLimit?.isDue ?? true);
+  }
+
+  /** A hold begins; the server counts it already. */
+  add(hold: GrantedHold): void {
+    this.#holds.push(hold);
+    if (this.#state.kind === 'lost') hold.lost(this.#state.error);
+    else if (this.#holds.length === 1) this.lock.watch(this);
+    if (this.#state.kind === 'held') this.session.deadlines.add(this);
+  }
+
+  /** A hold ends. */
+  protected drop(hold: GrantedHold): void {
+    const index = this.#holds.indexOf(hold);
+    if (index >= 0) this.#holds.splice(index, 1);
+    if (this.#holds.length === 0) this.lock.unwatch(this);
+  }
+
+  /** It was lost: whoever relies on it learns it now. */
+  lose(lossReason: LossReason): LockLostError {
+    if (this.#state.kind === 'lost') return this.#state.error;
+    const { ownerId, heldForMs } = this;
+    const lost = { lockName: this.lock.name, ownerId, heldForMs };
+    const error = lockLost(lost, lossReason);
+    this.become({ kind: 'lost', error });
+    const heldSince = new Date(this.#grantedAt.wallMs);
+    this.session.events.emit('lost', () => ({ ...lost, lossReason, heldSince, error }));
+    // The server may still keep what we do not dare to rely on.
+    const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
+    if (mayStand || (this.lock.leavesRemains && lossReason !== 'closed')) this.abandon();
+    return error;
+  }
+
+  /** The lock of several that this one is a member of was lost: its holders learn that, and the server is told. */
+  loseAsMember(error: LockLostError): void {
+    if (this.#state.kind !== 'held') return;
+    this.become({ kind: 'lost', error });
+    this.abandon();
+  }
+
+  checkDeadline(): void {
+    // Without holds nobody relies on it. While it is being released the server's answer tells whether it was lost.
+    if (this.#state.kind !== 'held' || this.#holds.length === 0 || this.leaseLeftMs > 0) return;
+    this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
+  }
+
+  renewing(leaseMs: number): void {
+    this.#isRenewalUnanswered = leaseMs > 0; // a mere look would not have prolonged it
+    if (leaseMs > 0) this.renewalLimit?.renewing();
+  }
+
+  renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void {
+    if (leaseMs > 0) this.renewalLimit?.renewed(sentAt);
+    if (!this.isHeld) return;
+    this.#isRenewalUnanswered = false;
+    if (reply !== 'kept') {
+      this.loseTo(reply);
+      return;
+    }
+    this.prolong(sentAt, leaseMs);
+    if (leaseMs === 0) return;
+    const { ownerId, lock } = this;
+    this.session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
+  }
+
+  /** The server confirmed `leaseMs` more, asked for at `sentAt`. */
+  protected prolong(sentAt: Instant, leaseMs: number): void {
+    if (this.#state.kind !== 'held') return;
+    this.#deadline = later(this.#deadline, deadlineOf(sentAt, leaseMs));
+    this.#confirmedAt = sentAt;
+    this.checkDeadline();
+  }
+
+  /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
+  protected loseTo(reply: Exclude<KeepReply, 'kept'>): LockLostError {
+    return this.lose(reply === 'deleted' && this.leaseLeftMs <= 0 ? 'expired' : reply);
+  }
+
+  /** Nobody relies on it any more, but it may stand on the server. */
+  protected abandon(): void {
+    this.become({ kind: 'released', isConfirmed: false });
+    this.#forget();
+    this.session.cleanup.remove(this.lock, this.ownerId);
+  }
+
+  /** It was lost, or its release is on its way. */
+  protected abstract ended(): void;
+
+  /** The one place where the state changes: what was released may yet turn out to be lost, what is lost stays lost. */
+  protected become(next: Exclude<State, { kind: 'held' }>): void {
+    if (this.#state.kind === 'lost') return;
+    this.#state = next;
+    this.session.deadlines.delete(this);
+    this.ended();
+    this.lock.unwatch(this);
+    // A closing client waits for a release that is on its way.
+    if (next.kind === 'lost' || next.isConfirmed) this.#forget();
+    if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
+  }
+
+  #forget(): void {
+    this.session.grants.delete(this);
+    this.lock.forget?.(this.ownerId);
+  }
+}

@@ -1,0 +1,101 @@
+// One grant: once its release was sent, which may arrive late, its owner is never used again; and which renewals count.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
+import { deadlineOf } from '../../../src/core/deadline.js';
+import { Grant } from '../../../src/core/grant.js';
+import type { GrantedHold, GrantedLock } from '../../../src/core/grant-state.js';
+import { Session } from '../../../src/core/session.js';
+import { now } from '../../../src/runtime/clock.js';
+import { UnavailableError } from '../../../src/api/errors.js';
+import { Listeners } from '../../../src/core/listeners.js';
+import { WaitLimit } from '../../../src/runtime/wait-limit.js';
+import { alwaysReady } from '../../support/fake-holdfast.js';
+
+const LEASE_MS = 30_000;
+
+const reenter = vi.fn(() => Promise.resolve('kept' as const));
+const release = vi.fn(() => Promise.resolve(true));
+const ignore = (): void => undefined;
+const lock: GrantedLock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release };
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.clearAllMocks();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function granted(isWatched = true): {
+  grant: Grant;
+  hold: GrantedHold;
+  session: Session;
+  listeners: Listeners;
+} {
+  const options = { clientId: 'me', lockWatchdogTimeoutMs: LEASE_MS, commandTimeoutMs: 1_000 };
+  const listeners = new Listeners();
+  const session = new Session(options, alwaysReady, listeners);
+  const grant = new Grant(session, lock, 'me:1', deadlineOf(now(), LEASE_MS));
+  const hold = { isWatched, lost: vi.fn() };
+  grant.add(hold);
+  return { grant, hold, session, listeners };
+}
+
+it('is not re-entered behind a release that stays unanswered', async () => {
+  const { grant, hold } = granted();
+  release.mockImplementationOnce(() => new Promise(() => undefined));
+  const released = expect(grant.release(hold, false)).rejects.toBeInstanceOf(UnavailableError);
+  expect(release).toHaveBeenCalledOnce();
+  expect(grant.isReleased).toBe(true); // from the moment in which it was sent
+  const begin = vi.fn(() => hold);
+  const reentered = grant.reenter(LEASE_MS, new WaitLimit({ limitMs: Infinity }), begin);
+  await vi.advanceTimersByTimeAsync(1_100);
+
+  await released;
+  expect(await reentered).toBeUndefined();
+  expect(reenter).not.toHaveBeenCalled();
+  expect(begin).not.toHaveBeenCalled();
+});
+
+it('without holds is not lost at its deadline, since nobody relies on it: its release tells', async () => {
+  const { grant, hold, session, listeners } = granted();
+  const lost = vi.fn();
+  listeners.on('lost', lost);
+  let answer: (reply: 'kept') => void = ignore;
+  reenter.mockReturnValueOnce(new Promise((resolve) => (answer = resolve)));
+  const extended = grant.extend(LEASE_MS).catch(ignore); // has the turn
+  const released = grant.release(hold, false).catch(ignore);
+  expect(grant.holdCount).toBe(0);
+  vi.setSystemTime(Date.now() + LEASE_MS);
+  expect(grant.loss).toBeUndefined();
+  answer('kept');
+  await Promise.all([extended, released]);
+  expect(release).toHaveBeenCalledOnce();
+  expect(grant.isReleased).toBe(true);
+  expect(lost).not.toHaveBeenCalled();
+  expect(session.grants.size).toBe(0);
+});
+
+it('with a limit of extensions may be looked at as often as you like', () => {
+  const { grant } = granted();
+  grant.renewalLimit = new ExtensionLimit(1, LEASE_MS, grant.ageMs);
+  for (let count = 0; count < 10; count++) {
+    vi.advanceTimersByTime(LEASE_MS / 60);
+    grant.renewing(0);
+    grant.renewed('kept', now(), 0);
+  }
+  expect(grant.isWatched).toBe(true);
+  grant.renewing(LEASE_MS);
+  grant.renewed('kept', now(), LEASE_MS);
+  vi.advanceTimersByTime(LEASE_MS / 3);
+  expect(grant.isWatched).toBe(false);
+});
+
+it('of a fixed lease is never extended', () => {
+  const { grant } = granted(false);
+  grant.renewalLimit = new ExtensionLimit(2, LEASE_MS, grant.ageMs);
+  vi.advanceTimersByTime(LEASE_MS / 2);
+  expect(grant.renewalLimit.isDue).toBe(true);
+  expect(grant.isWatched).toBe(false);
+});

@@ -1,0 +1,69 @@
+// A Redlock with a limited number of extensions: which rounds of the watchdog take one.
+import { beforeEach, afterEach, expect, it, vi } from 'vitest';
+import { now } from '../../../src/runtime/clock.js';
+import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
+
+const LEASE_MS = 6_000;
+
+function limited(maxExtensions: number, ageMs = 0): ExtensionLimit {
+  return new ExtensionLimit(maxExtensions, LEASE_MS, ageMs);
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+it('is not extended for the first sixth of the lease, nor for as long after an extension', () => {
+  const limit = limited(3);
+  expect(limit.isDue).toBe(false);
+  vi.advanceTimersByTime(LEASE_MS / 6);
+  expect(limit.isDue).toBe(true);
+  limit.renewed(now());
+  expect(limit.isDue).toBe(false);
+  vi.advanceTimersByTime(LEASE_MS / 6);
+  expect(limit.isDue).toBe(true);
+});
+
+it('that took long to acquire is due at once', () => {
+  expect(limited(1, LEASE_MS / 2).isDue).toBe(true);
+});
+
+it('is due after the machine was suspended, which only the wall clock shows', () => {
+  const limit = limited(1);
+  vi.setSystemTime(Date.now() + LEASE_MS / 2);
+  expect(limit.isDue).toBe(true);
+});
+
+it('is not asked for an extension again while one is on its way, unless that takes long', () => {
+  const limit = limited(3);
+  vi.advanceTimersByTime(LEASE_MS / 3);
+  limit.renewing();
+  expect(limit.isDue).toBe(false);
+  vi.advanceTimersByTime(LEASE_MS / 10);
+  expect(limit.isDue).toBe(true);
+});
+
+it('that was asked for twice at a time is one extension', () => {
+  const limit = limited(2);
+  vi.advanceTimersByTime(LEASE_MS / 3);
+  const [first, second] = [now(), now()];
+  limit.renewed(first);
+  limit.renewed(second);
+  vi.advanceTimersByTime(LEASE_MS / 3);
+  expect(limit.isDue).toBe(true);
+});
+
+it('is not extended more often than it may be', () => {
+  const limit = limited(2);
+  for (let count = 0; count < 2; count++) {
+    vi.advanceTimersByTime(LEASE_MS / 3);
+    expect(limit.isDue).toBe(true);
+    limit.renewed(now());
+  }
+  vi.advanceTimersByTime(LEASE_MS / 3);
+  expect(limit.isDue).toBe(false);
+});
