@@ -1,0 +1,87 @@
+// Who listens to a client's events, and how they are told.
+
+import { inspect } from 'node:util';
+import { EventEmitter } from 'eventemitter3';
+import type { ErrorEvent, Events, HoldfastEvents } from '../api/events.js';
+import { Outage } from '../redis/outage.js';
+import { outsideScopes } from '../scopes/scope.js';
+
+type Listener<Name extends keyof HoldfastEvents> = HoldfastEvents[Name];
+
+/** Tells listeners, outside all scopes, and lets none of them break the lock that tells, or keep others from hearing. */
+export class Listeners implements Events {
+  readonly #emitter = new EventEmitter();
+  /** Each listener in its wrapping, by which it is known to the emitter. */
+  readonly #guarded = new WeakMap<object, (event: unknown) => void>();
+  /** The connections that are down. */
+  readonly #down = new Set<string>();
+  #isOutageWarned = false;
+  /** What else was told to nobody. */
+  readonly #unheard = new Outage();
+
+  on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.on(name, this.#guard(name, listener));
+  }
+
+  once<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.once(name, this.#guard(name, listener));
+  }
+
+  off<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.off(name, this.#guard(name, listener));
+  }
+
+  outage(connection: string, isOn: boolean): void {
+    if (!isOn) {
+      this.#down.delete(connection);
+      return;
+    }
+    if (this.#down.size === 0) {
+      this.#isOutageWarned = false;
+      this.#unheard.end();
+    }
+    this.#down.add(connection);
+  }
+
+  emit<Name extends keyof HoldfastEvents>(
+    name: Name,
+    describe: () => Parameters<Listener<Name>>[0],
+  ): void {
+    if (this.#emitter.listenerCount(name) > 0)
+      outsideScopes(() => this.#emitter.emit(name, describe()));
+    else if (name === 'error') this.#warn((describe() as ErrorEvent).error.message);
+  }
+
+  /** One warning for an outage, whatever fails in it, and one for each thing that fails besides. */
+  #warn(message: string): void {
+    const isOutage = this.#down.size > 0;
+    if (isOutage ? this.#isOutageWarned : !this.#unheard.isNews(message)) return;
+    this.#isOutageWarned ||= isOutage;
+    process.emitWarning(
+      `${message} (nobody listens to the "error" event, which tells more: holdfast.on('error', …))`,
+      'HoldfastWarning',
+    );
+  }
+
+  #guard<Name extends keyof HoldfastEvents>(
+    name: Name,
+    listener: Listener<Name>,
+  ): (event: unknown) => void {
+    const known = this.#guarded.get(listener);
+    if (known) return known;
+    const report = (error: unknown): void => {
+      process.emitWarning(`a listener of "${name}" failed: ${inspect(error)}`, 'HoldfastWarning');
+    };
+    const call = listener as (event: unknown) => unknown;
+    const guarded = (event: unknown): void => {
+      try {
+        const result = call(event);
+        if (result instanceof Promise) result.catch(report);
+      } catch (error) {
+        report(error);
+      }
+    };
+    this.#guarded.set(listener, guarded);
+    return guarded;
+  }
+}

@@ -1,0 +1,8 @@
+// Several servers were asked, and what they answered decides nothing: asked again a little later, they may decide.
+
+import type { HoldfastError } from '../api/errors.js';
+
+export abstract class Undecided extends Error {
+  /** What the caller is told when nobody asks again. */
+  abstract readonly told: HoldfastError;
+}

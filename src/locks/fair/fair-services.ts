@@ -1,0 +1,17 @@
+// What the fair locks of one client share on one Redis: their lines, who may be granted one, and how places are renewed.
+
+import type { Connection } from '../../redis/connection.js';
+import { Lines } from '../../waiting/lines.js';
+import type { FairLine } from './fair-line.js';
+import { Grantees } from './grantees.js';
+import { PlaceRenewer } from './place-renewer.js';
+
+export class FairServices {
+  readonly grantees: Grantees = new Grantees();
+  readonly lines: Lines<FairLine> = new Lines<FairLine>();
+  readonly renewer: PlaceRenewer;
+
+  constructor(connection: Connection) {
+    this.renewer = new PlaceRenewer(connection);
+  }
+}
