@@ -1,5 +1,6 @@
 // Reads what callers give, and says what is wrong with it before anything is sent.
 
+import type { Seniority } from '../core/backend.js';
 import { MAX_TIMER_MS } from '../runtime/clock.js';
 import { OptionError } from './errors.js';
 import { isPlainObject, shown } from './shown.js';
@@ -46,6 +47,9 @@ export interface RedLockOptions {
 /** What was asked for, checked. */
 export interface AcquireRequest {
   readonly waitMs: number;
+  /** What bounds a single attempt, besides `commandTimeout`. */
+  readonly attemptMs?: number;
+  readonly seniority?: Seniority;
   /** undefined: the watchdog's. */
   readonly leaseMs: number | undefined;
   readonly signal: AbortSignal | undefined;

@@ -12,6 +12,7 @@ import { firstWords } from './first-words.js';
 import { Outage } from './outage.js';
 import { redacted } from './redaction.js';
 import { Silence } from './silence.js';
+import { SilentNodes } from './silent-nodes.js';
 import { onTrouble, unexplained } from './troubles.js';
 
 /** What the owner of a link wants to know. */
@@ -45,6 +46,8 @@ export class Link {
   readonly client: RedisClient;
   readonly #listener: LinkListener;
   readonly #silence: Silence;
+  /** Of a cluster. */
+  readonly #silentNodes: SilentNodes | undefined;
   #isReady = false;
   #closing: Promise<void> | undefined;
   /** Counts the connections: what a former one still has to say is of no interest. */
@@ -85,6 +88,9 @@ export class Link {
     });
     if (isCluster(client)) {
       this.#stopLooking = seeToComeback(client);
+      this.#silentNodes = new SilentNodes(client, options, (error) => {
+        this.#tellOnce(error);
+      });
       client.on(ASKING_DENIED, (error: Error) => {
         this.#tellOnce(redacted(error));
       });
@@ -135,19 +141,29 @@ export class Link {
       return Promise.reject(this.#refusal ?? new UnsentError(`not connected${this.#because()}`));
     }
     this.#gather();
-    this.#silence.asked();
+    this.#asked();
     return command(this.client).then(
       (reply) => {
-        this.#silence.answered();
+        this.#answered();
         return read(reply);
       },
       (error: unknown) => {
-        this.#silence.answered();
+        this.#answered();
         const answer = otherwise?.(error);
         if (answer) return answer;
         throw redacted(error);
       },
     );
+  }
+
+  /** Each node of a cluster is listened to by itself: what one says must not hide that another is silent. */
+  #asked(): void {
+    if (this.#silentNodes) this.#silentNodes.asked();
+    else this.#silence.asked();
+  }
+
+  #answered(): void {
+    if (!this.#silentNodes) this.#silence.answered();
   }
 
   /**
@@ -265,6 +281,7 @@ export class Link {
 
   #down(): void {
     this.#silence.stop();
+    this.#silentNodes?.stop();
     if (this.#isReady) this.#listener.outage(true);
     this.#isReady = false;
     this.#epoch++;
