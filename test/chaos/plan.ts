@@ -53,7 +53,12 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
   const drawn = drawnTopology(kind, random);
   const topology = wishes.topology && kind !== 'red' ? wishes.topology : drawn;
   const watchdogMs = random.whole(600, 1_500);
-  const phases = { startMs: 1_000, faultsMs: wishes.faultsMs ?? 15_000, calmMs: 3_000 };
+  const phases = {
+    startMs: 1_500,
+    faultsMs: wishes.faultsMs ?? 15_000,
+    // What is healed needs some time to be well again: then there must be some left in which nothing excuses anything.
+    calmMs: 3_500 + 2 * watchdogMs,
+  };
   const lockCount = kind === 'multi' ? random.whole(2, 4) : random.whole(1, 3);
   return {
     kind,

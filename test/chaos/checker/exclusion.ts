@@ -53,11 +53,11 @@ function isExcused(
 
 /** A holder that believes while the key is somebody else's, or nobody's. */
 export function notOnTheServer(evidence: Evidence): Violation[] {
-  const { plan, history, looks } = evidence;
+  const { plan, history } = evidence;
   // Of several masters a minority may say what it likes.
   if (plan.topology === 'masters') return [];
   const losses = lossesOf(evidence);
-  const byLock = grouped(looks, ({ lock }) => lock);
+  const byLock = grouped(evidence.looks, ({ lock }) => lock);
   return history.entered.flatMap((section): Violation[] => {
     const interval = section.owner === undefined ? undefined : belief(section);
     if (!interval) return [];
@@ -65,9 +65,16 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       isTouched(history.root(section), loss, plan.watchdogMs),
     );
     return section.locks.flatMap((lock) => {
-      const look = looksWithin(byLock.get(lock) ?? [], interval).find(
-        ({ owner, until }) =>
-          owner !== section.owner && !touching.some(({ from }) => from <= until),
+      const looks = byLock.get(lock) ?? [];
+      // Of two servers that both take themselves for its master, the one that has let it in is asked.
+      const letIn = new Set(
+        looks.filter(({ owner }) => owner === section.owner).map(({ server }) => server),
+      );
+      const look = looksWithin(looks, interval).find(
+        ({ owner, until, server }) =>
+          owner !== section.owner &&
+          (letIn.size === 0 || letIn.has(server)) &&
+          !touching.some(({ from }) => from <= until),
       );
       if (!look) return [];
       const whose = look.owner === undefined ? "nobody's" : `that of ${look.owner}`;

@@ -27,8 +27,7 @@ export const REPLICA_NEMESES: readonly Nemesis[] = [
       await stage.topology.failOver?.(target).catch(() => undefined); // there was one a moment ago
       // It begins some time after it was asked for, if it begins at all.
       await until(async () => (await mastersOf(stage)).some((master) => !before.includes(master)));
-      await settled(stage, before.length);
-      fault.end();
+      if (await settled(stage, before.length)) fault.end(); // else there are two who take themselves for master
       free();
     },
   },
@@ -50,8 +49,7 @@ export const REPLICA_NEMESES: readonly Nemesis[] = [
       await master.redis.pause();
       await until(async () => (await mastersOf(stage)).length === masters.length);
       await master.redis.resume();
-      await settled(stage, masters.length);
-      fault.end();
+      if (await settled(stage, masters.length)) fault.end();
       free();
     },
   },
@@ -85,9 +83,9 @@ export const REPLICA_NEMESES: readonly Nemesis[] = [
   },
 ];
 
-/** As many masters as before, and nobody who takes itself for one and is none. */
-async function settled(stage: Stage, count: number): Promise<void> {
-  await until(async () => {
+/** As many masters as before, and nobody who takes itself for one and is none; false: not within the limit. */
+async function settled(stage: Stage, count: number): Promise<boolean> {
+  return await until(async () => {
     const roles = await Promise.all(stage.servers.map((server) => server.isMaster()));
     return (
       roles.filter((isMaster) => isMaster).length === count &&
@@ -107,10 +105,11 @@ async function mastersOf({ servers }: Stage): Promise<StageServer[]> {
   return masters.flat();
 }
 
-async function until(isTrue: () => Promise<boolean>): Promise<void> {
+async function until(isTrue: () => Promise<boolean>): Promise<boolean> {
   const endsAtMs = performance.now() + SETTLE_LIMIT_MS;
   while (performance.now() < endsAtMs) {
-    if (await isTrue()) return;
+    if (await isTrue()) return true;
     await sleep(50);
   }
+  return false;
 }

@@ -14,8 +14,9 @@ export const ACTIONS: readonly Action[] = [
   { weight: 6, act: (caller) => withLock(caller, caller.party.someLock(caller.random)) },
   { weight: 5, act: hold },
   { weight: 4, act: run },
-  { weight: 3, act: tryOnce },
+  { weight: 3, act: (caller) => tryOnce(caller, caller.party.someLock(caller.random)) },
   { weight: 2, act: meet },
+  { weight: 1, act: overstay },
   { weight: 0.3, act: force },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
 ];
@@ -119,9 +120,8 @@ async function lockAgain(caller: Caller, lock: PartyLock, outer: Section): Promi
 }
 
 /** One attempt. */
-async function tryOnce(caller: Caller): Promise<void> {
+async function tryOnce(caller: Caller, lock: PartyLock): Promise<void> {
   const { random, sections, party } = caller;
-  const lock = party.someLock(random);
   const lease = random.chance(0.5) ? random.whole(100, caller.watchdogMs) : undefined;
   const section = sections.call('tryAcquire', party.clientId, lock, { wait: 0, lease });
   try {
@@ -132,6 +132,28 @@ async function tryOnce(caller: Caller): Promise<void> {
     }
     section.enter(acquired);
     await steps(caller, section);
+    section.leave();
+    await acquired.release();
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+/**
+ * Stays inside for longer than its lease, which is not renewed: the lock becomes free though nobody releases it. Then it tries to
+ * be there before those who wait have noticed.
+ */
+async function overstay(caller: Caller): Promise<void> {
+  const { party, random, sections } = caller;
+  const lock = party.someLock(random);
+  const lease = random.whole(40, 120);
+  const section = sections.call('overstay', party.clientId, lock, { lease });
+  try {
+    const acquired = await lock.lock.acquire({ lease });
+    section.enter(acquired);
+    await sleep(lease - 3);
+    for (let tries = 0; tries < 12; tries++) await tryOnce(caller, lock);
     section.leave();
     await acquired.release();
     section.end();

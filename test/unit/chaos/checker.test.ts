@@ -103,6 +103,16 @@ it('a holder that believes while the server names another one is accused; one lo
   ).toEqual([]);
 });
 
+it('of two servers that take themselves for master, the one that let a holder in is believed', () => {
+  const looks = [
+    { from: 105, until: 106, owner: `${A}:1`, server: 1 },
+    { from: 110, until: 112, server: 0 },
+  ];
+  expect(rulesBroken(held(A, 100, 200), { looks })).toEqual([]);
+  const gone = [...looks, { from: 120, until: 122, server: 1 }];
+  expect(rulesBroken(held(A, 100, 200), { looks: gone })).toEqual(['not on the server']);
+});
+
 it('a count that is not that of the holds is accused', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
