@@ -28,6 +28,7 @@ import {
 import { parseRedLock } from './locks/red/masters.js';
 import { QuorumServices } from './locks/red/quorum-services.js';
 import { RedLockBackend } from './locks/red/red-backend.js';
+import { Schedule } from './runtime/schedule.js';
 import type { RedisSource } from './redis/clients.js';
 import { currentScope, outsideScopes, Scope } from './scopes/scope.js';
 import { SingleLock } from './locks/single-lock.js';
@@ -106,6 +107,8 @@ export class Holdfast implements AsyncDisposable {
   readonly #session: Session;
   readonly #server: Server;
   readonly #listeners = new Listeners();
+  /** Its one timer for what is due at a time. */
+  readonly #schedule = new Schedule();
   readonly #keyPrefix: string;
   #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
@@ -152,10 +155,11 @@ export class Holdfast implements AsyncDisposable {
         replicas,
       },
       this.#listeners,
+      this.#schedule,
     );
     this.#keyPrefix = this.#server.connection.keyPrefix + keyPrefix;
     this.#session = new Session(
-      { clientId, lockWatchdogTimeoutMs, commandTimeoutMs },
+      { clientId, lockWatchdogTimeoutMs, commandTimeoutMs, schedule: this.#schedule },
       this.#server.connection,
       this.#listeners,
     );
@@ -326,6 +330,7 @@ export class Holdfast implements AsyncDisposable {
   async #close(): Promise<void> {
     await this.#session.close(this.#quorum?.close());
     await this.#server.close();
+    this.#schedule.stop();
   }
 
   #backend<Backend extends ReentrantLockBackend>(

@@ -1,6 +1,6 @@
-// Ends commands that stay unanswered for `commandTimeout`, by one timer for all: they end in the order in which they were sent.
+// Ends commands that stay unanswered for `commandTimeout`: they end in the order in which they were sent.
 
-import { Alarm } from '../runtime/alarm.js';
+import type { Due, Schedule } from '../runtime/schedule.js';
 
 /** A command that somebody waits for. */
 interface Limited {
@@ -8,38 +8,37 @@ interface Limited {
   onOver(): void;
 }
 
-export class CommandLimits {
+export class CommandLimits implements Due {
   readonly #limitMs: number;
+  readonly #schedule: Schedule;
   /** When each ends, on the monotonic clock; the oldest first. */
   readonly #endsAtMs = new Map<Limited, number>();
-  readonly #alarm = new Alarm(() => {
-    this.#check();
-  });
 
-  constructor(limitMs: number) {
+  constructor(limitMs: number, schedule: Schedule) {
     this.#limitMs = limitMs;
+    this.#schedule = schedule;
   }
 
   add(command: Limited): void {
     this.#endsAtMs.set(command, performance.now() + this.#limitMs);
-    if (this.#endsAtMs.size === 1) this.#alarm.within(this.#limitMs);
+    if (this.#endsAtMs.size === 1) this.#schedule.within(this, this.#limitMs);
   }
 
   /** It was answered, or is given up. */
   delete(command: Limited): void {
     this.#endsAtMs.delete(command);
-    if (this.#endsAtMs.size === 0) this.#alarm.rest();
+    if (this.#endsAtMs.size === 0) this.#schedule.delete(this);
   }
 
   stop(): void {
-    this.#alarm.stop();
+    this.#schedule.delete(this);
   }
 
-  #check(): void {
+  due(): void {
     for (const [command, endsAtMs] of this.#endsAtMs) {
       const leftMs = endsAtMs - performance.now();
       if (leftMs > 0) {
-        this.#alarm.within(leftMs);
+        this.#schedule.within(this, leftMs);
         return;
       }
       this.delete(command);

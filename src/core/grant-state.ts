@@ -2,6 +2,7 @@
 
 import { elapsedMs, now, type Instant, type TimeLimit } from '../runtime/clock.js';
 import type { LockLostError, LossReason } from '../api/errors.js';
+import type { Due } from '../runtime/schedule.js';
 import type { Removable } from './cleanup.js';
 import { deadlineOf, later, leftMs, type Deadline } from './deadline.js';
 import { lockLost } from './loss.js';
@@ -51,7 +52,7 @@ type State =
 
 const HELD: State = { kind: 'held' };
 
-export abstract class GrantState implements Renewable {
+export abstract class GrantState implements Renewable, Due {
   readonly lock: GrantedLock;
   readonly ownerId: string;
   renewalLimit: RenewalLimit | undefined;
@@ -104,12 +105,7 @@ export abstract class GrantState implements Renewable {
 
   /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
   remaining(): number {
-    return this.isHeld ? Math.max(this.leaseLeftMs, 0) : 0;
-  }
-
-  /** Milliseconds until its deadline, whoever relies on it; 0 or less when that has passed. */
-  get leaseLeftMs(): number {
-    return leftMs(this.#deadline);
+    return this.isHeld ? Math.max(leftMs(this.#deadline), 0) : 0;
   }
 
   get ageMs(): number {
@@ -125,7 +121,7 @@ export abstract class GrantState implements Renewable {
     this.#holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
     else if (this.#holds.length === 1) this.lock.watch(this);
-    if (this.#state.kind === 'held') this.session.deadlines.add(this);
+    if (this.#state.kind === 'held') this.session.schedule.within(this, leftMs(this.#deadline));
   }
 
   /** A hold ends. */
@@ -159,8 +155,16 @@ export abstract class GrantState implements Renewable {
 
   checkDeadline(): void {
     // Without holds nobody relies on it. While it is being released the server's answer tells whether it was lost.
-    if (this.#state.kind !== 'held' || this.#holds.length === 0 || this.leaseLeftMs > 0) return;
+    if (this.#state.kind !== 'held' || this.#holds.length === 0 || leftMs(this.#deadline) > 0)
+      return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
+  }
+
+  /** Its deadline, as it was when a hold began, has come; it may have been prolonged since. */
+  due(): void {
+    this.checkDeadline();
+    const left = leftMs(this.#deadline);
+    if (this.#state.kind === 'held' && left > 0) this.session.schedule.within(this, left);
   }
 
   renewing(leaseMs: number): void {
@@ -192,7 +196,7 @@ export abstract class GrantState implements Renewable {
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
   protected loseTo(reply: Exclude<KeepReply, 'kept'>): LockLostError {
-    return this.lose(reply === 'deleted' && this.leaseLeftMs <= 0 ? 'expired' : reply);
+    return this.lose(reply === 'deleted' && leftMs(this.#deadline) <= 0 ? 'expired' : reply);
   }
 
   /** Nobody relies on it any more, but it may stand on the server. */
@@ -209,7 +213,7 @@ export abstract class GrantState implements Renewable {
   protected become(next: Exclude<State, { kind: 'held' }>): void {
     if (this.#state.kind === 'lost') return;
     this.#state = next;
-    this.session.deadlines.delete(this);
+    this.session.schedule.delete(this);
     this.ended();
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.

@@ -5,6 +5,7 @@ import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { Connection, type ConnectionOptions } from '../redis/connection.js';
 import { describe, failureKind } from '../redis/failure.js';
+import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
 import { Line } from '../waiting/line.js';
@@ -32,13 +33,14 @@ export class Server {
   /** On which kinds of channels publishing was refused, as far as that was told. */
   readonly #refused = new Set<string>();
 
-  constructor(options: NodeOptions, events: Events) {
+  constructor(options: NodeOptions, events: Events, schedule: Schedule) {
     this.#events = events;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new Connection(options, events);
     this.channels = new Channels(this.connection, events, this.#lookEveryMs);
     this.watchdog = new Watchdog({
+      schedule,
       leaseMs: options.lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
         // That the connection is down is told by the connection.

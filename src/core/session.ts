@@ -4,7 +4,6 @@ import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import { AnonymousHolds } from '../scopes/anonymous-holds.js';
 import { CommandLimits } from './command-limits.js';
-import { Deadlines } from './deadlines.js';
 import {
   ClosedError,
   UnavailableError,
@@ -17,6 +16,7 @@ import { retry } from './retry.js';
 import { Cleanup, type Removable } from './cleanup.js';
 import type { Conflicting } from './key-conflict.js';
 import { lockLost, type LostLock } from './loss.js';
+import { Schedule } from '../runtime/schedule.js';
 import type { Connection } from '../redis/connection.js';
 import { describe, isReply } from '../redis/failure.js';
 import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
@@ -31,6 +31,8 @@ export interface SessionOptions {
   clientId: string;
   lockWatchdogTimeoutMs: number;
   commandTimeoutMs: number;
+  /** Where what its client has to look at in time is scheduled; it may be shared. */
+  schedule?: Schedule;
 }
 
 /** The part of a connection that locks need to know of. */
@@ -60,7 +62,8 @@ export class Session {
   readonly connection: Reachable;
   readonly cleanup: Cleanup = new Cleanup();
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
-  readonly deadlines: Deadlines = new Deadlines();
+  /** The one timer of its client. */
+  readonly schedule: Schedule;
   readonly limits: CommandLimits;
   /** All that is held on the server. */
   readonly grants: Set<SessionGrant> = new Set<SessionGrant>();
@@ -82,7 +85,8 @@ export class Session {
     this.clientId = options.clientId;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
-    this.limits = new CommandLimits(options.commandTimeoutMs);
+    this.schedule = options.schedule ?? new Schedule();
+    this.limits = new CommandLimits(options.commandTimeoutMs, this.schedule);
     this.connection = connection;
     this.events = events;
     this.warnings = new Warnings(events);
@@ -196,7 +200,6 @@ export class Session {
     // Also if there is no patience left: nothing may be tried again later.
     await this.cleanup.close(waitLimit).catch(() => undefined);
     waitLimit.dispose();
-    this.deadlines.stop();
     this.limits.stop();
   }
 

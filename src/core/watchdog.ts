@@ -1,7 +1,7 @@
-// Looks after all that a client has on the server for a time: one timer, a round every third of the lease, in batches.
+// Looks after all that a client has on the server for a time: a round every third of the lease, in batches.
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
-import { Alarm } from '../runtime/alarm.js';
+import type { Due, Schedule } from '../runtime/schedule.js';
 import { now, type Instant } from '../runtime/clock.js';
 import type { KeepReply } from './replies.js';
 
@@ -52,6 +52,7 @@ export interface Renewer<Target> {
 }
 
 export interface WatchdogOptions {
+  schedule: Schedule;
   leaseMs: number;
   /** The first of an outage: so many leases stayed unanswered, and perhaps more will. They will be sent again before they end. */
   failed: (error: unknown, leaseCount: number) => void;
@@ -63,19 +64,18 @@ interface Entry extends Watched<unknown> {
   doubt?: 'asked' | 'unanswered' | undefined;
 }
 
-export class Watchdog {
+export class Watchdog implements Due {
   readonly #options: WatchdogOptions;
+  readonly #schedule: Schedule;
   readonly #intervalMs: number;
   readonly #retryMs: number;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
   /** Those that stayed unanswered: while there are any, it is one outage. */
   readonly #unanswered = new Set<Renewable<unknown>>();
-  readonly #alarm = new Alarm(() => {
-    this.#round();
-  });
 
   constructor(options: WatchdogOptions) {
     this.#options = options;
+    this.#schedule = options.schedule;
     this.#intervalMs = options.leaseMs / 3;
     this.#retryMs = Math.min(this.#intervalMs / 10, LONGEST_RETRY_MS);
   }
@@ -83,13 +83,13 @@ export class Watchdog {
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
     this.#watched.set(lease, { lease, target, renewer });
     // The lease began when it was asked for, which may have been a while ago.
-    this.#alarm.within(this.#intervalMs - lease.ageMs);
+    this.#schedule.within(this, this.#intervalMs - lease.ageMs);
   }
 
   unwatch(lease: Renewable<unknown>): void {
     this.#watched.delete(lease);
     this.#unanswered.delete(lease);
-    if (this.#watched.size === 0) this.#alarm.rest();
+    if (this.#watched.size === 0) this.#schedule.delete(this);
   }
 
   /** Renews everything at once: the connection is new, and the server may be another. */
@@ -118,7 +118,11 @@ export class Watchdog {
   stop(): void {
     this.#watched.clear();
     this.#unanswered.clear();
-    this.#alarm.stop();
+    this.#schedule.delete(this);
+  }
+
+  due(): void {
+    this.#round();
   }
 
   /**
@@ -127,7 +131,7 @@ export class Watchdog {
    */
   #round(dueAgeMs = this.#intervalMs / 2): void {
     if (this.#watched.size === 0) return;
-    this.#alarm.within(this.#intervalMs);
+    this.#schedule.within(this, this.#intervalMs);
     const due = [...this.#watched.values()].filter(({ lease, doubt }) => {
       lease.checkDeadline();
       return lease.ageMs >= (doubt === 'unanswered' ? 0 : dueAgeMs);
@@ -175,7 +179,7 @@ export class Watchdog {
       this.#unanswered.add(entry.lease);
     }
     if (isNews) this.#options.failed(error, watched.length);
-    this.#alarm.within(this.#retryMs);
+    this.#schedule.within(this, this.#retryMs);
   }
 }
 

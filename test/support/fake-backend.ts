@@ -6,6 +6,7 @@ import {
   ReentrantCandidate,
   type ContestedLock,
 } from '../../src/locks/reentrant/reentrant-candidate.js';
+import { Schedule } from '../../src/runtime/schedule.js';
 import { UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { Line } from '../../src/waiting/line.js';
@@ -163,7 +164,11 @@ export class FakeNode {
     this.server = server;
     this.#lookEveryMs = lockWatchdogTimeoutMs / 3;
     this.clientId = clientId;
-    this.#watchdog = new Watchdog({ leaseMs: lockWatchdogTimeoutMs, failed: () => undefined });
+    this.#watchdog = new Watchdog({
+      schedule: new Schedule(),
+      leaseMs: lockWatchdogTimeoutMs,
+      failed: () => undefined,
+    });
     this.#renewer = {
       kind: 'hold',
       batchKey: () => '',

@@ -7,6 +7,7 @@ import type { Wanted } from '../../src/core/backend.js';
 import { Listeners } from '../../src/core/listeners.js';
 import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
 import { FairPlace } from '../../src/locks/fair/fair-place.js';
+import { Schedule } from '../../src/runtime/schedule.js';
 import { Server } from '../../src/core/server.js';
 import type { Connection } from '../../src/redis/connection.js';
 import { LockKeys } from '../../src/redis/keys.js';
@@ -53,7 +54,7 @@ export class FakeFairRedis {
       replicas: 0,
       commandTimeoutMs: 10_000,
     };
-    this.server = new Server(options, new Listeners());
+    this.server = new Server(options, new Listeners(), new Schedule());
     const { connection } = this.server;
     const run: Connection['run'] = async (script, keys, args, read) =>
       read(await this.#send(nameOf(script), keys, args));

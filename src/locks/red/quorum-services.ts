@@ -40,6 +40,7 @@ export class QuorumServices {
     this.#lockWatchdogTimeoutMs = lockWatchdogTimeoutMs;
     this.#renewer = new RedRenewer(lockWatchdogTimeoutMs);
     this.#watchdog = new Watchdog({
+      schedule: owner.schedule,
       leaseMs: lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
         events.emit('error', () => renewalFailed(error, leaseCount));

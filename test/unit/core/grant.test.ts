@@ -99,3 +99,23 @@ it('of a fixed lease is never extended', () => {
   expect(grant.renewalLimit.isDue).toBe(true);
   expect(grant.isWatched).toBe(false);
 });
+
+it('of 10,000 fixed leases that end one by one each is lost in time, and they are not all looked at each time', () => {
+  const { session } = granted();
+  const looks = vi.spyOn(Grant.prototype, 'checkDeadline');
+  const lost = Array.from({ length: 10_000 }, (_, index) => {
+    const grant = new Grant(session, lock, `me:${index + 2}`, deadlineOf(now(), 1_000 + index));
+    const hold = { isWatched: false, lost: vi.fn() };
+    grant.add(hold);
+    return hold.lost;
+  });
+  looks.mockClear();
+  vi.advanceTimersByTime(6_000);
+  // A deadline comes 1 % of the lease and 2 ms before its end.
+  const endedCount = lost.filter((told) => told.mock.calls.length === 1).length;
+  expect(endedCount).toBe(Math.floor(6_002 / 0.99) - 1_000 + 1);
+  expect(looks.mock.calls.length).toBeLessThan(10 * endedCount);
+  vi.advanceTimersByTime(6_000);
+  expect(lost.every((told) => told.mock.calls.length === 1)).toBe(true);
+  expect(looks.mock.calls.length).toBeLessThan(10 * lost.length);
+});

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { KeepReply } from '../../../src/core/replies.js';
 import type { Renewable } from '../../../src/core/watchdog.js';
+import { Schedule } from '../../../src/runtime/schedule.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { Watchdog, type Watched } from '../../../src/core/watchdog.js';
 
@@ -55,6 +56,7 @@ beforeEach(() => {
   renew.mockImplementation((batch) => Promise.resolve(batch.map(() => 'kept')));
   batchKey = () => '';
   watchdog = new Watchdog({
+    schedule: new Schedule(),
     leaseMs: LEASE_MS,
     failed,
   });

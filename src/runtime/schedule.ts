@@ -1,0 +1,141 @@
+// One timer for all that one client has to look at when its time has come: leases that end, rounds of renewals, commands that
+// stay unanswered.
+
+import { setTimer } from './clock.js';
+import { inOwnContext } from './own-context.js';
+
+/** If the wall clock has gained so much on the monotonic one, the machine was suspended, or the clock was set: everything may be due. */
+const CLOCK_STEP_MS = 10;
+
+/** Something that is due at a time. */
+export interface Due {
+  /** Its time may have come, and it is out of the schedule: does what is due, and schedules itself again if it is due once more. */
+  due(): void;
+}
+
+interface Entry {
+  readonly item: Due;
+  /** On the monotonic clock. */
+  atMs: number;
+  /** Where it stands in the heap. */
+  index: number;
+}
+
+export class Schedule {
+  readonly #entries = new Map<Due, Entry>();
+  /** A binary heap: an entry is due no later than those at twice its index, plus 1 and plus 2. */
+  readonly #heap: Entry[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  /** When the timer rings, on the monotonic clock. It may ring though nothing is due any more. */
+  #ringsAtMs = Infinity;
+  #isStopped = false;
+  /** How far the wall clock was ahead of the monotonic one when all were looked at last, or less. */
+  #aheadMs = aheadMs();
+
+  /** The item is due in so many milliseconds, or earlier if it was scheduled for earlier. */
+  within(item: Due, delayMs: number): void {
+    if (this.#isStopped) return;
+    const atMs = performance.now() + Math.max(delayMs, 1); // never in the round that goes on
+    const known = this.#entries.get(item);
+    if (known && known.atMs <= atMs) return;
+    const entry = known ?? { item, atMs, index: this.#heap.length };
+    entry.atMs = atMs;
+    if (!known) this.#entries.set(item, entry);
+    this.#rise(entry);
+    if (this.#entries.size === 1) this.#timer?.ref();
+    this.#arm();
+  }
+
+  delete(item: Due): void {
+    const entry = this.#entries.get(item);
+    if (!entry) return;
+    this.#remove(entry);
+    // With nothing to wait for it keeps no process alive.
+    if (this.#entries.size === 0) this.#timer?.unref();
+  }
+
+  /** For good. */
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+    this.#entries.clear();
+    this.#heap.length = 0;
+  }
+
+  #arm(): void {
+    const first = this.#heap[0];
+    if (!first || first.atMs >= this.#ringsAtMs) return;
+    clearTimeout(this.#timer);
+    this.#ringsAtMs = first.atMs;
+    const delayMs = first.atMs - performance.now();
+    // Whoever happens to be the first must not lend its context to what is done for all.
+    this.#timer = inOwnContext(() => setTimer(this.#ring, delayMs));
+  }
+
+  readonly #ring = (): void => {
+    this.#timer = undefined;
+    this.#ringsAtMs = Infinity;
+    try {
+      for (const { item } of this.#takeDue()) item.due();
+    } finally {
+      this.#arm(); // also if one of them failed
+    }
+  };
+
+  /** What is due now, out of the schedule. */
+  *#takeDue(): Generator<Entry> {
+    const ahead = aheadMs();
+    const isStep = ahead - this.#aheadMs > CLOCK_STEP_MS;
+    if (isStep || ahead < this.#aheadMs) this.#aheadMs = ahead;
+    const all = isStep ? [...this.#heap] : undefined;
+    const untilMs = performance.now();
+    for (;;) {
+      const entry = all ? all.pop() : this.#heap[0];
+      if (!entry || (!all && entry.atMs > untilMs)) return;
+      if (this.#entries.get(entry.item) !== entry) continue; // gone since the step was noticed
+      this.#remove(entry);
+      yield entry;
+    }
+  }
+
+  #remove({ item, index }: Entry): void {
+    this.#entries.delete(item);
+    const last = this.#heap.pop();
+    if (!last || last.item === item) return;
+    last.index = index;
+    this.#heap[index] = last;
+    this.#rise(last);
+    this.#sink(last);
+  }
+
+  #rise(entry: Entry): void {
+    let { index } = entry;
+    while (index > 0) {
+      const above = this.#heap[(index - 1) >> 1];
+      if (!above || above.atMs <= entry.atMs) break;
+      this.#put(above, index);
+      index = (index - 1) >> 1;
+    }
+    this.#put(entry, index);
+  }
+
+  #sink(entry: Entry): void {
+    for (;;) {
+      const { index } = entry;
+      const [left, right] = [this.#heap[2 * index + 1], this.#heap[2 * index + 2]];
+      const below = right && left && right.atMs < left.atMs ? right : left;
+      if (!below || below.atMs >= entry.atMs) return;
+      this.#put(entry, below.index);
+      this.#put(below, index);
+    }
+  }
+
+  #put(entry: Entry, index: number): void {
+    entry.index = index;
+    this.#heap[index] = entry;
+  }
+}
+
+function aheadMs(): number {
+  return Date.now() - performance.now();
+}

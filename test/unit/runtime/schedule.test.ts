@@ -1,0 +1,143 @@
+// One timer for all that is due at a time: in order, once each, and without looking at everybody whenever one is due.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { Schedule, type Due } from '../../../src/runtime/schedule.js';
+
+let schedule: Schedule;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  schedule = new Schedule();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+class Item implements Due {
+  readonly dueAtMs: number[] = [];
+  readonly again: () => void;
+
+  constructor(again: (item: Item) => void = () => undefined) {
+    this.again = () => {
+      again(this);
+    };
+  }
+
+  due(): void {
+    this.dueAtMs.push(performance.now());
+    this.again();
+  }
+}
+
+it('each is due at its time, whatever the order in which they came and went, by one timer', () => {
+  const startedAtMs = performance.now();
+  // A permutation of 0..96: 50 and 97 have no common factor.
+  const delaysMs = Array.from({ length: 97 }, (_, index) => ((index * 50) % 97) * 10 + 10);
+  const items = delaysMs.map((delayMs) => {
+    const item = new Item();
+    schedule.within(item, delayMs);
+    return item;
+  });
+  expect(vi.getTimerCount()).toBe(1);
+  const isGone = (index: number): boolean => index % 3 === 0;
+  items.forEach((item, index) => {
+    if (isGone(index)) schedule.delete(item);
+  });
+  vi.advanceTimersByTime(2_000);
+  expect(items.map(({ dueAtMs }) => dueAtMs)).toEqual(
+    delaysMs.map((delayMs, index) => (isGone(index) ? [] : [startedAtMs + delayMs])),
+  );
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('what is scheduled twice is due at the earlier time, once', () => {
+  const startedAtMs = performance.now();
+  const item = new Item();
+  schedule.within(item, 500);
+  schedule.within(item, 100);
+  schedule.within(item, 300);
+  vi.advanceTimersByTime(2_000);
+  expect(item.dueAtMs).toEqual([startedAtMs + 100]);
+});
+
+it('10,000 that are due one by one are looked at once each', () => {
+  const items = Array.from({ length: 10_000 }, (_, index) => {
+    const item = new Item();
+    schedule.within(item, index + 1);
+    return item;
+  });
+  vi.advanceTimersByTime(20_000);
+  expect(items.every(({ dueAtMs }) => dueAtMs.length === 1)).toBe(true);
+});
+
+it('what schedules itself at once is not due again in the same round', () => {
+  const item = new Item((self) => {
+    schedule.within(self, 0);
+  });
+  schedule.within(item, 10);
+  vi.advanceTimersByTime(10);
+  expect(item.dueAtMs).toHaveLength(1);
+  vi.advanceTimersByTime(1);
+  expect(item.dueAtMs).toHaveLength(2);
+  schedule.stop();
+});
+
+it('after a step of the wall clock everything is looked at, as soon as anything is due', () => {
+  const gone = new Item();
+  const later = new Item();
+  const first = new Item();
+  schedule.within(first, 100);
+  schedule.within(later, 60_000);
+  schedule.within(gone, 50_000);
+  schedule.delete(gone);
+  vi.setSystemTime(Date.now() + 1_000);
+  vi.advanceTimersByTime(100);
+  expect(first.dueAtMs).toHaveLength(1);
+  expect(later.dueAtMs).toHaveLength(1);
+  expect(gone.dueAtMs).toEqual([]);
+  schedule.within(later, 60_000);
+  schedule.within(first, 100);
+  vi.advanceTimersByTime(100);
+  expect(later.dueAtMs).toHaveLength(1); // once for a step
+  schedule.stop();
+});
+
+it('one that fails keeps no other from being due', () => {
+  const item = new Item();
+  schedule.within(
+    new Item(() => {
+      throw new Error('a defect');
+    }),
+    10,
+  );
+  schedule.within(item, 10);
+  expect(() => vi.advanceTimersByTime(10)).toThrow('a defect');
+  vi.advanceTimersByTime(10);
+  expect(item.dueAtMs).toHaveLength(1);
+});
+
+it('with nothing to wait for it keeps no process alive, and does again with something', () => {
+  vi.useRealTimers();
+  const own = new Schedule();
+  const before = process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  const alive = (): number =>
+    process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length - before;
+  const item = new Item();
+  own.within(item, 60_000);
+  expect(alive()).toBe(1);
+  own.delete(item);
+  expect(alive()).toBe(0);
+  own.within(item, 70_000);
+  expect(alive()).toBe(1);
+  own.stop();
+  expect(alive()).toBe(0);
+});
+
+it('once stopped takes nothing any more', () => {
+  const item = new Item();
+  schedule.within(item, 100);
+  schedule.stop();
+  expect(vi.getTimerCount()).toBe(0);
+  schedule.within(item, 100);
+  expect(vi.getTimerCount()).toBe(0);
+});
