@@ -29,7 +29,7 @@ import { parseRedLock } from './locks/red/masters.js';
 import { QuorumServices } from './locks/red/quorum-services.js';
 import { RedLockBackend } from './locks/red/red-backend.js';
 import { Schedule } from './runtime/schedule.js';
-import type { RedisSource } from './redis/clients.js';
+import { ioredisDriver, type RedisSource } from './redis/ioredis/driver.js';
 import { currentScope, outsideScopes, Scope } from './scopes/scope.js';
 import { SingleLock } from './locks/single-lock.js';
 
@@ -147,7 +147,7 @@ export class Holdfast implements AsyncDisposable {
     const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
     this.#server = new Server(
       {
-        redis: options.redis,
+        driver: ioredisDriver(options.redis),
         silenceLimitMs,
         commandTimeoutMs,
         lockWatchdogTimeoutMs,

@@ -11,7 +11,7 @@ export type { FairLock } from './locks/fair/fair-lock.js';
 export type { HoldDescription, HoldfastDescription, LockDescription } from './api/description.js';
 export type { Hold } from './api/hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
-export type { RedisSource } from './redis/clients.js';
+export type { RedisSource } from './redis/ioredis/driver.js';
 export {
   ClosedError,
   HoldfastError,

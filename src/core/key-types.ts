@@ -17,7 +17,7 @@ export async function keyOfAnotherType(
   keys: readonly ExpectedKey[],
 ): Promise<KeyInTheWay | undefined> {
   const types = await Promise.all(
-    keys.map(({ key }) => connection.command((redis) => redis.type(key))),
+    keys.map(({ key }) => connection.command('type', key) as Promise<string>),
   );
   for (const [index, { key, type, expected }] of keys.entries()) {
     const found = types[index] ?? 'none';
@@ -36,8 +36,8 @@ async function hashThatIsNoLock(
   { key, expected }: ExpectedKey,
 ): Promise<KeyInTheWay | undefined> {
   const [fieldCount, hasMode] = await Promise.all([
-    connection.command((redis) => redis.hlen(key)),
-    connection.command((redis) => redis.hexists(key, 'mode')),
+    connection.command('hlen', key),
+    connection.command('hexists', key, 'mode'),
   ]);
   if (fieldCount === 0) return undefined;
   const hint = hasMode === 1 ? 'Redisson’s read-write lock' : undefined;

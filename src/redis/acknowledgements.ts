@@ -1,9 +1,9 @@
 // What is sent on one connection and counts only when enough replicas have acknowledged it. WAIT goes out in the same write
 // as the command, and is the next one's, too, if that is sent before it was answered: the server reads nothing while it waits.
 
-import type { Redis } from 'ioredis';
 import { setTimer } from '../runtime/clock.js';
 import { UnavailableError } from '../api/errors.js';
+import type { Sender } from './driver.js';
 import { describe, failureKind } from './failure.js';
 import type { Link } from './link.js';
 
@@ -28,7 +28,7 @@ interface Sending {
 }
 
 export class Acknowledgements {
-  readonly #redis: Redis;
+  readonly #node: Sender;
   readonly #link: Link;
   readonly #replicas: number;
   readonly #waitMs: number;
@@ -37,9 +37,9 @@ export class Acknowledgements {
   #sentCount = 0;
   #isWaiting = false;
 
-  /** `replicas`: how many are enough; `silenceLimitMs`: how long the connection may say nothing. */
-  constructor(redis: Redis, link: Link, replicas: number, silenceLimitMs: number) {
-    this.#redis = redis;
+  /** `node`: the connection, one of those of `link`; `replicas`: how many are enough; `silenceLimitMs`: how long it may say nothing. */
+  constructor(node: Sender, link: Link, replicas: number, silenceLimitMs: number) {
+    this.#node = node;
     this.#link = link;
     this.#replicas = replicas;
     this.#waitMs = Math.max(1, Math.min(LONGEST_WAIT_MS, Math.floor(silenceLimitMs / 2)));
@@ -55,7 +55,7 @@ export class Acknowledgements {
    * @throws UnavailableError there were too few
    */
   async run<T>(
-    send: (redis: Redis) => Promise<T>,
+    send: () => Promise<T>,
     isNeeded: (reply: T) => boolean,
     limitMs: number,
     isGivenUp: () => boolean,
@@ -79,19 +79,11 @@ export class Acknowledgements {
     }
   }
 
-  #sendWithWait<T>(send: (redis: Redis) => Promise<T>): Promise<T> {
-    const stream = this.#redis.stream as Redis['stream'] | undefined; // none before it is connected
-    stream?.cork();
-    try {
-      const reply = this.#link.ask(
-        () => send(this.#redis),
-        (answer) => answer,
-      );
-      if (!this.#isWaiting) this.#wait();
-      return reply;
-    } finally {
-      stream?.uncork();
-    }
+  #sendWithWait<T>(send: () => Promise<T>): Promise<T> {
+    this.#node.gather();
+    const reply = send();
+    if (!this.#isWaiting) this.#wait();
+    return reply;
   }
 
   #wait(): void {
@@ -99,7 +91,7 @@ export class Acknowledgements {
     const upTo = this.#sentCount;
     const covered = (): Sending[] => [...this.#pending].filter(({ number }) => number <= upTo);
     this.#link
-      .ask(() => this.#redis.wait(this.#replicas, this.#waitMs), Number)
+      .ask('wait', [this.#replicas, this.#waitMs], Number, undefined, this.#node)
       .then(
         (count) => {
           for (const sending of covered()) this.#counted(sending, count);

@@ -1,9 +1,7 @@
 // Asks a server to tell of channels, and finds out what became of it.
 
-import type { RedisClient } from './clients.js';
 import { failureKind } from './failure.js';
 import type { Link } from './link.js';
-import { redacted } from './redaction.js';
 
 export interface Asked {
   readonly channel: string;
@@ -13,7 +11,7 @@ export interface Asked {
 /** undefined: there will be none. */
 export type Answer = 'told' | Error | undefined;
 
-/** What a PING carries begins with it: one byte alone would be enough for ioredis 5 to fall over where it takes it for another reply. */
+/** What a PING carries begins with it: one byte alone would be enough for a client (ioredis 5) to fall over where it takes it for another reply. */
 const ECHO = 'holdfast ';
 
 /** Errors that no PING gets. */
@@ -35,13 +33,8 @@ export async function ask<Channel extends Asked>(
   const echo = ECHO + String(nonce);
   let pong: unknown;
   try {
-    pong = await link.ask(
-      (client) => {
-        send(client, asked, answers);
-        return client.ping(echo);
-      },
-      (reply) => reply,
-    );
+    if (link.isReady) send(link, asked, answers);
+    pong = await link.ask('ping', [echo], (reply) => reply);
   } catch (error) {
     const kind = failureKind(error);
     if (kind === 'unanswered' || kind === 'unsent') return 'lost';
@@ -52,29 +45,20 @@ export async function ask<Channel extends Asked>(
 }
 
 function send<Channel extends Asked>(
-  client: RedisClient,
+  { client }: Link,
   asked: readonly Channel[],
   answers: Map<Channel, Answer>,
 ): void {
-  const note = (channels: readonly Channel[], reply: Promise<unknown>): void => {
-    const noteAll = (answer: Answer): void => {
-      for (const channel of channels) answers.set(channel, answer);
-    };
-    reply.then(
-      () => {
-        noteAll('told');
-      },
-      (error: unknown) => {
-        noteAll(redacted(error as Error));
-      },
-    );
+  const subscribe = (channels: readonly Channel[], isSharded: boolean): void => {
+    const names = channels.map(({ channel }) => channel);
+    client.subscribe(names, isSharded, (refusal) => {
+      for (const channel of channels) answers.set(channel, refusal ?? 'told');
+    });
   };
   const classic = asked.filter(({ isSharded }) => !isSharded);
-  const names = classic.map(({ channel }) => channel);
-  if (classic.length > 0) note(classic, client.subscribe(...names));
+  if (classic.length > 0) subscribe(classic, false);
   // Each has a slot of its own.
-  for (const channel of asked)
-    if (channel.isSharded) note([channel], client.ssubscribe(channel.channel));
+  for (const channel of asked) if (channel.isSharded) subscribe([channel], true);
 }
 
 /** ioredis 5 takes an unsubscription that nobody asked for as the reply to the next command, and so on from there. */

@@ -6,22 +6,21 @@ import type { WaitLimit } from '../runtime/wait-limit.js';
 interface Call {
   readonly resolve: () => void;
   readonly reject: (error: Error) => void;
-  /** Whether it waits for no more than one attempt to connect. */
   readonly isSingleAttempt: boolean;
 }
 
 export class Awaiting {
   readonly #calls = new Set<Call>();
 
-  /** Resolves with `ready`; rejects with `fail`, or when patience is over. */
-  async wait(waitLimit: WaitLimit): Promise<void> {
+  /** Resolves with `ready`; rejects with `fail`, or when the limit comes first. */
+  async wait(limit: WaitLimit): Promise<void> {
     let call: Call | undefined;
     const ready = new Promise<void>((resolve, reject) => {
-      call = { resolve, reject, isSingleAttempt: waitLimit.isSingleAttempt };
+      call = { resolve, reject, isSingleAttempt: limit.isSingleAttempt };
       this.#calls.add(call);
     });
     try {
-      await waitLimit.within(ready);
+      await limit.within(ready);
     } finally {
       // An outage may be long: whoever has given up leaves nothing behind.
       if (call) this.#calls.delete(call);

@@ -19,9 +19,6 @@ const DENIED =
   /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 
-/** A cluster's client has passed on refusals often enough: none of them ran. */
-const REDIRECTED = 'Too many Cluster redirections. Last error: ReplyError: ';
-
 /** A command was not sent. */
 export class UnsentError extends Error {
   override readonly name = 'UnsentError';
@@ -30,6 +27,22 @@ export class UnsentError extends Error {
 /** Whoever shows the way to Redis refuses us. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError';
+}
+
+/** The connection is gone, and nobody said why. A command that was sent on it may have run. */
+export class LostError extends Error {
+  override readonly name = 'LostError';
+
+  constructor(options?: ErrorOptions) {
+    super('the connection was lost', options);
+  }
+}
+
+/** The server's own words. */
+export function replyError(words: string, options?: ErrorOptions): Error {
+  const error = new Error(words, options);
+  error.name = 'ReplyError';
+  return error;
 }
 
 export function failureKind(error: unknown): FailureKind {
@@ -52,6 +65,18 @@ export function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && wordsOf(error).startsWith('NOSCRIPT');
 }
 
+/** Where a command was redirected to: `MOVED` for good, `ASK` this once. */
+export interface Redirection {
+  readonly kind: 'MOVED' | 'ASK';
+  readonly address: string;
+}
+
+export function redirectionOf(error: unknown): Redirection | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const [, kind, address] = /^(MOVED|ASK) \d+ (\S+)/.exec(error.message) ?? [];
+  return address === undefined ? undefined : { kind: kind as Redirection['kind'], address };
+}
+
 /** The server is a replica now: its master is elsewhere. */
 export function isReadOnly(error: Error): boolean {
   return wordsOf(error).startsWith('READONLY');
@@ -59,30 +84,24 @@ export function isReadOnly(error: Error): boolean {
 
 /** Whether the server said something, if only that it cannot or may not. */
 export function isReply(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  return error.name === 'ReplyError' || error.message.startsWith(REDIRECTED);
+  return error instanceof Error && error.name === 'ReplyError';
 }
 
 /** Where in a script it was said, and by which server, is of no use to an operator. */
 function wordsOf({ message }: Error): string {
   return message
-    .replace(REDIRECTED, '')
     .replace(IN_SCRIPT, '')
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.$/, '');
 }
 
-/** ioredis' words for options that are ours, and that no user has set. */
-const LOST = /enableOfflineQueue|maxRetriesPerRequest|^Connection is closed|^Command aborted/;
-
 /** Whether it only says that the connection is gone, and nothing of why. */
 export function isMereLoss(error: Error): boolean {
   const { code } = error as NodeJS.ErrnoException;
-  return code === 'EPIPE' || code === 'ECONNRESET' || LOST.test(error.message);
+  return error instanceof LostError || code === 'EPIPE' || code === 'ECONNRESET';
 }
 
 /** An error in words for an operator. */
 export function describe(error: Error): string {
-  if (LOST.test(error.message)) return 'the connection was lost';
   if (error.message !== '') return wordsOf(error);
   // Node's "all addresses refused" error has an empty message; its parts have the words.
   if (error instanceof AggregateError && error.errors[0] instanceof Error)

@@ -1,22 +1,21 @@
-// What a server says to whoever connects before it is asked anything: that it takes no more clients. ioredis writes at once, to a
-// connection that is closed by then, and so never reads it.
+// What a server says to whoever connects before it is asked anything: that it takes no more clients. A client library may write at
+// once, to a connection that is closed by then, and so never read it.
 
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import { isCluster, type RedisClient } from './clients.js';
+import type { Endpoint } from './driver.js';
+import { replyError } from './failure.js';
 
 /** For how long to listen. A server that lets us in says nothing. */
 const LIMIT_MS = 500;
 
-/** Connects to the same server, and only listens; undefined: it says nothing, or cannot be asked like this. */
+/** Connects to the server, and only listens; undefined: it says nothing. */
 export async function firstWords(
-  client: RedisClient,
+  endpoint: Endpoint,
   signal: AbortSignal,
 ): Promise<Error | undefined> {
-  if (isCluster(client)) return undefined;
-  const { host = 'localhost', port = 6379, path, tls, sentinels } = client.options;
-  if (tls || sentinels || signal.aborted) return undefined;
-  const socket = path ? connect(path) : connect(port, host);
+  if (signal.aborted) return undefined;
+  const socket = connect(endpoint);
   const silent = new AbortController();
   const hangUp = (): void => {
     silent.abort();
@@ -35,8 +34,4 @@ export async function firstWords(
     signal.removeEventListener('abort', hangUp);
     socket.on('error', () => undefined).destroy();
   }
-}
-
-function replyError(message: string): Error {
-  return Object.assign(new Error(message), { name: 'ReplyError' });
 }

@@ -1,7 +1,6 @@
 // Where channels are told of: by the one server that there is, or in a cluster by the master that has the channel's slot.
 
-import type { Cluster, Redis } from 'ioredis';
-import { isCluster, subscriberBeside, type RedisClient } from './clients.js';
+import type { ClusterNodes, RedisClient } from './driver.js';
 
 /** The servers that tell of channels, each known by its address. */
 export interface Homes {
@@ -15,16 +14,16 @@ export interface Homes {
   onChange(listener: () => void): void;
 }
 
-/** `create` makes clients for one server, wherever that is. */
-export function homesOf(commands: RedisClient, create: () => RedisClient): Homes {
-  return isCluster(commands) ? new ClusterHomes(commands) : new SingleHome(create);
+/** `connect` makes clients for the one server, wherever that is. */
+export function homesOf(commands: RedisClient, connect: () => RedisClient): Homes {
+  return commands.cluster ? new ClusterHomes(commands.cluster) : new SingleHome(connect);
 }
 
 class SingleHome implements Homes {
   readonly connect: () => RedisClient;
 
-  constructor(create: () => RedisClient) {
-    this.connect = create;
+  constructor(connect: () => RedisClient) {
+    this.connect = connect;
   }
 
   of(): string {
@@ -46,50 +45,40 @@ class SingleHome implements Homes {
 
 /** What the cluster's client for commands knows of its nodes. */
 class ClusterHomes implements Homes {
-  readonly #cluster: Cluster;
+  readonly #nodes: ClusterNodes;
   /** All nodes tell of classic channels: one of them will do. */
   #classic: string | undefined;
 
-  constructor(cluster: Cluster) {
-    this.#cluster = cluster;
+  constructor(nodes: ClusterNodes) {
+    this.#nodes = nodes;
   }
 
   of(slot: number | undefined): string | undefined {
-    const home = slot === undefined ? this.#anyNode : this.#cluster.slots[slot]?.[0];
+    const home = slot === undefined ? this.#anyNode : this.#nodes.masterOf(slot);
     return home !== undefined && this.has(home) ? home : undefined;
   }
 
   has(home: string): boolean {
-    return this.#node(home) !== undefined;
+    return this.#nodes.masters.some(({ address }) => address === home);
   }
 
   connect(home: string): RedisClient | undefined {
-    const node = this.#node(home);
-    return node && subscriberBeside(node);
+    return this.#nodes.masters.find(({ address }) => address === home)?.connectBeside();
   }
 
   refresh(): void {
-    this.#cluster.refreshSlotsCache();
+    this.#nodes.refresh();
   }
 
   onChange(listener: () => void): void {
-    for (const event of ['refresh', '+node', '-node']) this.#cluster.on(event, listener);
-  }
-
-  #node(home: string): Redis | undefined {
-    return this.#cluster.nodes('master').find((node) => addressOf(node) === home);
+    this.#nodes.watch({ refreshed: listener, nodeAdded: listener, nodeLost: listener });
   }
 
   get #anyNode(): string | undefined {
     if (this.#classic === undefined || !this.has(this.#classic)) {
-      const nodes = this.#cluster.nodes('master');
-      const node = nodes[Math.floor(Math.random() * nodes.length)];
-      this.#classic = node && addressOf(node);
+      const { masters } = this.#nodes;
+      this.#classic = masters[Math.floor(Math.random() * masters.length)]?.address;
     }
     return this.#classic;
   }
-}
-
-function addressOf({ options: { host, port } }: Redis): string {
-  return `${String(host)}:${String(port)}`;
 }

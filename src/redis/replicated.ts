@@ -1,16 +1,15 @@
 // The way to Redis for what counts only when replicas have acknowledged it: a connection of its own, since WAIT keeps
 // everything behind it waiting. In a cluster WAIT must go to the very node that ran the script, so redirections are followed here.
 
-import type { Redis } from 'ioredis';
 import type { TimeLimit } from '../runtime/clock.js';
 import { Acknowledgements } from './acknowledgements.js';
-import { isCluster } from './clients.js';
-import { nodeCalled, nodeWith, redirectionOf } from './cluster-nodes.js';
-import { isUnknownScript, UnsentError } from './failure.js';
+import type { Argument, Sender } from './driver.js';
+import { isUnknownScript, redirectionOf, UnsentError } from './failure.js';
+import { hashTag } from './keys.js';
 import type { Link } from './link.js';
-import { scriptSender, type SendScript } from './script-command.js';
 import { scriptDenial } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
+import { slotOf } from './slots.js';
 
 /** How often a command is sent anew to where it was redirected. */
 const MAX_REDIRECTIONS = 5;
@@ -31,18 +30,16 @@ export interface ScriptCall {
   readonly script: Script;
   /** All in one slot. */
   readonly keys: readonly string[];
-  readonly args: readonly (string | number)[];
+  readonly args: readonly Argument[];
 }
 
 export class Replicated {
   readonly #options: ReplicatedOptions;
   readonly #link: Link;
-  readonly #sendScript: SendScript;
-  readonly #connections = new WeakMap<Redis, Acknowledgements>();
+  readonly #connections = new WeakMap<Sender, Acknowledgements>();
 
   constructor(link: Link, options: ReplicatedOptions) {
     this.#link = link;
-    this.#sendScript = scriptSender(link.client);
     this.#options = options;
   }
 
@@ -65,16 +62,21 @@ export class Replicated {
     const limitMs = Math.min(this.#options.commandTimeoutMs, limit.leftMs * WAITING_PART);
     const [key = ''] = keys;
     let isKnown = true;
-    let asked: Redis | undefined;
+    let asked: Sender | undefined;
     for (let redirections = 0; ; redirections++) {
       const isAsking = asked !== undefined;
-      const send = async (redis: Redis): Promise<T> => {
-        if (isAsking) redis.asking().catch(() => undefined); // the script's own error tells
-        return read(await this.#sendScript(redis, script, isKnown, keys, args));
+      const node = asked ?? this.#nodeWith(key) ?? (await this.#lookFor(key));
+      const [command, text] = isKnown
+        ? (['evalsha', script.sha1] as const)
+        : (['eval', script.source] as const);
+      const send = (): Promise<T> => {
+        // (If it is refused, the script's own error tells.)
+        if (isAsking && this.#link.isReady) void node.send('asking', [], drop, drop);
+        const parts = [text, keys.length, ...keys, ...args];
+        return this.#link.ask(command, parts, read, undefined, node);
       };
-      const redis = asked ?? this.#nodeWith(key) ?? (await this.#lookFor(key));
       try {
-        return await this.#on(redis).run(send, isNeeded, limitMs, () => limit.leftMs <= 0);
+        return await this.#on(node).run(send, isNeeded, limitMs, () => limit.leftMs <= 0);
       } catch (error) {
         const redirection = redirectionOf(error);
         if (isKnown && isUnknownScript(error)) isKnown = false;
@@ -86,34 +88,38 @@ export class Replicated {
     }
   }
 
-  #on(redis: Redis): Acknowledgements {
-    let acknowledgements = this.#connections.get(redis);
+  #on(node: Sender): Acknowledgements {
+    let acknowledgements = this.#connections.get(node);
     if (!acknowledgements) {
       const { replicas, silenceLimitMs } = this.#options;
-      acknowledgements = new Acknowledgements(redis, this.#link, replicas, silenceLimitMs);
-      this.#connections.set(redis, acknowledgements);
+      acknowledgements = new Acknowledgements(node, this.#link, replicas, silenceLimitMs);
+      this.#connections.set(node, acknowledgements);
     }
     return acknowledgements;
   }
 
-  #nodeWith(key: string): Redis | undefined {
-    const { client } = this.#link;
-    return isCluster(client) ? nodeWith(client, key) : client;
+  /** The connection to the node that has a key as far as is known; undefined: there is none. */
+  #nodeWith(key: string): Sender | undefined {
+    const { cluster } = this.#link.client;
+    if (!cluster) return this.#link.client;
+    const address = cluster.masterOf(slotOf(hashTag(key)));
+    return address === undefined ? undefined : cluster.node(address);
   }
 
-  #nodeCalled(address: string): Redis | undefined {
-    const { client } = this.#link;
-    return isCluster(client) ? nodeCalled(client, address) : undefined;
+  #nodeCalled(address: string): Sender | undefined {
+    const { cluster } = this.#link.client;
+    return cluster?.node(cluster.reachedAt(address));
   }
 
-  /** Any command with the key makes ioredis follow the redirection, and learn where the slot is. */
-  async #lookFor(key: string): Promise<Redis> {
-    await this.#link.ask(
-      (client) => client.exists(key),
-      (count) => count,
-    );
+  /** Any command with the key makes the client follow the redirection, and learn where the slot is. */
+  async #lookFor(key: string): Promise<Sender> {
+    await this.#link.ask('exists', [key], drop);
     const node = this.#nodeWith(key);
     if (!node) throw new UnsentError('the node that has the key is not known');
     return node;
   }
+}
+
+function drop(): void {
+  // Nobody is interested.
 }

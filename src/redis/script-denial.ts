@@ -1,6 +1,7 @@
 // Names the command that a user may not run. Before Redis 7.2 a server says of a command in a script only in which line it
 // stands, or, when the script undid its work and passed the error on, nothing at all.
 
+import { replyError } from './failure.js';
 import type { Script } from './scripts.generated.js';
 
 const UNNAMED = "The user executing the script can't run this command";
@@ -13,9 +14,7 @@ export function scriptDenial(error: unknown, { name, source }: Script): Error | 
   const inLine = commandsIn(line, /redis\.p?call\('(\w+)'/g);
   const commands = inLine.length > 0 ? inLine : commandsIn(source, /redis\.pcall\('(\w+)'/g);
   const message = `NOPERM this user has no permission for ${commands.join(' or ')}, which ${name}.lua needs`;
-  const denial = new Error(message, { cause: error });
-  denial.name = 'ReplyError';
-  return denial;
+  return replyError(message, { cause: error });
 }
 
 function commandsIn(text: string, pattern: RegExp): string[] {

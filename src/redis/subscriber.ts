@@ -4,10 +4,8 @@
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import { ask, type Answer, type Asked } from './asking.js';
-import type { RedisClient } from './clients.js';
 import { failureKind } from './failure.js';
-import type { Link, LinkListener } from './link.js';
-import { redacted } from './redaction.js';
+import type { Link, SubscriptionListener } from './link.js';
 
 /** How many channels that may not be left a connection keeps at most. */
 const MOST_STRAYS = 1_000;
@@ -41,21 +39,21 @@ export class Subscriber {
 
   /** `open` makes the connection. */
   constructor(
-    open: (listener: Pick<LinkListener, 'ready' | 'outOfStep'>) => Link,
+    open: (listener: SubscriptionListener) => Link,
     pingEveryMs: number,
     listener: SubscriberListener,
   ) {
     this.#pingEveryMs = pingEveryMs;
     this.#listener = listener;
-    this.#link = open({ ready: this.askAgain, outOfStep: this.#lookSoon });
-    const { client } = this.#link;
-    client.on('close', this.#down);
-    client.on('moved', this.#lookSoon);
-    const hear = (channel: string, payload: string): void => {
-      if (this.#wanted.has(channel)) listener.message(channel, payload);
-    };
-    client.on('message', hear);
-    client.on('smessage', hear);
+    this.#link = open({
+      ready: this.askAgain,
+      closed: this.#down,
+      outOfStep: this.#lookSoon,
+      moved: this.#lookSoon,
+      message: (channel, payload) => {
+        if (this.#wanted.has(channel)) listener.message(channel, payload);
+      },
+    });
   }
 
   get isIdle(): boolean {
@@ -75,10 +73,8 @@ export class Subscriber {
     if (!wanted) return;
     this.#forget(wanted);
     if (!this.#link.isReady || wanted.state === 'not asked') return;
-    const { client } = this.#link;
-    const left = wanted.isSharded ? client.sunsubscribe(channel) : client.unsubscribe(channel);
-    left.catch((error: unknown) => {
-      if (failureKind(error) === 'denied') this.#stuck(channel, redacted(error as Error));
+    this.#link.client.unsubscribe(channel, wanted.isSharded, (error) => {
+      if (failureKind(error) === 'denied') this.#stuck(channel, error);
     });
   }
 
@@ -146,11 +142,11 @@ export class Subscriber {
     if (wasTold) this.#listener.lost(wanted.channel);
   }
 
-  /** A slot that moves away takes its channels with it: the server unsubscribes us, and ioredis strikes them off its own list. */
+  /** A slot that moves away takes its channels with it: the server unsubscribes us, and the client strikes them off its own list. */
   readonly #look = (): void => {
     clearTimeout(this.#lookTimer);
     this.#lookTimer = undefined;
-    const standing = subscribedTo(this.#link.client);
+    const standing = this.#link.client.shardedChannels;
     for (const wanted of this.#wanted.values()) {
       if (wanted.isSharded && wanted.state === 'told' && !standing.has(wanted.channel))
         this.#lost(wanted);
@@ -181,11 +177,4 @@ export class Subscriber {
     this.#strays = 0;
     this.#link.reconnect();
   }
-}
-
-/** The sharded channels that ioredis knows the server to tell of; none where it does not say: then all are asked for again. */
-function subscribedTo(client: RedisClient): ReadonlySet<string> {
-  type Condition = { subscriber?: { channels(kind: 'ssubscribe'): string[] } | false } | null;
-  const { condition } = client as { condition?: Condition };
-  return new Set(condition?.subscriber ? condition.subscriber.channels('ssubscribe') : []);
 }

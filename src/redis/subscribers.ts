@@ -3,7 +3,7 @@
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { Connection } from './connection.js';
-import { failureKind } from './failure.js';
+import { failureKind, redirectionOf } from './failure.js';
 import type { Homes } from './homes.js';
 import { hashTag } from './keys.js';
 import { slotOf } from './slots.js';
@@ -161,7 +161,8 @@ export class Subscribers {
     route.at = undefined;
     route.isDenied = isForGood;
     if (isForGood) return;
-    const to = error && movedTo(error);
+    const moved = redirectionOf(error);
+    const to = moved?.kind === 'MOVED' ? moved.address : undefined;
     if (to !== undefined && !route.hasFollowed && this.#homes.has(to)) {
       route.hasFollowed = true;
       this.#go(route, to);
@@ -204,9 +205,4 @@ export class Subscribers {
       void subscriber.close();
     }
   };
-}
-
-/** The server that a channel has moved to, as its former one says. */
-function movedTo({ message }: Error): string | undefined {
-  return /^MOVED \d+ (\S+)/.exec(message)?.[1];
 }

@@ -1,7 +1,7 @@
-// What happens to a cluster under us: a node is lost, slots move. ioredis follows by itself, when somebody next asks; but
+// What happens to a cluster under us: a node is lost, slots move. A client follows by itself, when somebody next asks; but
 // what was on a lost node may be lost with it.
 
-import type { Cluster, Redis } from 'ioredis';
+import type { ClusterNodes } from './driver.js';
 import { SLOT_COUNT, slotOf } from './slots.js';
 
 /** Whether something happened to the slot of a key with this hash tag. */
@@ -9,24 +9,25 @@ export type IsDisturbed = (hashTag: string) => boolean;
 
 /** Calls back when the node of some slots was lost, or when some slots are found on another one. */
 export function watchTopology(
-  cluster: Cluster,
+  nodes: ClusterNodes,
   disturbed: (isDisturbed: IsDisturbed) => void,
 ): void {
-  let masters = mastersOf(cluster);
-  cluster.on('-node', ({ options: { host, port } }: Redis) => {
-    const lost = `${String(host)}:${String(port)}`;
-    disturbed((hashTag) => masters[slotOf(hashTag)] === lost);
-  });
-  cluster.on('refresh', () => {
-    const former = masters;
-    masters = mastersOf(cluster);
-    const current = masters;
-    if (current.every((master, slot) => master === former[slot])) return;
-    disturbed((hashTag) => current[slotOf(hashTag)] !== former[slotOf(hashTag)]);
+  let masters = mastersOf(nodes);
+  nodes.watch({
+    nodeLost: (lost) => {
+      disturbed((hashTag) => masters[slotOf(hashTag)] === lost);
+    },
+    refreshed: () => {
+      const former = masters;
+      masters = mastersOf(nodes);
+      const current = masters;
+      if (current.every((master, slot) => master === former[slot])) return;
+      disturbed((hashTag) => current[slotOf(hashTag)] !== former[slotOf(hashTag)]);
+    },
   });
 }
 
-/** Copied, since ioredis changes its own table in place. */
-function mastersOf({ slots }: Cluster): (string | undefined)[] {
-  return Array.from({ length: SLOT_COUNT }, (_, slot) => slots[slot]?.[0]);
+/** The master of each slot, as it is known now. */
+function mastersOf(nodes: ClusterNodes): (string | undefined)[] {
+  return Array.from({ length: SLOT_COUNT }, (_, slot) => nodes.masterOf(slot));
 }

@@ -7,7 +7,7 @@ import {
   type ContestedLock,
 } from '../../src/locks/reentrant/reentrant-candidate.js';
 import { Schedule } from '../../src/runtime/schedule.js';
-import { UnsentError } from '../../src/redis/failure.js';
+import { LostError, UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
@@ -74,13 +74,13 @@ export class FakeServer {
     await arrival;
     const fate = this.fate(command);
     if (fate === 'unsent') throw new UnsentError('not connected');
-    if (fate === 'lost command') throw new Error('Connection is closed.');
+    if (fate === 'lost command') throw new LostError();
     this.commands.push(command);
     const reply = execute();
     const answer = Promise.all([this.#lastReply, this.travel()]);
     this.#lastReply = answer;
     await answer;
-    if (fate === 'lost reply') throw new Error('Connection is closed.');
+    if (fate === 'lost reply') throw new LostError();
     return reply;
   }
 

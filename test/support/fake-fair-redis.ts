@@ -1,6 +1,4 @@
 // One Redis as the fair locks of one client see it, without Redis: tests answer each script, and say what is published.
-import type { Redis } from 'ioredis';
-import { EventEmitter } from 'node:events';
 import { vi } from 'vitest';
 import type { AcquireReply } from '../../src/core/replies.js';
 import type { Wanted } from '../../src/core/backend.js';
@@ -10,8 +8,10 @@ import { FairPlace } from '../../src/locks/fair/fair-place.js';
 import { Schedule } from '../../src/runtime/schedule.js';
 import { Server } from '../../src/core/server.js';
 import type { Connection } from '../../src/redis/connection.js';
+import type { Driver, RedisClient } from '../../src/redis/driver.js';
+import { LostError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
-import type { Link } from '../../src/redis/link.js';
+import type { Link, SubscriptionListener } from '../../src/redis/link.js';
 import { scripts } from '../../src/redis/scripts.generated.js';
 import { settle } from './occupancy.js';
 
@@ -39,15 +39,13 @@ export class FakeFairRedis {
   readonly sent: Sent[] = [];
   /** Every SUBSCRIBE and UNSUBSCRIBE: `subscribe <channel>`. */
   readonly subscriptions: string[] = [];
-  readonly #subscriber = new EventEmitter();
+  #subscriber: SubscriptionListener | undefined;
   #unconfirmed: (() => void)[] = [];
-  #onReconnect: () => void = () => undefined;
   #lastOwnerNumber = 0;
 
   constructor(clientId = 'me') {
-    const redis = idleRedis();
     const options = {
-      redis,
+      driver: IDLE,
       lockWatchdogTimeoutMs: PLACE_LEASE_MS,
       silenceLimitMs: 10_000,
       hasClassicUnlockChannels: false,
@@ -59,8 +57,8 @@ export class FakeFairRedis {
     const run: Connection['run'] = async (script, keys, args, read) =>
       read(await this.#send(nameOf(script), keys, args));
     vi.spyOn(connection, 'run').mockImplementation(run);
-    vi.spyOn(connection, 'linkSubscriber').mockImplementation((_client, _home, { ready }) => {
-      this.#onReconnect = ready;
+    vi.spyOn(connection, 'linkSubscriber').mockImplementation((_client, _home, listener) => {
+      this.#subscriber = listener;
       return this.#link();
     });
     const newOwnerId = (): string => `${clientId}:${String(++this.#lastOwnerNumber)}`;
@@ -111,7 +109,7 @@ export class FakeFairRedis {
   }
 
   async publish(channel: string, payload: string): Promise<void> {
-    this.#subscriber.emit('message', channel, payload);
+    this.#subscriber?.message(channel, payload);
     await settle();
   }
 
@@ -123,9 +121,9 @@ export class FakeFairRedis {
 
   /** The subscriber's connection is lost, and there is a new one, on which everything is subscribed anew. */
   reconnectSubscriber(): void {
-    this.#subscriber.emit('close');
+    this.#subscriber?.closed();
     this.#unconfirmed = [];
-    this.#onReconnect();
+    this.#subscriber?.ready();
   }
 
   #send(script: string, keys: Sent['keys'], args: Sent['args']): Promise<unknown> {
@@ -135,7 +133,7 @@ export class FakeFairRedis {
         return settle();
       };
       const fail = (): Promise<void> => {
-        reject(new Error('Connection is closed.'));
+        reject(new LostError());
         return settle();
       };
       this.sent.push({ script, keys, args, answer, fail });
@@ -143,24 +141,22 @@ export class FakeFairRedis {
   }
 
   #link(): Link {
-    const subscribe = (...channels: string[]): Promise<void> => {
+    const subscribe: RedisClient['subscribe'] = (channels, _isSharded, answered) => {
       this.subscriptions.push(...channels.map((channel) => `subscribe ${channel}`));
-      return new Promise((resolve) => this.#unconfirmed.push(resolve));
+      this.#unconfirmed.push(() => {
+        answered(undefined);
+      });
     };
-    const unsubscribe = (channel: string): Promise<void> => {
+    const unsubscribe = (channel: string): void => {
       this.subscriptions.push(`unsubscribe ${channel}`);
-      return Promise.resolve();
     };
-    const ping = (echo: string): Promise<string> =>
+    const ask = (_ping: string, [echo]: readonly string[]): Promise<unknown> =>
       new Promise((resolve) => {
         this.#unconfirmed.push(() => {
           resolve(echo);
         });
       });
-    const client = Object.assign(this.#subscriber, { subscribe, unsubscribe, ping });
-    const ask = (command: (asked: typeof client) => Promise<string>): Promise<string> =>
-      command(client);
-    return { client, isReady: true, ask } as unknown as Link;
+    return { client: { subscribe, unsubscribe }, isReady: true, ask } as unknown as Link;
   }
 }
 
@@ -168,9 +164,8 @@ function nameOf(script: unknown): string {
   return Object.entries(scripts).find(([, known]) => known === script)?.[0] ?? 'unknown';
 }
 
-/** A Redis instance whose duplicates never connect. */
-function idleRedis(): Redis {
-  const duplicate = (): unknown =>
-    Object.assign(new EventEmitter(), { status: 'end', isCluster: false });
-  return { isCluster: false, status: 'wait', options: {}, duplicate } as unknown as Redis;
-}
+/** A driver whose clients never connect. */
+const IDLE: Driver = {
+  keyPrefix: '',
+  connect: () => ({ listen: () => undefined }) as unknown as RedisClient,
+};

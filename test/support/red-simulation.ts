@@ -15,6 +15,7 @@ import type { RestartGuard } from '../../src/locks/red/restart-guard.js';
 import { parseRedLockOptions } from '../../src/locks/red/settings.js';
 import type { RedLockOptions } from '../../src/index.js';
 import { SingleLock } from '../../src/locks/single-lock.js';
+import { LostError } from '../../src/redis/failure.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { FakeServer } from './fake-backend.js';
 import { alwaysReady } from './fake-holdfast.js';
@@ -196,8 +197,7 @@ class SimulatedLink {
     const { restarts } = this.#master;
     const assertConnected = (): void => {
       const isConnected = this.#master.isUp && this.#isReached();
-      if (!isConnected || this.#master.restarts !== restarts)
-        throw new Error('Connection is closed.');
+      if (!isConnected || this.#master.restarts !== restarts) throw new LostError();
     };
     this.#lastArrival = Promise.all([this.#lastArrival, passed(upMs)]);
     await this.#lastArrival;

@@ -168,17 +168,16 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   async isLocked(): Promise<boolean> {
-    return (await this.server.connection.command((redis) => redis.exists(this.keys.lock))) === 1;
+    return (await this.server.connection.command('exists', this.keys.lock)) === 1;
   }
 
   async holdCount(ownerId: string): Promise<number> {
-    return Number(
-      (await this.server.connection.command((redis) => redis.hget(this.keys.lock, ownerId))) ?? 0,
-    );
+    const { connection } = this.server;
+    return Number((await connection.command('hget', this.keys.lock, ownerId)) ?? 0);
   }
 
   async remainTimeToLive(): Promise<number> {
-    return await this.server.connection.command((redis) => redis.pttl(this.keys.lock));
+    return Number(await this.server.connection.command('pttl', this.keys.lock));
   }
 
   /** The lock first, and what stands beside it. */

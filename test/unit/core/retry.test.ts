@@ -1,6 +1,7 @@
 // Asking until there is an answer: what is asked again, what is not, and that a repeat is known to be one.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { retry } from '../../../src/core/retry.js';
+import { LostError } from '../../../src/redis/failure.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
@@ -32,8 +33,8 @@ it('an answer at once is one command', async () => {
 });
 
 it('a lost connection is asked again, as a repeat, with growing pauses', async () => {
-  send.mockRejectedValueOnce(new Error('Connection is closed.'));
-  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockRejectedValueOnce(new LostError());
+  send.mockRejectedValueOnce(new LostError());
   send.mockResolvedValueOnce('answer');
   const asking = ask();
   await vi.advanceTimersByTimeAsync(19);
@@ -103,7 +104,7 @@ it.each([
 });
 
 it('it ends with the patience, in the middle of a pause or of a command', async () => {
-  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockRejectedValueOnce(new LostError());
   send.mockReturnValue(new Promise(() => undefined));
   for (const limitMs of [10, 100]) {
     const over = expect(ask(limitMs)).rejects.toMatchObject({ ending: 'timeout' });
@@ -114,7 +115,7 @@ it('it ends with the patience, in the middle of a pause or of a command', async 
 
 it.each([
   ['the server refused it', reply('NOPERM this user has no permissions'), false],
-  ['the connection was lost', new Error('Connection is closed.'), true],
+  ['the connection was lost', new LostError(), true],
 ])('a command may have run although it failed: %s', async (_, error, mayHaveRun) => {
   send.mockRejectedValue(error);
   const waitLimit = new WaitLimit({ limitMs: 10 });
@@ -126,7 +127,7 @@ it.each([
 });
 
 it('a refusal says nothing of a try before it that was not answered', async () => {
-  send.mockRejectedValueOnce(new Error('Connection is closed.'));
+  send.mockRejectedValueOnce(new LostError());
   send.mockRejectedValue(reply('NOPERM this user has no permissions'));
   const waitLimit = new WaitLimit({ limitMs: Infinity });
   const asking = retry(alwaysReady, waitLimit, { name: 'orders' }, send);

@@ -50,7 +50,7 @@ describe('a join', () => {
 
   it('that failed is repeated with another nonce', async () => {
     const place = redis.place();
-    const trying = expect(place.try()).rejects.toThrow('Connection is closed.');
+    const trying = expect(place.try()).rejects.toThrow('the connection was lost');
     await redis.last('join').fail();
     await trying;
     void place.try();
@@ -119,7 +119,7 @@ describe('a free lock with others first', () => {
   });
 
   it('that cannot be offered to them fails the try', async () => {
-    const trying = expect(redis.place().try()).rejects.toThrow('Connection is closed.');
+    const trying = expect(redis.place().try()).rejects.toThrow('the connection was lost');
     await redis.last('join').answer(FREE);
     await redis.last('handOver').fail();
     await trying;
@@ -153,7 +153,7 @@ describe('what may be left on the server', () => {
 
   it('when its join failed: maybe a place', async () => {
     const place = redis.place();
-    const trying = expect(place.try()).rejects.toThrow('Connection is closed.');
+    const trying = expect(place.try()).rejects.toThrow('the connection was lost');
     await redis.last('join').fail();
     await trying;
     expect(place.leave()).toBe(true);

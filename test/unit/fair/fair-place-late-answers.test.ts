@@ -80,7 +80,7 @@ describe('a try without an answer', () => {
   beforeEach(async () => {
     place = await renewing(1);
     await answerRenewal(2, 'gone');
-    trying = expect(place.try()).rejects.toThrow('Connection is closed.'); // nonce 3
+    trying = expect(place.try()).rejects.toThrow('the connection was lost'); // nonce 3
   });
 
   it('forgets the grant that came meanwhile: the lock may be lost again since', async () => {

@@ -4,6 +4,7 @@ import type { VoteReply } from '../../../src/locks/reentrant/reentrant-backend.j
 import type { Master } from '../../../src/locks/red/master.js';
 import { fixedGuard } from '../../../src/locks/red/restart-guard.js';
 import { vote, type Vote } from '../../../src/locks/red/vote.js';
+import { LostError } from '../../../src/redis/failure.js';
 
 class FakeMaster {
   readonly name = 'master';
@@ -70,7 +71,7 @@ it('that is lost takes a vote back again whose answer is lost after that: it may
   for (const other of others) Object.assign(other, { vote: () => Promise.resolve(held) });
   expect(await elect([late, ...others])).toMatchObject({ outcome: 'held' });
   expect(late.withdraw).toHaveBeenCalledOnce();
-  lose(new Error('Connection is closed.'));
+  lose(new LostError());
   await vi.waitFor(() => {
     expect(late.withdraw).toHaveBeenCalledTimes(2);
   });

@@ -1,6 +1,7 @@
 // Single nodes of a cluster that fall silent, as ioredis shows them.
 import type { Cluster, Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { IoredisNodes } from '../../../src/redis/ioredis/nodes.js';
 import { SilentNodes } from '../../../src/redis/silent-nodes.js';
 
 const LIMITS = { silenceLimitMs: 1_000, longestSilenceMs: 3_000 };
@@ -31,7 +32,9 @@ describe('a node of a cluster', () => {
     nodes = [new FakeNode(1), new FakeNode(2)];
     told = [];
     const cluster = { nodes: () => nodes as unknown as Redis[] } as unknown as Cluster;
-    silentNodes = new SilentNodes(cluster, LIMITS, ({ message }) => told.push(message));
+    silentNodes = new SilentNodes(new IoredisNodes(cluster, vi.fn()), LIMITS, ({ message }) =>
+      told.push(message),
+    );
   });
 
   afterEach(() => {

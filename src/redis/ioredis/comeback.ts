@@ -1,7 +1,7 @@
 // Sees to it that the client of a cluster connects again: ioredis forgets to, where an answer comes after it gave up.
 
 import type { Cluster } from 'ioredis';
-import { setTimer } from '../runtime/clock.js';
+import { setTimer } from '../../runtime/clock.js';
 import { LONGEST_RECONNECT_DELAY_MS } from './clients.js';
 
 /**

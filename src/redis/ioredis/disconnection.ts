@@ -2,12 +2,13 @@
 
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
-import { isCluster, type RedisClient } from './clients.js';
+import { isCluster } from './clients.js';
+import type { Ioredis } from './source.js';
 
 /** How long a disconnecting client may take: somewhat longer than ioredis gives a socket to say goodbye. */
 const CLOSE_LIMIT_MS = 500;
 
-export async function disconnect(client: RedisClient): Promise<void> {
+export async function disconnect(client: Ioredis): Promise<void> {
   if (client.status === 'end') return;
   // Then nothing is there to end, and nothing tells. (A cluster may be left with the second.)
   const isBetweenAttempts = client.status === 'reconnecting' || client.status === 'close';

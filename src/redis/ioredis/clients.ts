@@ -1,10 +1,8 @@
 // Makes the ioredis clients that a Holdfast talks through: its own ones, whatever the user gave.
 
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
-import { failureKind, isReadOnly } from './failure.js';
-import { templateOf, type RedisClient, type RedisSource } from './source.js';
-
-export type { RedisClient, RedisSource };
+import { failureKind, isReadOnly } from '../failure.js';
+import { templateOf, type Ioredis, type RedisSource } from './source.js';
 
 /** How long ioredis waits at most before it connects again, in milliseconds. */
 export const LONGEST_RECONNECT_DELAY_MS = 1_250;
@@ -15,20 +13,20 @@ type DuplicateOptions = ClusterOptions & { redisOptions: { replyMapping?: never 
 /** A way to make clients for one Redis, and the key prefix that the user's own client has. */
 export interface ClientFactory {
   readonly keyPrefix: string;
-  readonly create: () => RedisClient;
+  /** Nothing may stay silent for longer without being dropped, not even a Sentinel. */
+  readonly create: (silenceLimitMs: number) => Ioredis;
 }
 
-export function isCluster(client: RedisClient): client is Cluster {
+export function isCluster(client: Ioredis): client is Cluster {
   return client.isCluster;
 }
 
 /** Whether it is of the ioredis that is imported here: another copy may be another version, which takes its own commands only. */
-export function isOfOurIoredis(client: RedisClient): boolean {
+export function isOfOurIoredis(client: Ioredis): boolean {
   return client instanceof Redis || client instanceof Cluster;
 }
 
-/** Nothing may stay silent for longer than `silenceLimitMs` without being dropped, not even a Sentinel. */
-export function clientFactory(source: RedisSource, silenceLimitMs: number): ClientFactory {
+export function clientFactory(source: RedisSource): ClientFactory {
   const template = templateOf(source);
   if (isCluster(template)) {
     const keyPrefix = template.options.keyPrefix ?? template.options.redisOptions?.keyPrefix ?? '';
@@ -39,7 +37,7 @@ export function clientFactory(source: RedisSource, silenceLimitMs: number): Clie
   }
   return {
     keyPrefix: template.options.keyPrefix ?? '',
-    create: () => {
+    create: (silenceLimitMs) => {
       const { sentinelCommandTimeout = Infinity } = template.options;
       return template.duplicate({
         ...nodeOptions(),

@@ -2,8 +2,8 @@
 // wrong with it is told without its text, which may hold a password.
 
 import { Redis, type Cluster, type RedisOptions } from 'ioredis';
-import { OptionError } from '../api/errors.js';
-import { isPlainObject, shown } from '../api/shown.js';
+import { OptionError } from '../../api/errors.js';
+import { isPlainObject, shown } from '../../api/shown.js';
 import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
 
 /**
@@ -13,8 +13,8 @@ import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
  */
 export type RedisSource = string | RedisOptions | Redis | Cluster;
 
-/** An ioredis client of ours. */
-export type RedisClient = Redis | Cluster;
+/** A client of ioredis, whether the user's or ours. */
+export type Ioredis = Redis | Cluster;
 
 /** The options in the form that ioredis 6 wants under exact optional property types. */
 type TemplateOptions = RedisOptions & { replyMapping?: never };
@@ -25,7 +25,7 @@ const RIGHT =
 const ENCODE = 'in a password "@", "/", "?", "#" and "%" must be percent-encoded';
 
 /** The user's instance; or one that never connects, of a URL or options. */
-export function templateOf(source: unknown): RedisClient {
+export function templateOf(source: unknown): Ioredis {
   if (typeof source === 'string') return fromText(source);
   if (isClient(source)) {
     if (source.isCluster) checkStartupNodes(source as Cluster);
@@ -39,9 +39,9 @@ export function templateOf(source: unknown): RedisClient {
 }
 
 /** By its shape, since ioredis may be installed more than once, and has forks. (What else has `duplicate` has no `status`.) */
-function isClient(source: unknown): source is RedisClient {
+function isClient(source: unknown): source is Ioredis {
   if (typeof source !== 'object' || source === null) return false;
-  const { duplicate, options, status } = source as Partial<RedisClient>;
+  const { duplicate, options, status } = source as Partial<Ioredis>;
   return typeof duplicate === 'function' && typeof options === 'object' && status !== undefined;
 }
 

@@ -2,9 +2,9 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { inspect } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Holdfast, OptionError } from '../../../src/index.js';
-import { IOREDIS_OPTIONS } from '../../../src/redis/ioredis-options.js';
-import { templateOf } from '../../../src/redis/source.js';
+import { Holdfast, OptionError } from '../../../../src/index.js';
+import { IOREDIS_OPTIONS } from '../../../../src/redis/ioredis/ioredis-options.js';
+import { templateOf } from '../../../../src/redis/ioredis/source.js';
 
 const SECRET = 'hunter2-secret';
 

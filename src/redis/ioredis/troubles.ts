@@ -1,8 +1,9 @@
 // What ioredis says of attempts to connect that fail: one error for each, with the reason of those who were asked, if there is one.
 
-import { isCluster, type RedisClient } from './clients.js';
-import { failureKind, isDenial, isMereLoss, RefusedError } from './failure.js';
-import { redacted } from './redaction.js';
+import { failureKind, isDenial, isMereLoss, RefusedError } from '../failure.js';
+import { isCluster } from './clients.js';
+import { asFailure } from './failures.js';
+import type { Ioredis } from './source.js';
 
 /** What one node of a cluster, or one Sentinel, had to say, and where it is. */
 interface Saying {
@@ -14,10 +15,10 @@ interface Saying {
 const MOST_SAYINGS = 100;
 
 /** Calls back with each error of a client. */
-export function onTrouble(client: RedisClient, listener: (error: Error) => void): void {
+export function onTrouble(client: Ioredis, listener: (error: Error) => void): void {
   let sayings: Saying[] = [];
   const note = (error: Error, address: string): void => {
-    if (sayings.length < MOST_SAYINGS) sayings.push({ error: redacted(error), address });
+    if (sayings.length < MOST_SAYINGS) sayings.push({ error: asFailure(error), address });
   };
   client.on('node error', note);
   client.on('sentinelError', (error: Error) => {
@@ -27,12 +28,12 @@ export function onTrouble(client: RedisClient, listener: (error: Error) => void)
   client.on('error', (error: Error) => {
     const said = sayings;
     sayings = [];
-    listener(redacted(explained(client, error, said)));
+    listener(asFailure(explained(client, error, said)));
   });
 }
 
 /** An attempt that came to its end without an error. */
-export function unexplained(client: RedisClient): Error {
+export function unexplained(client: Ioredis): Error {
   if (isCluster(client))
     return new Error('the cluster is not up (cluster_state), or CLUSTER INFO is not permitted');
   if (client.options.sentinels)
@@ -47,7 +48,7 @@ const SENTINEL_ERROR = /sentinel (\S+) (?:because|successfully, but) (.*)$/s;
 /** What a Sentinel answers about a group that it does not watch: to one question or to another. */
 const UNKNOWN_GROUP = /No such master with that name|invalid reply: null/;
 
-function explained(client: RedisClient, error: Error, said: readonly Saying[]): Error {
+function explained(client: Ioredis, error: Error, said: readonly Saying[]): Error {
   if (isCluster(client)) {
     if (!('lastNodeError' in error)) return error; // "Failed to refresh slots cache." is all that the others say
     const denial = said.find((one) => failureKind(one.error) === 'denied');

@@ -1,0 +1,89 @@
+// What a server is asked on every new connection before anything else: which one it is, for how long it has been up, what it can do.
+
+import { UnavailableError } from '../api/errors.js';
+import type { RedisClient } from './driver.js';
+import { failureKind } from './failure.js';
+import {
+  isTooOld,
+  majorVersion,
+  parseServerInfo,
+  tooOldMessage,
+  type ServerInfo,
+} from './server-info.js';
+
+export interface GreetingListener {
+  /** It is another server than the one before, or may be. */
+  another(): void;
+  /** It is too old; told once. */
+  tooOld(error: UnavailableError): void;
+}
+
+export class Greeting {
+  readonly #listener: GreetingListener;
+  #server: ServerInfo = { version: undefined };
+  /** When the server was started at the latest, on the monotonic clock. */
+  #upSinceMs = Infinity;
+  #isSharded = false;
+  #saidTooOld = false;
+
+  constructor(listener: GreetingListener) {
+    this.#listener = listener;
+  }
+
+  /** Whether it is a cluster with sharded channels, those of Redis 7 or newer. */
+  get isSharded(): boolean {
+    return this.#isSharded;
+  }
+
+  /** Tells the server from all others; undefined: not known. */
+  get serverId(): string | undefined {
+    return this.#server.runId;
+  }
+
+  /**
+   * For how long the server has been up at least, in milliseconds. It counts from when the server's answer came, so an answer
+   * that was late makes the server seem younger, never older; asked once for each connection.
+   */
+  get serverAgeMs(): number {
+    return performance.now() - this.#upSinceMs;
+  }
+
+  /** @throws UnavailableError the server is too old */
+  async greet(client: RedisClient): Promise<void> {
+    const { runId } = this.#server;
+    const info = await answerOf(client, 'info', 'server');
+    this.#server = parseServerInfo(info instanceof Error ? '' : (info as string));
+    // One after the other: ioredis refuses what is sent to a cluster's node that is just connecting.
+    this.#isSharded =
+      client.cluster !== undefined &&
+      hasShardedChannels(await answerOf(client, 'pubsub', 'SHARDNUMSUB'), this.#server);
+    if (runId === undefined || runId !== this.#server.runId) this.#listener.another();
+    this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
+    if (!isTooOld(this.#server)) return;
+    const error = new UnavailableError(tooOldMessage(this.#server));
+    if (!this.#saidTooOld) this.#listener.tooOld(error);
+    this.#saidTooOld = true;
+    throw error;
+  }
+}
+
+/**
+ * Redisson asks for this command, too: all who share a lock must come to the same answer. A user who may not ask goes by the
+ * version; where that is not told either, by the channels that every server has.
+ */
+function hasShardedChannels(answer: unknown, server: ServerInfo): boolean {
+  return failureKind(answer) === 'denied' ? majorVersion(server) >= 7 : !(answer instanceof Error);
+}
+
+/** What the server answered, which may be that it refuses. */
+function answerOf(client: RedisClient, command: Lowercase<string>, arg: string): Promise<unknown> {
+  return client.send<unknown>(
+    command,
+    [arg],
+    (reply) => reply,
+    (error) => {
+      if (failureKind(error) === 'unanswered') throw error;
+      return error;
+    },
+  );
+}

@@ -1,0 +1,111 @@
+// One ioredis client of ours, a Redis or a Cluster, as a driver's client.
+
+import type { ClientListener, ClusterNodes, Endpoint, RedisClient } from '../driver.js';
+import { ASKING_DENIED, isCluster } from './clients.js';
+import { hasNodes, seeToComeback } from './comeback.js';
+import { disconnect } from './disconnection.js';
+import { asFailure } from './failures.js';
+import { IoredisNodes } from './nodes.js';
+import { IoredisSender } from './sender.js';
+import type { Ioredis } from './source.js';
+import { onTrouble, unexplained } from './troubles.js';
+
+/** ioredis' words for a reply to no command. */
+const OUT_OF_STEP = 'Command queue state error';
+
+export class IoredisClient extends IoredisSender implements RedisClient {
+  readonly cluster: ClusterNodes | undefined;
+  readonly #stopLooking: (() => void) | undefined;
+
+  constructor(ioredis: Ioredis) {
+    super(ioredis);
+    if (!isCluster(ioredis)) return;
+    this.cluster = new IoredisNodes(ioredis, (beside) => new IoredisClient(beside));
+    this.#stopLooking = seeToComeback(ioredis);
+  }
+
+  get address(): string {
+    if (isCluster(this.ioredis)) return 'cluster';
+    const { host, port, path, sentinels, name } = this.ioredis.options;
+    if (sentinels) return name ?? 'sentinel';
+    return path ?? `${host ?? 'localhost'}:${String(port ?? 6379)}`;
+  }
+
+  get endpoint(): Endpoint | undefined {
+    if (isCluster(this.ioredis)) return undefined;
+    const { host = 'localhost', port = 6379, path, tls, sentinels } = this.ioredis.options;
+    if (tls || sentinels) return undefined;
+    return path ? { path } : { host, port };
+  }
+
+  /** (A cluster may say that it is and have no node.) */
+  get isReady(): boolean {
+    return this.ioredis.status === 'ready' && !(isCluster(this.ioredis) && !hasNodes(this.ioredis));
+  }
+
+  listen(listener: ClientListener): void {
+    const client = this.ioredis;
+    onTrouble(client, (error) => {
+      if (error.message.startsWith(OUT_OF_STEP)) listener.outOfStep(error);
+      else listener.failed(error);
+    });
+    client.on('connect', () => {
+      listener.connected();
+    });
+    client.on('ready', () => {
+      listener.ready();
+    });
+    client.on('close', () => {
+      listener.closed(unexplained(client));
+    });
+    client.on(ASKING_DENIED, (error: Error) => {
+      listener.hindered(asFailure(error));
+    });
+    client.on('moved', () => {
+      listener.moved();
+    });
+    const hear = (channel: string, payload: string): void => {
+      listener.message(channel, payload);
+    };
+    client.on('message', hear);
+    client.on('smessage', hear);
+  }
+
+  subscribe(
+    channels: readonly string[],
+    isSharded: boolean,
+    answered: (refusal: Error | undefined) => void,
+  ): void {
+    const command = isSharded ? 'ssubscribe' : 'subscribe';
+    this.ioredis[command](...channels).then(
+      () => {
+        answered(undefined);
+      },
+      (error: unknown) => {
+        answered(asFailure(error));
+      },
+    );
+  }
+
+  unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
+    this.ioredis[isSharded ? 'sunsubscribe' : 'unsubscribe'](channel).catch((error: unknown) => {
+      failed(asFailure(error));
+    });
+  }
+
+  /** None where ioredis does not say: then all are asked for again. */
+  get shardedChannels(): ReadonlySet<string> {
+    type Condition = { subscriber?: { channels(kind: 'ssubscribe'): string[] } | false } | null;
+    const { condition } = this.ioredis as { condition?: Condition };
+    return new Set(condition?.subscriber ? condition.subscriber.channels('ssubscribe') : []);
+  }
+
+  reconnect(): void {
+    this.ioredis.disconnect(true);
+  }
+
+  close(): Promise<void> {
+    this.#stopLooking?.();
+    return disconnect(this.ioredis);
+  }
+}

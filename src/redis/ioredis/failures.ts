@@ -1,0 +1,19 @@
+// What ioredis rejects with, as a driver has to put it: the server's own words, or that the connection was lost, without passwords.
+
+import { LostError, replyError } from '../failure.js';
+import { redacted } from './redaction.js';
+
+/** A cluster's client has passed on refusals often enough: none of them ran. */
+const REDIRECTED = 'Too many Cluster redirections. Last error: ReplyError: ';
+
+/** ioredis' words for options that are ours, and that no user has set. */
+const LOST = /enableOfflineQueue|maxRetriesPerRequest|^Connection is closed|^Command aborted/;
+
+export function asFailure(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error(String(error));
+  redacted(error);
+  const { name, message } = error;
+  if (message.startsWith(REDIRECTED))
+    return replyError(message.slice(REDIRECTED.length), { cause: error });
+  return name !== 'ReplyError' && LOST.test(message) ? new LostError({ cause: error }) : error;
+}

@@ -1,0 +1,51 @@
+// How a command is sent by an ioredis client, or by one of the connections of a cluster's.
+
+import { Command } from 'ioredis';
+import type { Writable } from 'node:stream';
+import type { Argument, Sender } from '../driver.js';
+import { isCluster, isOfOurIoredis } from './clients.js';
+import { asFailure } from './failures.js';
+import type { Ioredis } from './source.js';
+
+const UTF8 = { replyEncoding: 'utf8' } as const;
+
+export class IoredisSender implements Sender {
+  protected readonly ioredis: Ioredis;
+  readonly #isOfOurs: boolean;
+
+  constructor(ioredis: Ioredis) {
+    this.ioredis = ioredis;
+    this.#isOfOurs = isOfOurIoredis(ioredis);
+  }
+
+  send<T>(
+    command: Lowercase<string>,
+    args: readonly Argument[],
+    read: (reply: unknown) => T,
+    failed: (error: Error) => T | Promise<T>,
+  ): Promise<T> {
+    return this.#send(command, args as Argument[]).then(read, (error: unknown) =>
+      failed(asFailure(error)),
+    );
+  }
+
+  /** ioredis makes a system call of each command, and for a server that is waiting each would be a wake-up of its own. */
+  gather(): void {
+    if (isCluster(this.ioredis)) return;
+    const stream = this.ioredis.stream as Writable | undefined; // none before it is connected
+    if (!stream || stream.writableCorked > 0) return;
+    stream.cork();
+    process.nextTick(uncork, stream);
+  }
+
+  /** `sendCommand` where it takes our commands: ioredis' own methods do the same by way of a generic wrapper that costs more. */
+  #send(command: string, args: Argument[]): Promise<unknown> {
+    return this.#isOfOurs
+      ? (this.ioredis.sendCommand(new Command(command, args, UTF8)) as Promise<unknown>)
+      : this.ioredis.call(command, args);
+  }
+}
+
+function uncork(stream: Writable): void {
+  stream.uncork();
+}

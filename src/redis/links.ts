@@ -1,0 +1,61 @@
+// Makes the links of one Holdfast to its Redis, all with the same limits, and tells what goes wrong with each.
+
+import { UnavailableError } from '../api/errors.js';
+import type { Events } from '../api/events.js';
+import { inOwnContext } from '../runtime/own-context.js';
+import type { Driver, RedisClient } from './driver.js';
+import { describe } from './failure.js';
+import { Link, type LinkListener, type SubscriptionListener } from './link.js';
+
+/** How long a subscriber that is always late may take to answer; those who wait look for themselves meanwhile. */
+const LONGEST_SUBSCRIBER_SILENCE_MS = 30_000;
+
+export class Links {
+  readonly #driver: Driver;
+  readonly #silenceLimitMs: number;
+  readonly #events: Events;
+
+  /** `silenceLimitMs`: for how long a connection may leave something unanswered before it is dropped and made anew. */
+  constructor(driver: Driver, silenceLimitMs: number, events: Events) {
+    this.#driver = driver;
+    this.#silenceLimitMs = silenceLimitMs;
+    this.#events = events;
+  }
+
+  /** A new client of the driver. */
+  connect(): RedisClient {
+    return this.#driver.connect(this.#silenceLimitMs);
+  }
+
+  /** A link for commands. Whoever happens to come first must not lend its context to all that the connection will ever say. */
+  forCommands(role: string, listener: Pick<LinkListener, 'greet' | 'ready'>): Link {
+    return inOwnContext(() => this.#link(this.connect(), role, listener, this.#silenceLimitMs));
+  }
+
+  /** A link for subscriptions by this client, made for one of the homes of channels. */
+  forSubscriptions(client: RedisClient, home: string, listener: SubscriptionListener): Link {
+    const role = home === '' ? 'subscriber' : `subscriber (${home})`;
+    // Nobody waits for an answer from it: it may take its time, rather than be asked again and again.
+    const longestMs = Math.max(this.#silenceLimitMs, LONGEST_SUBSCRIBER_SILENCE_MS);
+    return this.#link(client, role, listener, longestMs);
+  }
+
+  #link(
+    client: RedisClient,
+    role: string,
+    listener: Omit<LinkListener, 'outage' | 'failed'>,
+    longestSilenceMs: number,
+  ): Link {
+    const limits = { silenceLimitMs: this.#silenceLimitMs, longestSilenceMs };
+    return new Link(client, limits, {
+      ...listener,
+      outage: (isOn) => {
+        this.#events.outage(role, isOn);
+      },
+      failed: (cause) => {
+        const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
+        this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
+      },
+    });
+  }
+}
