@@ -1,0 +1,97 @@
+// The part of the driver contract about clusters: redirections are followed, nodes are known by their addresses.
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ClusterNodes } from '../../src/redis/driver.js';
+import { failureKind, redirectionOf } from '../../src/redis/failure.js';
+import { slotOf } from '../../src/redis/slots.js';
+import { rejectionOf } from './clients.js';
+import type { DriverKind } from './driver-contract.js';
+import { fateOf, OpenedClient, readyClient } from './driver-heard.js';
+import { eventually } from './eventually.js';
+import { topologiesUnavailable } from './redis-server.js';
+import { startCluster, type Cluster } from './redis-topologies.js';
+import { SlotMover } from './slot-mover.js';
+import { uniqueName } from './unique-name.js';
+
+export function clusterTests({ toCluster }: DriverKind): void {
+  describe.skipIf(topologiesUnavailable)('a cluster', () => {
+    let servers: Cluster;
+    let one: OpenedClient;
+    let cluster: ClusterNodes;
+
+    beforeAll(async () => {
+      servers = await startCluster();
+      one = await readyClient(toCluster(servers.nodes));
+      cluster = one.client.cluster!;
+      await Promise.all(cluster.masters.map((node) => fateOf(node, 'ping').promise));
+    }, 60_000);
+
+    afterAll(async () => {
+      await one.client.close();
+      await servers[Symbol.asyncDispose]();
+    });
+
+    it('is known by the addresses of its masters', () => {
+      const addresses = servers.masters.map(({ host, port }) => `${host}:${port}`).sort();
+      expect(cluster.masters.map(({ address }) => address).sort()).toEqual(addresses);
+      for (const slot of [0, 8_000, 16_383]) expect(addresses).toContain(cluster.masterOf(slot));
+      for (const address of addresses) {
+        expect(cluster.reachedAt(address)).toBe(address);
+        expect(cluster.node(address)).toBe(cluster.node(address));
+        expect(cluster.node(address)?.address).toBe(address);
+      }
+      expect(cluster.node('127.0.0.1:1')).toBeUndefined();
+      expect(one.client.endpoint).toBeUndefined();
+    });
+
+    it('a command goes to the node of its key', async () => {
+      const names = Array.from({ length: 30 }, () => uniqueName());
+      for (const name of names) {
+        expect(await one.ask('eval', "return redis.call('EXISTS', KEYS[1])", 1, name)).toBe(0);
+        expect(await one.ask('exists', name)).toBe(0);
+      }
+    });
+
+    it('a node does not follow redirections', async () => {
+      const name = uniqueName();
+      const home = cluster.masterOf(slotOf(name));
+      const other = cluster.masters.find(({ address }) => address !== home)!;
+      const failure = await rejectionOf(fateOf(other, 'exists', name).promise);
+      expect(redirectionOf(failure)).toEqual({ kind: 'MOVED', address: home });
+      expect(failureKind(failure)).toBe('transient');
+      expect(await fateOf(cluster.node(home!)!, 'exists', name).promise).toBe(0);
+    });
+
+    it('a slot that moved is found, and told of', async () => {
+      await using mover = await SlotMover.of(servers.masters);
+      const name = uniqueName();
+      const slot = slotOf(name);
+      const former = cluster.masterOf(slot);
+      let refreshed = 0;
+      cluster.watch({ refreshed: () => refreshed++, nodeLost: () => undefined });
+      await mover.moveBy(1, slot);
+      expect(await one.ask('exists', name)).toBe(0);
+      cluster.refresh();
+      await eventually(() => {
+        expect(cluster.masterOf(slot)).not.toBe(former);
+        expect(refreshed).toBeGreaterThan(0);
+      });
+    });
+
+    it('a subscription stands at the node that it was made beside', async () => {
+      const [node] = cluster.masters;
+      const subscriber = new OpenedClient(node!.connectBeside());
+      await subscriber.readyTimes(1);
+      const channel = uniqueName('channel');
+      expect(await subscriber.subscribe(channel)).toBe('told');
+      expect(subscriber.client.address).toBe(node!.address);
+      const publisher = new Redis(`redis://${node!.address}`);
+      await publisher.publish(channel, 'hello');
+      await eventually(() => {
+        expect(subscriber.messages).toEqual([`${channel}: hello`]);
+      });
+      publisher.disconnect();
+      await subscriber.client.close();
+    });
+  });
+}
