@@ -74,6 +74,22 @@ export default {
       from: {},
       to: { couldNotResolve: true },
     },
+    {
+      name: 'ioredis-behind-its-driver',
+      comment:
+        'what is to be known of ioredis stands in redis/ioredis/; all others know the port, redis/driver.ts',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/redis/ioredis/' },
+      to: { path: '(^|/)node_modules/ioredis/' },
+    },
+    {
+      name: 'driver-chosen-once',
+      comment:
+        'which driver there is, is known to those who are given the source of a Redis, and to nobody else',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(redis/ioredis/|holdfast\\.ts$|index\\.ts$)' },
+      to: { path: '^src/redis/ioredis/' },
+    },
     ...oneWay.filter(({ to }) => to.path.length > 0),
     ...ofKinds,
   ],
