@@ -1,6 +1,5 @@
 // Reads what callers give, and says what is wrong with it before anything is sent.
 
-import type { Seniority } from '../core/backend.js';
 import { MAX_TIMER_MS } from '../runtime/clock.js';
 import { OptionError } from './errors.js';
 import { isPlainObject, shown } from './shown.js';
@@ -47,9 +46,6 @@ export interface RedLockOptions {
 /** What was asked for, checked. */
 export interface AcquireRequest {
   readonly waitMs: number;
-  /** What bounds a single attempt, besides `commandTimeout`. */
-  readonly attemptMs?: number;
-  readonly seniority?: Seniority;
   /** undefined: the watchdog's. */
   readonly leaseMs: number | undefined;
   readonly signal: AbortSignal | undefined;

@@ -9,7 +9,7 @@ import type { SeenHolder } from '../api/errors.js';
 import type { HoldOrigin } from '../api/hold.js';
 import { Holder } from '../scopes/holder.js';
 import { anonymousLockId, lockCallBegins } from '../scopes/lock-calls.js';
-import type { AcquireRequest } from '../api/options.js';
+import type { LockRequest } from './lock-request.js';
 import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
 import { Grant } from './grant.js';
 import { SingleHold } from './single-hold.js';
@@ -35,7 +35,7 @@ type Attempt = SingleHold | 'held' | 'look again';
 export class Acquisition {
   readonly #session: Session;
   readonly #lock: LockBackend;
-  readonly #request: AcquireRequest;
+  readonly #request: LockRequest;
   readonly #origin: HoldOrigin;
   readonly #leaseMs: number;
   readonly #position: Scope | undefined;
@@ -48,7 +48,7 @@ export class Acquisition {
   constructor(
     session: Session,
     lock: LockBackend,
-    request: AcquireRequest,
+    request: LockRequest,
     origin: HoldOrigin,
     ownScope?: Scope,
     newOwnerId: () => string = lock.newOwnerId,

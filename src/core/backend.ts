@@ -3,6 +3,7 @@
 
 import type { TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/findings.js';
+import type { Seniority } from '../waiting/line.js';
 import type { GrantedLock } from './grant-state.js';
 import type { KeyInTheWay } from './key-conflict.js';
 import type { AcquireReply, HandedOver, HeldReply } from './replies.js';
@@ -17,14 +18,6 @@ export interface Wanted {
   /** How long the caller will wait; left out: for ever. */
   readonly limit?: TimeLimit;
   readonly seniority?: Seniority | undefined;
-}
-
-/** What a caller may claim among those who wait with it, where that is not just that it came before them. */
-export interface Seniority {
-  /** Since when it has waited, on the monotonic clock. */
-  readonly sinceMs: number;
-  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
-  deferMs(): number;
 }
 
 /** One caller's way to a lock: its tries, and its place in line between them. */

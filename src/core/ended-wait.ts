@@ -4,7 +4,7 @@
 import type { LockBackend } from './backend.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
-import type { AcquireRequest } from '../api/options.js';
+import type { LockRequest } from './lock-request.js';
 import { aborted, timedOut } from './refusals.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
@@ -17,7 +17,7 @@ const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
 export interface Waited {
   readonly session: Session;
   readonly lock: LockBackend;
-  readonly request: AcquireRequest;
+  readonly request: LockRequest;
   readonly waitLimit: WaitLimit;
   readonly findings: Findings | undefined;
 }
@@ -33,10 +33,7 @@ export function isKnown(waitLimit: WaitLimit, findings: Findings | undefined): b
 }
 
 /** What bounds it: a single attempt is bounded as any command is. In milliseconds. */
-export function limitMs(
-  session: Session,
-  { waitMs, attemptMs = Infinity }: AcquireRequest,
-): number {
+export function limitMs(session: Session, { waitMs, attemptMs = Infinity }: LockRequest): number {
   return waitMs === 0 ? Math.min(session.commandTimeoutMs, attemptMs) : waitMs;
 }
 

@@ -10,8 +10,8 @@ import { now } from '../runtime/clock.js';
 import type { HoldOrigin } from '../api/hold.js';
 import { Holder } from '../scopes/holder.js';
 import { anonymousLockId, lockCallBegins } from '../scopes/lock-calls.js';
-import type { AcquireRequest } from '../api/options.js';
 import { Grant } from './grant.js';
+import type { LockRequest } from './lock-request.js';
 import { actingScope, currentScope, holdersAround, type Scope } from '../scopes/scope.js';
 import type { SingleHold } from './single-hold.js';
 import { leftMs, deadlineOf } from './deadline.js';
@@ -21,7 +21,7 @@ import type { Ending } from '../runtime/wait-limit.js';
 export function firstTry(
   session: Session,
   lock: LockBackend,
-  request: AcquireRequest,
+  request: LockRequest,
   origin: HoldOrigin,
   ownScope: Scope | undefined,
 ): Promise<SingleHold> | undefined {

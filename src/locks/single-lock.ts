@@ -7,7 +7,7 @@ import { firstTry } from '../core/first-try.js';
 import type { HoldOrigin } from '../api/hold.js';
 import { Lock, type HeldHere } from '../api/lock.js';
 import { nothingToUnlock } from '../scopes/lock-calls.js';
-import type { AcquireRequest } from '../api/options.js';
+import type { LockRequest } from '../core/lock-request.js';
 import {
   actingScope,
   currentScope,
@@ -98,7 +98,7 @@ export class SingleLock extends Lock {
   }
 
   override acquireHold(
-    request: AcquireRequest,
+    request: LockRequest,
     origin: HoldOrigin,
     scope?: Scope,
     newOwnerId?: () => string,

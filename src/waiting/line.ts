@@ -2,10 +2,17 @@
 // holder's lease. While the lock is held they send next to nothing, however many they are: messages are hints that may get lost,
 // so now and then the first looks for itself.
 
-import type { Seniority } from '../core/backend.js';
 import { setTimer } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 import { Findings } from './findings.js';
+
+/** What a caller may claim among those who wait with it, where that is not just that it came before them. */
+export interface Seniority {
+  /** Since when it has waited, on the monotonic clock. */
+  readonly sinceMs: number;
+  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
+  deferMs(): number;
+}
 
 /** One waiter's place in the line. */
 export class Place {

@@ -5,7 +5,7 @@ import type { AcquireReply } from '../../core/replies.js';
 import type { Wanted } from '../../core/backend.js';
 import { now } from '../../runtime/clock.js';
 import { UnsentError } from '../../redis/failure.js';
-import { LineCandidate } from '../../waiting/line-candidate.js';
+import { LineCandidate } from '../../core/line-candidate.js';
 import { assertDistinct } from './master.js';
 import { NoQuorum } from './no-quorum.js';
 import type { RedLockBackend } from './red-backend.js';

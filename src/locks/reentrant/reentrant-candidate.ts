@@ -3,7 +3,7 @@
 import type { AcquireReply } from '../../core/replies.js';
 import type { Wanted } from '../../core/backend.js';
 import type { TimeLimit } from '../../runtime/clock.js';
-import { LineCandidate } from '../../waiting/line-candidate.js';
+import { LineCandidate } from '../../core/line-candidate.js';
 import type { Line } from '../../waiting/line.js';
 
 /** What a candidate needs of its lock. */

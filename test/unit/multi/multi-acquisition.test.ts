@@ -1,13 +1,13 @@
 // Rounds of an acquisition of several locks, with members that answer as the test says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Seniority } from '../../../src/core/backend.js';
+import type { Seniority } from '../../../src/waiting/line.js';
 import { Session } from '../../../src/core/session.js';
 import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/listeners.js';
 import type { HoldOrigin } from '../../../src/api/hold.js';
 import { MultiAcquisition, underWayIn } from '../../../src/locks/multi/multi-acquisition.js';
-import type { AcquireRequest } from '../../../src/api/options.js';
+import type { LockRequest } from '../../../src/core/lock-request.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';
 import { rejectionOf } from '../../support/clients.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
@@ -27,7 +27,7 @@ class FakeHold {
 class FakeMember {
   readonly name: string;
   readonly parts = { session: { connection: { isReady: true } }, backend: {} };
-  readonly requests: AcquireRequest[] = [];
+  readonly requests: LockRequest[] = [];
   readonly origins: HoldOrigin[] = [];
   answer: (hold: FakeHold) => unknown = (hold) => hold;
   readonly holds: FakeHold[] = [];
@@ -36,7 +36,7 @@ class FakeMember {
     this.name = name;
   }
 
-  async acquireHold(request: AcquireRequest, origin: HoldOrigin): Promise<unknown> {
+  async acquireHold(request: LockRequest, origin: HoldOrigin): Promise<unknown> {
     this.requests.push(request);
     this.origins.push(origin);
     await sleep(ROUND_TRIP_MS);
@@ -217,6 +217,6 @@ describe('who is woken lets others try first', () => {
   });
 });
 
-function isOf(request: AcquireRequest, { sinceMs }: Seniority): boolean {
+function isOf(request: LockRequest, { sinceMs }: Seniority): boolean {
   return request.seniority?.sinceMs === sinceMs;
 }

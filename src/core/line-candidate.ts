@@ -1,10 +1,10 @@
 // Somebody who wants a lock, and between tries waits among those of the same client, of whom one at a time tries when
 // the lock may be free.
 
-import type { AcquireReply, HeldReply } from '../core/replies.js';
-import type { Candidate, Wanted } from '../core/backend.js';
-import type { Findings } from './findings.js';
-import type { Line, Place } from './line.js';
+import type { Findings } from '../waiting/findings.js';
+import type { Line, Place } from '../waiting/line.js';
+import type { Candidate, Wanted } from './backend.js';
+import type { AcquireReply, HeldReply } from './replies.js';
 
 const NOW = Promise.resolve();
 
