@@ -7,19 +7,14 @@ import { Candidacy, type BegunTry } from './candidacy.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
 import type { HoldOrigin } from '../api/hold.js';
+import { holderToReenter, type GrantHolder } from './grant-holders.js';
 import { Holder } from '../scopes/holder.js';
-import { anonymousLockId, lockCallBegins } from '../scopes/lock-calls.js';
+import { anonymousLockId, lockCallBegins } from './lock-calls.js';
 import type { LockRequest } from './lock-request.js';
 import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
 import { Grant } from './grant.js';
 import { SingleHold } from './single-hold.js';
-import {
-  actingScope,
-  currentScope,
-  holdersAround,
-  nearestHolder,
-  type Scope,
-} from '../scopes/scope.js';
+import { actingScope, currentScope, nearestHolder, type Scope } from '../scopes/scope.js';
 import { aborted, heldElsewhere } from './refusals.js';
 import { noticeWaiting } from './waiting-notice.js';
 import { WaitLimit, WaitEnded, type Ending } from '../runtime/wait-limit.js';
@@ -120,13 +115,9 @@ export class Acquisition {
   /** Not async itself: an uncontended acquire awaits no more than it must. */
   #attempt(): Attempt | Promise<Attempt> {
     const acting = this.#actingScope;
-    const own =
-      acting &&
-      holdersAround(this.#position, this.#lock.id).findLast((holder) =>
-        acting.holders(this.#lock.id).includes(holder),
-      );
-    const outer = own ?? nearestHolder(this.#position, this.#lock.id);
-    if (outer?.grant.loss) throw outer.grant.loss;
+    const { own, outer } = holderToReenter(this.#position, acting, this.#lock.id);
+    const loss = (own ?? outer)?.grant.loss;
+    if (loss) throw loss;
     if (own) return this.#countUp(own);
     if (outer) return this.#enterBelow(outer, acting);
     if (this.#candidacy.isBehind) return 'held';
@@ -134,13 +125,13 @@ export class Acquisition {
   }
 
   /** The acting scope holds it already. */
-  async #countUp(holder: Holder): Promise<Attempt> {
+  async #countUp(holder: GrantHolder): Promise<Attempt> {
     const begin = (): SingleHold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
     return (await holder.grant.reenter(this.#leaseMs, this.#waitLimit, begin)) ?? 'look again';
   }
 
   /** An ancestor holds it: one child of it at a time. */
-  async #enterBelow(outer: Holder, acting: Scope | undefined): Promise<Attempt> {
+  async #enterBelow(outer: GrantHolder, acting: Scope | undefined): Promise<Attempt> {
     const { grant, turns } = outer;
     if (!turns.tryTake()) {
       const seen = {
@@ -234,7 +225,7 @@ export class Acquisition {
     return this.#ownScope ?? actingScope(this.#position);
   }
 
-  #begin(holder: Holder): SingleHold {
+  #begin(holder: GrantHolder): SingleHold {
     return beginHold(this.#session, holder, this.#origin, this.#request);
   }
 

@@ -2,13 +2,13 @@
 
 import type { Session } from './session.js';
 import type { HoldOrigin } from '../api/hold.js';
-import type { Holder } from '../scopes/holder.js';
+import type { GrantHolder } from './grant-holders.js';
 import type { AcquireRequest } from '../api/options.js';
 import { SingleHold } from './single-hold.js';
 
 export function beginHold(
   session: Session,
-  holder: Holder,
+  holder: GrantHolder,
   origin: HoldOrigin,
   request: AcquireRequest,
 ): SingleHold {

@@ -9,7 +9,7 @@ import type { Session } from './session.js';
 import { now } from '../runtime/clock.js';
 import type { HoldOrigin } from '../api/hold.js';
 import { Holder } from '../scopes/holder.js';
-import { anonymousLockId, lockCallBegins } from '../scopes/lock-calls.js';
+import { anonymousLockId, lockCallBegins } from './lock-calls.js';
 import { Grant } from './grant.js';
 import type { LockRequest } from './lock-request.js';
 import { actingScope, currentScope, holdersAround, type Scope } from '../scopes/scope.js';

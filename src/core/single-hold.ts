@@ -5,14 +5,14 @@ import { inspected, type HoldDescription } from '../api/description.js';
 import { isUnanswered, LockNotHeldError, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
 import type { HoldOrigin, OwnHold } from '../api/hold.js';
-import type { Holder } from '../scopes/holder.js';
+import type { GrantHolder } from './grant-holders.js';
 import { parseLease } from '../api/options.js';
 import type { Grant } from './grant.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
 export class SingleHold implements OwnHold {
   readonly #session: Session;
-  readonly #holder: Holder;
+  readonly #holder: GrantHolder;
   #origin: HoldOrigin;
   #isWatched: boolean;
   #aborter: AbortController | undefined;
@@ -22,7 +22,7 @@ export class SingleHold implements OwnHold {
   #isRetired = false;
   #onEnd: (() => void) | undefined;
 
-  constructor(session: Session, holder: Holder, origin: HoldOrigin, isWatched: boolean) {
+  constructor(session: Session, holder: GrantHolder, origin: HoldOrigin, isWatched: boolean) {
     this.#session = session;
     this.#holder = holder;
     this.#isWatched = isWatched;

@@ -6,7 +6,7 @@ import type { Session } from '../core/session.js';
 import { firstTry } from '../core/first-try.js';
 import type { HoldOrigin } from '../api/hold.js';
 import { Lock, type HeldHere } from '../api/lock.js';
-import { nothingToUnlock } from '../scopes/lock-calls.js';
+import { nothingToUnlock } from '../core/lock-calls.js';
 import type { LockRequest } from '../core/lock-request.js';
 import {
   actingScope,
@@ -16,6 +16,7 @@ import {
   type Scope,
 } from '../scopes/scope.js';
 import type { SingleHold } from '../core/single-hold.js';
+import type { HoldInScope } from '../scopes/held.js';
 
 export class SingleLock extends Lock {
   readonly #session: Session;
@@ -110,7 +111,7 @@ export class SingleLock extends Lock {
   }
 
   /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */
-  #holdOfRun(): SingleHold | undefined {
+  #holdOfRun(): HoldInScope | undefined {
     const position = currentScope();
     const own = actingScope(position)?.holders(this.#backend.id) ?? [];
     const around = holdersAround(position, this.#backend.id);

@@ -1,7 +1,7 @@
 // The holds of a client that belong to no scope, and what `unlock()` outside any run undoes.
 
 import { LockLostError } from '../api/errors.js';
-import type { SingleHold } from '../core/single-hold.js';
+import type { HoldInScope } from './held.js';
 
 /** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
 const MAX_LOSSES = 10_000;
@@ -14,17 +14,17 @@ interface Losses {
 
 export class AnonymousHolds {
   /** Live ones, by lock, oldest first. */
-  readonly #holds = new Map<string, SingleHold[]>();
+  readonly #holds = new Map<string, HoldInScope[]>();
   /** A lock has one owner at a time, so what was lost of it is older than what is held. */
   readonly #losses = new Map<string, Losses>();
 
-  add(id: string, hold: SingleHold): void {
+  add(id: string, hold: HoldInScope): void {
     const holds = this.#holds.get(id);
     if (holds) holds.push(hold);
     else this.#holds.set(id, [hold]);
   }
 
-  delete(id: string, hold: SingleHold): void {
+  delete(id: string, hold: HoldInScope): void {
     const holds = this.#holds.get(id);
     const index = holds?.indexOf(hold) ?? -1;
     if (index >= 0) holds?.splice(index, 1);
@@ -32,7 +32,7 @@ export class AnonymousHolds {
   }
 
   /** A hold was lost; the `unlock()` that it is owed must not undo another. */
-  lost(id: string, hold: SingleHold, error: LockLostError): void {
+  lost(id: string, hold: HoldInScope, error: LockLostError): void {
     if (hold.isUnlockable) {
       const count = (this.#losses.get(id)?.count ?? 0) + 1;
       this.#losses.delete(id); // to the end of the map
@@ -44,12 +44,12 @@ export class AnonymousHolds {
   }
 
   /** A hold of this lock on which somebody relies. */
-  held(id: string): SingleHold | undefined {
+  held(id: string): HoldInScope | undefined {
     return this.#holds.get(id)?.[0];
   }
 
   /** The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, unless that was lost. */
-  oldest(id: string): SingleHold | undefined {
+  oldest(id: string): HoldInScope | undefined {
     if (this.#losses.has(id)) return undefined;
     return this.#holds.get(id)?.find(({ isUnlockable }) => isUnlockable);
   }

@@ -1,26 +1,32 @@
 // Who holds a lock within this process: a scope, a `withLock` body, an anonymous call. Re-entering makes holders a
 // tree over one grant; the children of one holder take turns, so that parallel branches never overlap.
 
-import type { SingleHold } from '../core/single-hold.js';
-import type { Grant } from '../core/grant.js';
-import type { Scope } from './scope.js';
+import type { Held, HoldInScope } from './held.js';
 import { Turns } from './turns.js';
 
-export class Holder {
+/** A scope, as its holders see it. */
+interface HoldingScope {
+  enter(lockId: string, holder: Holder): void;
+  leave(lockId: string, holder: Holder): void;
+  /** Who waits in it for this lock may be able to re-enter now. */
+  wake(lockId: string): void;
+}
+
+export class Holder<Grant extends Held = Held> {
   readonly grant: Grant;
   /** The holder that this one re-entered; undefined for the outermost. */
-  readonly parent: Holder | undefined;
+  readonly parent: Holder<Grant> | undefined;
   /** The scope that holds by it; undefined: an anonymous caller. */
-  readonly scope: Scope | undefined;
+  readonly scope: HoldingScope | undefined;
   /** The scope whose call has the turn and is about to enter as a child. */
-  entering: Scope | undefined;
+  entering: HoldingScope | undefined;
   /** Made when somebody re-enters it: most locks are held once. */
   #turns: Turns | undefined;
-  #children: Set<Holder> | undefined;
-  readonly #holds: SingleHold[] = [];
+  #children: Set<Holder<Grant>> | undefined;
+  readonly #holds: HoldInScope[] = [];
   #hasLeft = false;
 
-  constructor(grant: Grant, parent: Holder | undefined, scope: Scope | undefined) {
+  constructor(grant: Grant, parent: Holder<Grant> | undefined, scope: HoldingScope | undefined) {
     this.grant = grant;
     this.parent = parent;
     this.scope = scope;
@@ -36,7 +42,7 @@ export class Holder {
     return this.#turns;
   }
 
-  get holds(): readonly SingleHold[] {
+  get holds(): readonly HoldInScope[] {
     return this.#holds;
   }
 
@@ -50,12 +56,12 @@ export class Holder {
     return this.#holds.some(({ isRetired }) => !isRetired);
   }
 
-  add(hold: SingleHold): void {
+  add(hold: HoldInScope): void {
     this.#holds.push(hold);
   }
 
   /** A hold was given up; with the last one the next sibling has its turn, unless a child is still inside. */
-  remove(hold: SingleHold): void {
+  remove(hold: HoldInScope): void {
     const index = this.#holds.indexOf(hold);
     if (index < 0) return;
     this.#holds.splice(index, 1);
@@ -64,7 +70,7 @@ export class Holder {
   }
 
   /** A hold was lost while its grant goes on: it counts no more, but the scope keeps it until it is given up. */
-  retire(hold: SingleHold): void {
+  retire(hold: HoldInScope): void {
     if (this.scope) this.#passOn();
     else this.remove(hold);
   }

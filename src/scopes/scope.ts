@@ -2,7 +2,7 @@
 // calls; an acquisition looks outwards in it for a holder of the same lock.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { SingleHold } from '../core/single-hold.js';
+import type { HoldInScope } from './held.js';
 import type { Holder } from './holder.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Turns } from './turns.js';
@@ -78,7 +78,7 @@ export class Scope {
   }
 
   /** Ends it; returns the holds that are still its own. */
-  end(): SingleHold[] {
+  end(): HoldInScope[] {
     this.#hasEnded = true;
     return [...this.#holders.values()].flat().flatMap((holder) => [...holder.holds]);
   }
@@ -112,14 +112,21 @@ export function holdersAround(scope: Scope | undefined, id: string): Holder[] {
   const holders = [...outwards(scope)]
     .flatMap((outer) => outer.holders(id))
     .filter((holder) => !holder.hasEnded);
-  return holders.filter((holder) => isAround(holder, holders));
+  return holders.filter((holder) => isInsideAllAbove(holder, holders));
 }
 
 /**
- * A run's `lock()` inside a `withLock` body makes the run a holder below that body. A parallel branch of the run is
- * not inside the body, so it must not re-enter what is below it: all holders above must be around, too, or over.
+ * Whether the caller is inside of all that `holder` was entered below. A run's `lock()` in the body of a `withLock` makes the run
+ * a holder below that body, and a parallel branch of the run is not inside the body:
+ *
+ *     holdfast.run(() => Promise.all([
+ *       lock.withLock(async () => { await lock.lock(); … }), // the run holds it below this body
+ *       lock.withLock(async () => { … }),                    // must wait for that body, not re-enter what is below it
+ *     ]));
+ *
+ * So each holder above must be among those around the caller, too, or over.
  */
-function isAround(holder: Holder, holders: readonly Holder[]): boolean {
+function isInsideAllAbove(holder: Holder, holders: readonly Holder[]): boolean {
   for (let above = holder.parent; above; above = above.parent) {
     if (!above.hasEnded && !holders.includes(above)) return false;
   }

@@ -12,7 +12,7 @@ import {
   UnavailableError,
 } from '../../api/errors.js';
 import type { HoldOrigin } from '../../api/hold.js';
-import { anonymousLockId, lockCallBegins } from '../../scopes/lock-calls.js';
+import { anonymousLockId, lockCallBegins } from '../../core/lock-calls.js';
 import { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from '../../api/options.js';
 import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../../core/refusals.js';

@@ -3,7 +3,7 @@
 import type { Session } from '../../core/session.js';
 import type { HoldOrigin } from '../../api/hold.js';
 import { Lock, type HeldHere } from '../../api/lock.js';
-import { nothingToUnlock } from '../../scopes/lock-calls.js';
+import { nothingToUnlock } from '../../core/lock-calls.js';
 import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from '../../api/options.js';

@@ -1,9 +1,9 @@
 // The lock() and tryLock() calls that are under way, and what is wrong with those that are probably not meant as they are written.
 
-import type { Session } from '../core/session.js';
+import type { Session } from './session.js';
 import { LockNotHeldError } from '../api/errors.js';
 import type { HoldOrigin } from '../api/hold.js';
-import { actingScope, currentScope, type Scope } from './scope.js';
+import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
 
 /** A lock of any kind: what is the same for the same lock, and what its caller calls it. */
 interface Named {
