@@ -15,7 +15,11 @@ if (!process.env['HOLDFAST_REDIS_SERVER']) {
   );
   process.exit(0);
 }
-process.exitCode = (await run(args)) ? 0 : 1;
+// Ended by hand, it takes its processes with it, also those that are stopped just then.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.once(signal, () => process.exit(130));
+// Left to end by itself, Node.js 20 may wait without end, and busily, for the socket of a server that was killed.
+process.exit((await run(args)) ? 0 : 1);
 
 /** Returns whether all was as it should be. */
 function run(args: Arguments): Promise<boolean> {
