@@ -3,17 +3,12 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Session } from '../../core/session.js';
-import { commonOwner, OwnerSpentError } from './common-owner.js';
-import { MAX_TIMER_MS } from '../../runtime/clock.js';
-import {
-  isUnanswered,
-  LockLostError,
-  LockTimeoutError,
-  UnavailableError,
-} from '../../api/errors.js';
+import { OwnerSpentError } from './common-owner.js';
+import { isUnanswered, LockTimeoutError, UnavailableError } from '../../api/errors.js';
 import type { HoldOrigin } from '../../api/hold.js';
 import { anonymousLockId, lockCallBegins } from '../../core/lock-calls.js';
 import { MultiHold } from './multi-hold.js';
+import { MultiRound, undo, type Refusal } from './multi-round.js';
 import type { AcquireRequest } from '../../api/options.js';
 import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../../core/refusals.js';
 import { currentScope, type Scope } from '../../scopes/scope.js';
@@ -27,12 +22,6 @@ const MANY_ROUNDS = 3;
 /** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
 const DEFERRED_ROUND_TRIPS = 6;
 
-/** The longest that is taken for a round trip, in milliseconds. */
-const LONGEST_ROUND_TRIP_MS = 20;
-
-/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
-const UNDO_LIMIT_MS = 100;
-
 export interface MultiRequest extends AcquireRequest {
   readonly lockName: string;
   readonly members: readonly SingleLock[];
@@ -40,12 +29,6 @@ export interface MultiRequest extends AcquireRequest {
   readonly scope: Scope | undefined;
   /** Makes a new owner for all members. */
   readonly newOwnerId: () => string;
-}
-
-/** A member that could not be had. */
-interface Refusal {
-  readonly member: SingleLock;
-  readonly error: unknown;
 }
 
 const underWay = new WeakMap<Session, Set<MultiAcquisition>>();
@@ -135,50 +118,28 @@ export class MultiAcquisition {
     return Math.min(deferMs, this.#leftMs / 2);
   };
 
-  /** Waits for `first`, if given, then tries the others; returns the hold, or which member was in the way. */
+  /** One round, beginning with `first`, if given; returns the hold, or which member was in the way. */
   async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
-    const { lockName, members, leaseMs } = this.#request;
-    const holds = new Map<SingleLock, SingleHold>();
-    const acquire = async (
-      member: SingleLock,
-      waitMs: number,
-      newOwnerId: () => string,
-    ): Promise<Refusal | undefined> => {
-      try {
-        holds.set(member, await this.#acquire(member, waitMs, newOwnerId));
-        return undefined;
-      } catch (error) {
-        return { member, error };
-      }
-    };
-    let ownerId = '';
-    const newOwnerId = (): string => (ownerId = this.#request.newOwnerId());
-    const waitedSinceMs = performance.now();
-    const refusal = first && (await acquire(first, this.#leftMs, newOwnerId));
-    if (refusal) return this.#inTheWay([refusal], waitedSinceMs);
-    const waited = first && holds.get(first);
-    // Whoever waited may have tried as one owner after another. (A member that was held already keeps its own.)
-    const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
-
-    const triedAtMs = performance.now();
-    const tries = members
-      .filter((member) => member !== first)
-      .map((member) => acquire(member, 0, commonOwner(commonId, member.name)));
-    // All leases count from one instant.
-    if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
-    const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
-    this.#roundTripMs = Math.min(performance.now() - triedAtMs, LONGEST_ROUND_TRIP_MS);
-
-    const inOrder = members.flatMap((member) => holds.get(member) ?? []);
-    const areHeld = inOrder.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
+    const { lockName, members, leaseMs, newOwnerId } = this.#request;
+    const round = new MultiRound({
+      session: this.#session,
+      members,
+      leaseMs,
+      newOwnerId,
+      leftMs: () => this.#leftMs,
+      acquire: this.#acquire,
+    });
+    const { holds, refusals, triedAtMs, roundTripMs } = await round.play(first);
+    this.#roundTripMs = roundTripMs ?? this.#roundTripMs;
+    const areHeld = holds.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
     if (refusals.length === 0 && areHeld) {
-      for (const hold of inOrder) hold.becomeMember(this.#session, this.#request.origin);
-      return new MultiHold(lockName, inOrder);
+      for (const hold of holds) hold.becomeMember(this.#session, this.#request.origin);
+      return new MultiHold(lockName, holds);
     }
-    await undo(inOrder);
+    await undo(holds);
     if (refusals.length === 0) {
       this.#lastHeld = undefined;
-      this.#throwIfOver(inOrder);
+      this.#throwIfOver(holds);
       return undefined;
     }
     // Held around us for a moment, and then not any more: all shall have a new owner.
@@ -217,37 +178,18 @@ export class MultiAcquisition {
     throw this.#session.unavailable(this.#request.lockName, what, reason);
   }
 
-  /** The lease of a member that was waited for. */
-  async #extend(
+  readonly #acquire = (
     member: SingleLock,
-    hold: SingleHold | undefined,
-    leaseMs: number,
-  ): Promise<Refusal | undefined> {
-    const limitMs = this.#leftMs;
-    const limit = new AbortController();
-    const { signal } = limit;
-    const isTooLate = sleep(Math.min(limitMs, MAX_TIMER_MS), undefined, { signal }).then(() => {
-      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
-      throw this.#session.unavailable(member.name, what);
-    });
-    try {
-      await Promise.race([hold?.extend(leaseMs), isTooLate]);
-      return undefined;
-    } catch (error) {
-      return error instanceof LockLostError ? undefined : { member, error }; // a lost hold has nothing remaining
-    } finally {
-      limit.abort();
-    }
-  }
-
-  #acquire(member: SingleLock, waitMs: number, newOwnerId: () => string): Promise<SingleHold> {
+    waitMs: number,
+    newOwnerId: () => string,
+  ): Promise<SingleHold> => {
     const { leaseMs, scope } = this.#request;
     const { signal } = this.#stop;
     const seniority = { sinceMs: this.#sinceMs, deferMs: this.#deferMs };
     const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, seniority };
     // No unlock() is owed to what may yet be given back.
     return member.acquireHold(request, 'acquire', scope, newOwnerId);
-  }
+  };
 
   /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
   #isCutShort(error: unknown, startedAtMs: number): boolean {
@@ -268,13 +210,4 @@ export class MultiAcquisition {
 /** Whether it cannot be asked now: it is waited for first, while nothing is held. */
 function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
   return !(backend.isReachable ?? session.connection.isReady);
-}
-
-async function undo(holds: Iterable<SingleHold>): Promise<void> {
-  const releases = [...holds].map((hold) => hold.releaseQuietly());
-  const limit = new AbortController();
-  const { signal } = limit;
-  const tooLong = sleep(UNDO_LIMIT_MS, undefined, { signal }).catch(() => undefined);
-  await Promise.race([Promise.allSettled(releases), tooLong]);
-  limit.abort();
 }

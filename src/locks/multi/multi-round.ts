@@ -1,0 +1,127 @@
+// One round of a caller who wants several locks: waits for one of them while holding nothing, if that one was in the way, then tries
+// all others at once.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LockLostError } from '../../api/errors.js';
+import type { Session } from '../../core/session.js';
+import type { SingleHold } from '../../core/single-hold.js';
+import { MAX_TIMER_MS } from '../../runtime/clock.js';
+import type { SingleLock } from '../single-lock.js';
+import { commonOwner } from './common-owner.js';
+
+/** The longest that is taken for a round trip, in milliseconds. */
+const LONGEST_ROUND_TRIP_MS = 20;
+
+/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
+const UNDO_LIMIT_MS = 100;
+
+export interface RoundOptions {
+  readonly session: Session;
+  readonly members: readonly SingleLock[];
+  /** undefined: the watchdog renews it. */
+  readonly leaseMs: number | undefined;
+  /** Makes a new owner for all members. */
+  readonly newOwnerId: () => string;
+  /** Milliseconds until the caller gives up. */
+  readonly leftMs: () => number;
+  readonly acquire: (
+    member: SingleLock,
+    waitMs: number,
+    newOwnerId: () => string,
+  ) => Promise<SingleHold>;
+}
+
+/** A member that could not be had. */
+export interface Refusal {
+  readonly member: SingleLock;
+  readonly error: unknown;
+}
+
+export interface RoundOutcome {
+  /** The members that were acquired, in the caller's order: all of them, if none was refused. */
+  readonly holds: readonly SingleHold[];
+  readonly refusals: readonly Refusal[];
+  /** Since when the members that were refused were asked, on the monotonic clock. */
+  readonly triedAtMs: number;
+  /** How long it took to try all at once; undefined: it did not come to that. */
+  readonly roundTripMs?: number;
+}
+
+export class MultiRound {
+  readonly #options: RoundOptions;
+  readonly #holds = new Map<SingleLock, SingleHold>();
+
+  constructor(options: RoundOptions) {
+    this.#options = options;
+  }
+
+  /** `first`: who was in the way. */
+  async play(first: SingleLock | undefined): Promise<RoundOutcome> {
+    const { members, leaseMs, leftMs } = this.#options;
+    let ownerId = '';
+    const newOwnerId = (): string => (ownerId = this.#options.newOwnerId());
+    const waitedSinceMs = performance.now();
+    const refusal = first && (await this.#acquire(first, leftMs(), newOwnerId));
+    if (refusal) return { holds: [], refusals: [refusal], triedAtMs: waitedSinceMs };
+    const waited = first && this.#holds.get(first);
+    // Whoever waited may have tried as one owner after another. (A member that was held already keeps its own.)
+    const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
+
+    const triedAtMs = performance.now();
+    const tries = members
+      .filter((member) => member !== first)
+      .map((member) => this.#acquire(member, 0, commonOwner(commonId, member.name)));
+    // All leases count from one instant.
+    if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
+    const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
+    const roundTripMs = Math.min(performance.now() - triedAtMs, LONGEST_ROUND_TRIP_MS);
+    const holds = members.flatMap((member) => this.#holds.get(member) ?? []);
+    return { holds, refusals, triedAtMs, roundTripMs };
+  }
+
+  async #acquire(
+    member: SingleLock,
+    waitMs: number,
+    newOwnerId: () => string,
+  ): Promise<Refusal | undefined> {
+    try {
+      this.#holds.set(member, await this.#options.acquire(member, waitMs, newOwnerId));
+      return undefined;
+    } catch (error) {
+      return { member, error };
+    }
+  }
+
+  /** The lease of a member that was waited for. */
+  async #extend(
+    member: SingleLock,
+    hold: SingleHold | undefined,
+    leaseMs: number,
+  ): Promise<Refusal | undefined> {
+    const limitMs = this.#options.leftMs();
+    const limit = new AbortController();
+    const { signal } = limit;
+    const isTooLate = sleep(Math.min(limitMs, MAX_TIMER_MS), undefined, { signal }).then(() => {
+      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
+      throw this.#options.session.unavailable(member.name, what);
+    });
+    try {
+      await Promise.race([hold?.extend(leaseMs), isTooLate]);
+      return undefined;
+    } catch (error) {
+      return error instanceof LockLostError ? undefined : { member, error }; // a lost hold has nothing remaining
+    } finally {
+      limit.abort();
+    }
+  }
+}
+
+/** Gives back what a round acquired. */
+export async function undo(holds: Iterable<SingleHold>): Promise<void> {
+  const releases = [...holds].map((hold) => hold.releaseQuietly());
+  const limit = new AbortController();
+  const { signal } = limit;
+  const tooLong = sleep(UNDO_LIMIT_MS, undefined, { signal }).catch(() => undefined);
+  await Promise.race([Promise.allSettled(releases), tooLong]);
+  limit.abort();
+}
