@@ -4,7 +4,7 @@
 import type { LockBackend } from './backend.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
-import type { LockRequest } from './lock-request.js';
+import type { LockRequest } from './request.js';
 import { aborted, timedOut } from './refusals.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';

@@ -1,13 +1,13 @@
 // A lock of one name, on one server or on a quorum of them: acquires by an acquisition, and looks through its backend.
 
-import { Acquisition } from '../core/acquisition.js';
+import { acquire } from '../core/acquire.js';
 import type { LockBackend } from '../core/backend.js';
 import type { Session } from '../core/session.js';
-import { firstTry } from '../core/first-try.js';
 import type { HoldOrigin } from '../api/hold.js';
 import { Lock, type HeldHere } from '../api/lock.js';
 import { nothingToUnlock } from '../core/lock-calls.js';
-import type { LockRequest } from '../core/lock-request.js';
+import type { MemberTerms } from '../core/request.js';
+import type { AcquireRequest } from '../api/options.js';
 import {
   actingScope,
   currentScope,
@@ -99,15 +99,12 @@ export class SingleLock extends Lock {
   }
 
   override acquireHold(
-    request: LockRequest,
+    request: AcquireRequest & MemberTerms,
     origin: HoldOrigin,
     scope?: Scope,
     newOwnerId?: () => string,
   ): Promise<SingleHold> {
-    const session = this.#session;
-    const backend = this.#backend;
-    const tried = newOwnerId ? undefined : firstTry(session, backend, request, origin, scope);
-    return tried ?? new Acquisition(session, backend, request, origin, scope, newOwnerId).hold();
+    return acquire(this.#session, this.#backend, request, origin, scope, newOwnerId);
   }
 
   /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */

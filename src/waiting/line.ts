@@ -9,28 +9,26 @@ import { Findings } from './findings.js';
 /** What a caller may claim among those who wait with it, where that is not just that it came before them. */
 export interface Seniority {
   /** Since when it has waited, on the monotonic clock. */
-  readonly sinceMs: number;
+  readonly sinceMs?: number | undefined;
   /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
-  deferMs(): number;
+  readonly deferMs?: (() => number) | undefined;
 }
 
 /** One waiter's place in the line. */
 export class Place {
   readonly #line: Line;
-  readonly #seniority: Seniority;
+  /** Since when it has waited, on the monotonic clock. */
+  readonly sinceMs: number;
+  readonly #deferMs: (() => number) | undefined;
   #woken!: Promise<void>;
   #wake!: () => void;
   #deferTimer: NodeJS.Timeout | undefined;
 
-  constructor(line: Line, seniority: Seniority) {
+  constructor(line: Line, { sinceMs = performance.now(), deferMs }: Seniority) {
     this.#line = line;
-    this.#seniority = seniority;
+    this.sinceMs = sinceMs;
+    this.#deferMs = deferMs;
     this.#sleep();
-  }
-
-  /** Since when it has waited, on the monotonic clock. */
-  get sinceMs(): number {
-    return this.#seniority.sinceMs;
   }
 
   /** Resolves when it is this waiter's turn to try. */
@@ -39,8 +37,8 @@ export class Place {
   }
 
   /** Whether this waiter is the one to try. */
-  get isUp(): boolean {
-    return this.#line.isUp(this);
+  get mayTry(): boolean {
+    return this.#line.isTrying(this);
   }
 
   /** The try found the lock held for `ttlMs` more (-1: no expiry): sleeps on, at the same place. */
@@ -65,7 +63,7 @@ export class Place {
   }
 
   wake(): void {
-    const deferMs = this.#seniority.deferMs();
+    const deferMs = this.#deferMs?.() ?? 0;
     if (deferMs > 0) this.#deferTimer = setTimer(this.#wake, deferMs);
     else this.#wake();
   }
@@ -112,7 +110,7 @@ export class Line implements ChannelListener {
    * Joins behind those who have waited for longer, after a try that was sent at `triedAtMs` (monotonic) and found the lock held
    * for `ttlMs` more.
    */
-  join(triedAtMs: number, ttlMs: number, seniority: Seniority = newcomer()): Place {
+  join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}): Place {
     const place = new Place(this, seniority);
     this.#enter(place);
     const atMs = this.#nextLookAtMs(ttlMs);
@@ -135,7 +133,7 @@ export class Line implements ChannelListener {
     }
   }
 
-  isUp(place: Place): boolean {
+  isTrying(place: Place): boolean {
     return this.#trying === place;
   }
 
@@ -202,8 +200,4 @@ export class Line implements ChannelListener {
       this.#wake();
     }, atMs - performance.now());
   }
-}
-
-function newcomer(): Seniority {
-  return { sinceMs: performance.now(), deferMs: () => 0 };
 }

@@ -2,11 +2,8 @@
 import type { AcquireReply, KeepReply } from '../../src/core/replies.js';
 import type { LockBackend } from '../../src/core/backend.js';
 import type { Renewable } from '../../src/core/watchdog.js';
-import {
-  ReentrantCandidate,
-  type ContestedLock,
-} from '../../src/locks/reentrant/reentrant-candidate.js';
-import { Schedule } from '../../src/runtime/schedule.js';
+import { ReentrantWaiter, type ContestedLock } from '../../src/locks/reentrant/reentrant-waiter.js';
+import type { Schedule } from '../../src/runtime/schedule.js';
 import { LostError, UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { Line } from '../../src/waiting/line.js';
@@ -160,12 +157,17 @@ export class FakeNode {
   readonly #lookEveryMs: number;
   #lastOwnerNumber = 0;
 
-  constructor(server: FakeServer, clientId: string, lockWatchdogTimeoutMs: number) {
+  constructor(
+    server: FakeServer,
+    clientId: string,
+    lockWatchdogTimeoutMs: number,
+    schedule: Schedule,
+  ) {
     this.server = server;
     this.#lookEveryMs = lockWatchdogTimeoutMs / 3;
     this.clientId = clientId;
     this.#watchdog = new Watchdog({
-      schedule: new Schedule(),
+      schedule,
       leaseMs: lockWatchdogTimeoutMs,
       failed: () => undefined,
     });
@@ -193,7 +195,7 @@ export class FakeNode {
       name,
       id: `${clientId} ${name}`,
       newOwnerId: () => `${clientId}:${String(++this.#lastOwnerNumber)}`,
-      candidate: (newOwnerId, wanted) => new ReentrantCandidate(contested, newOwnerId(), wanted),
+      waiter: (newOwnerId, request) => new ReentrantWaiter(contested, newOwnerId(), request),
       reenter: (owner, count, leaseMs) =>
         server.ask(`reenter ${name} ${owner} ${String(count)}`, () =>
           server.keep(name, owner, count, leaseMs),

@@ -1,7 +1,7 @@
 // One Redis as the fair locks of one client see it, without Redis: tests answer each script, and say what is published.
 import { vi } from 'vitest';
 import type { AcquireReply } from '../../src/core/replies.js';
-import type { Wanted } from '../../src/core/backend.js';
+import type { LockRequest } from '../../src/core/request.js';
 import { Listeners } from '../../src/core/listeners.js';
 import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
 import { FairPlace } from '../../src/locks/fair/fair-place.js';
@@ -77,8 +77,8 @@ export class FakeFairRedis {
   }
 
   /** A caller that has not tried yet. */
-  place(wanted: Partial<Wanted> = {}, lock = this.lock, keys = this.keys): FairPlace {
-    const defaults = { leaseMs: PLACE_LEASE_MS, isWatched: true, mayWait: true };
+  place(wanted: Partial<LockRequest> = {}, lock = this.lock, keys = this.keys): FairPlace {
+    const defaults = { leaseMs: PLACE_LEASE_MS, isWatched: true, waitMs: Infinity };
     return new FairPlace(lock, keys, lock.newOwnerId(), { ...defaults, ...wanted });
   }
 
@@ -93,7 +93,7 @@ export class FakeFairRedis {
   }
 
   /** One that stands in line, behind a holder. */
-  async waiting(wanted: Partial<Wanted> = {}): Promise<FairPlace> {
+  async waiting(wanted: Partial<LockRequest> = {}): Promise<FairPlace> {
     const place = this.place(wanted);
     await this.join(place);
     return place;

@@ -45,7 +45,7 @@ export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
   const events = new Listeners();
   const times = { lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: commandTimeout };
   const session = new Session({ clientId, ...times }, alwaysReady, events);
-  const node = new FakeNode(server, clientId, lockWatchdogTimeout);
+  const node = new FakeNode(server, clientId, lockWatchdogTimeout, session.schedule);
   const processWarnings: string[] = [];
   vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
     processWarnings.push(String(warning));

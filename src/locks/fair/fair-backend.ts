@@ -2,7 +2,8 @@
 // the reentrant lock, and a line beside it.
 
 import { isAcquired, isKept, type KeepReply } from '../../core/replies.js';
-import type { Candidate, Wanted } from '../../core/backend.js';
+import type { LockRequest } from '../../core/request.js';
+import type { Waiter } from '../../core/waiter.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { SeenHolder } from '../../api/errors.js';
 import { scripts } from '../../redis/scripts.generated.js';
@@ -42,8 +43,8 @@ interface HandOver {
 export class FairLockBackend extends ReentrantLockBackend {
   override readonly kind = 'FairLock';
 
-  override candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
-    return new FairPlace(this, this.keys, newOwnerId(), wanted);
+  override waiter(newOwnerId: () => string, request: LockRequest): Waiter {
+    return new FairPlace(this, this.keys, newOwnerId(), request);
   }
 
   /** It may have to stand in line. */

@@ -78,13 +78,13 @@ export class FairLine {
     if (this.#looker && this.#lookedSinceMs >= sinceMs) return;
     this.#looker = place;
     this.#lookedSinceMs = performance.now();
-    place.up();
+    place.wake();
   }
 
   /** A place was told who has the lock. If that is another of ours, nobody has told that one. */
   looked(place: FairPlace, holder: string): void {
     if (this.#looker === place) this.#looker = undefined;
-    this.#places.get(holder)?.up();
+    this.#places.get(holder)?.wake();
   }
 
   renew(places: Iterable<FairPlace>): void {

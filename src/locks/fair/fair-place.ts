@@ -2,9 +2,10 @@
 // nonce of the command that renewed it last; whoever releases the lock hands it over with that nonce.
 
 import type { AcquireReply, HandedOver } from '../../core/replies.js';
-import type { Candidate, Wanted } from '../../core/backend.js';
+import type { LockRequest } from '../../core/request.js';
+import type { Waiter } from '../../core/waiter.js';
 import type { Renewable } from '../../core/watchdog.js';
-import { now, type Instant } from '../../runtime/clock.js';
+import { now, type Instant, type TimeLimit } from '../../runtime/clock.js';
 import type { SeenHolder } from '../../api/errors.js';
 import type { LockKeys } from '../../redis/keys.js';
 import { leftMs, deadlineOf, type Deadline } from '../../core/deadline.js';
@@ -30,37 +31,37 @@ interface Granted {
   readonly deadline: Deadline;
 }
 
-export class FairPlace implements Candidate, Renewable<PlaceReply> {
+export class FairPlace implements Waiter, Renewable<PlaceReply> {
   readonly ownerId: string;
   readonly keys: LockKeys;
   readonly isWatched = true;
   readonly #lock: FairLockBackend;
-  readonly #wanted: Wanted;
+  readonly #request: LockRequest;
   /** Where it waits, once it does. */
   #line: FairLine | undefined;
   /** Decides on the order; kept, so that a place that got lost on the server can be had again. */
   #ticket = '0';
   readonly #sendings: Sendings;
   #grant: Granted | undefined;
-  #isUp = true;
+  #mayTry = true;
   #woken: Promise<void> = Promise.resolve();
-  #wake: () => void = () => undefined;
+  #resolveWoken: () => void = () => undefined;
   /** Whether a command was sent that may have left something on the server. */
   #mayStand = false;
   #hasLeft = false;
   /** Whether the latest try said that our subscription stands. */
   #wasListening = false;
 
-  constructor(lock: FairLockBackend, keys: LockKeys, ownerId: string, wanted: Wanted) {
+  constructor(lock: FairLockBackend, keys: LockKeys, ownerId: string, request: LockRequest) {
     this.#lock = lock;
     this.keys = keys;
     this.ownerId = ownerId;
-    this.#wanted = wanted;
+    this.#request = request;
     this.#sendings = new Sendings(lock.placeLeaseMs);
   }
 
-  get isUp(): boolean {
-    return this.#isUp;
+  get mayTry(): boolean {
+    return this.#mayTry;
   }
 
   get woken(): Promise<void> {
@@ -73,9 +74,9 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   }
 
   /** Takes the lock if it was handed over; joins the line otherwise, or again. */
-  try(): Promise<AcquireReply> {
+  try(limit?: TimeLimit): Promise<AcquireReply> {
     const handedOver = this.claim();
-    return handedOver ? Promise.resolve(handedOver) : this.#join();
+    return handedOver ? Promise.resolve(handedOver) : this.#join(limit);
   }
 
   /**
@@ -100,9 +101,9 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   }
 
   wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {
-    if (!this.#wanted.mayWait || this.#grant) return; // or handed over while the answer was on its way
-    this.#isUp = false;
-    this.#woken = new Promise((resolve) => (this.#wake = resolve));
+    if (!this.#mayWait || this.#grant) return; // or handed over while the answer was on its way
+    this.#mayTry = false;
+    this.#woken = new Promise((resolve) => (this.#resolveWoken = resolve));
     this.#lock.watchPlace(this);
     const wasInLine = this.#line !== undefined;
     const line = (this.#line ??= this.#lock.fairLine());
@@ -137,7 +138,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     const sentAt = this.#sendings.sentAt(nonce);
     if (!sentAt || this.#grant) return;
     this.#grant = { nonce, deadline: deadlineOf(sentAt, this.#lock.placeLeaseMs) };
-    this.up();
+    this.wake();
   }
 
   checkDeadline(): void {
@@ -160,28 +161,29 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
         return;
       case 'yours':
         this.#grant = { nonce: reply.nonce, deadline: deadlineOf(sentAt, leaseMs) };
-        this.up();
+        this.wake();
         return;
       case 'gone':
         // What was sent later has had the place again, or will tell.
         if (this.#sendings.hasLater(reply.nonce)) return;
         this.#forget();
-        this.up();
+        this.wake();
     }
   }
 
-  async #join(): Promise<AcquireReply> {
-    const reply = await this.#joinOnce();
+  async #join(limit?: TimeLimit): Promise<AcquireReply> {
+    const reply = await this.#joinOnce(limit);
     if (reply.outcome !== 'held' || reply.holderTtlMs !== FREE) return reply;
     // Free, and not ours since others are first; but those may be dead. So the lock is offered to them, and then we look again.
     if (!this.#hasLeft) await this.#lock.handOn();
-    const again = this.#hasLeft ? reply : await this.#joinOnce();
+    const again = this.#hasLeft ? reply : await this.#joinOnce(limit);
     const isFree = again.outcome === 'held' && again.holderTtlMs === FREE;
     return isFree ? { ...again, holderTtlMs: 0 } : again;
   }
 
-  async #joinOnce(): Promise<AcquireReply> {
-    const { mayWait, leaseMs, isWatched } = this.#wanted;
+  async #joinOnce(limit?: TimeLimit): Promise<AcquireReply> {
+    const mayWait = this.#mayWait;
+    const { leaseMs, isWatched } = this.#request;
     // Before it is sent, so that no grant goes by unheard.
     if (mayWait) (this.#line ??= this.#lock.knownFairLine())?.join(this);
     const nonce = this.#lock.nextNonce();
@@ -193,7 +195,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
     this.#wasListening = this.isListening;
     const flags = { isFixed: !isWatched, isListening: this.#wasListening };
     try {
-      const reply = await this.#lock.join({ ...request, ...flags }, this.#wanted.limit);
+      const reply = await this.#lock.join({ ...request, ...flags }, limit);
       this.#confirmed(nonce);
       if (reply.outcome === 'held') {
         this.#ticket = reply.ticket;
@@ -206,6 +208,10 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
       this.#forget(); // the next try finds out where we stand
       throw error;
     }
+  }
+
+  get #mayWait(): boolean {
+    return this.#request.waitMs > 0;
   }
 
   /** Nothing that was sent before counts any more. */
@@ -221,7 +227,7 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   }
 
   #handedOver(lease: Deadline): HandedOver {
-    const { leaseMs, isWatched } = this.#wanted;
+    const { leaseMs, isWatched } = this.#request;
     if (isWatched) return { outcome: 'handed over', deadline: lease, confirm: undefined };
     const asked = deadlineOf(now(), leaseMs);
     return {
@@ -232,8 +238,8 @@ export class FairPlace implements Candidate, Renewable<PlaceReply> {
   }
 
   /** It is its turn to try. */
-  up(): void {
-    this.#isUp = true;
-    this.#wake();
+  wake(): void {
+    this.#mayTry = true;
+    this.#resolveWoken();
   }
 }

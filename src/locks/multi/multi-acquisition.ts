@@ -185,8 +185,8 @@ export class MultiAcquisition {
   ): Promise<SingleHold> => {
     const { leaseMs, scope } = this.#request;
     const { signal } = this.#stop;
-    const seniority = { sinceMs: this.#sinceMs, deferMs: this.#deferMs };
-    const request = { waitMs, attemptMs: this.#leftMs, leaseMs, signal, seniority };
+    const terms = { attemptMs: this.#leftMs, sinceMs: this.#sinceMs, deferMs: this.#deferMs };
+    const request = { waitMs, leaseMs, signal, ...terms };
     // No unlock() is owed to what may yet be given back.
     return member.acquireHold(request, 'acquire', scope, newOwnerId);
   };

@@ -1,6 +1,8 @@
 // The Redlock: one lock on several independent masters, held by whoever most of them say holds it.
 
-import type { Candidate, LockBackend, Wanted } from '../../core/backend.js';
+import type { LockBackend } from '../../core/backend.js';
+import type { LockRequest } from '../../core/request.js';
+import type { Waiter } from '../../core/waiter.js';
 import type { KeepReply } from '../../core/replies.js';
 import type { GrantState } from '../../core/grant-state.js';
 import type { NodeAnswer } from '../../api/errors.js';
@@ -13,7 +15,7 @@ import type { Master } from './master.js';
 import { NoQuorum } from './no-quorum.js';
 import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { QuorumServices } from './quorum-services.js';
-import { RedCandidate } from './red-candidate.js';
+import { RedWaiter } from './red-waiter.js';
 import type { RedLockSettings } from './settings.js';
 import { UnlockWatch } from './unlock-watch.js';
 import { vote, type Vote } from './vote.js';
@@ -59,8 +61,8 @@ export class RedLockBackend implements LockBackend {
     return this.masters.map(({ lock }) => `${lock.clientToken} ${lock.batchKey}`).join(' ');
   }
 
-  candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
-    return new RedCandidate(this, newOwnerId, wanted);
+  waiter(newOwnerId: () => string, request: LockRequest): Waiter {
+    return new RedWaiter(this, newOwnerId, request);
   }
 
   get isReachable(): boolean {

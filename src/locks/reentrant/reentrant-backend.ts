@@ -1,7 +1,9 @@
 // The reentrant lock on one Redis: what its scripts are sent and what they answer. The data is Redisson's RLock.
 
 import { isAcquired, isKept, type AcquireReply, type KeepReply } from '../../core/replies.js';
-import type { Candidate, LockBackend, Wanted } from '../../core/backend.js';
+import type { LockBackend } from '../../core/backend.js';
+import type { LockRequest } from '../../core/request.js';
+import type { Waiter } from '../../core/waiter.js';
 import type { GrantState } from '../../core/grant-state.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { TimeLimit } from '../../runtime/clock.js';
@@ -13,7 +15,7 @@ import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import type { Line } from '../../waiting/line.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
 import { HoldRenewer } from './hold-renewer.js';
-import { ReentrantCandidate } from './reentrant-candidate.js';
+import { ReentrantWaiter } from './reentrant-waiter.js';
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
@@ -46,8 +48,8 @@ export class ReentrantLockBackend implements LockBackend {
     this.newOwnerId = newOwnerId;
   }
 
-  candidate(newOwnerId: () => string, wanted: Wanted): Candidate {
-    return new ReentrantCandidate(this, newOwnerId(), wanted);
+  waiter(newOwnerId: () => string, request: LockRequest): Waiter {
+    return new ReentrantWaiter(this, newOwnerId(), request);
   }
 
   tryAtOnce(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined {

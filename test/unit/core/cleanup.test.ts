@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
 import { WaitLimit, WaitEnded } from '../../../src/runtime/wait-limit.js';
+import { Schedule } from '../../../src/runtime/schedule.js';
 import { FakeNode, FakeServer } from '../../support/fake-backend.js';
 import { expectPending } from '../../support/occupancy.js';
 
@@ -12,7 +13,7 @@ let cleanup: Cleanup;
 beforeEach(() => {
   vi.useFakeTimers();
   server = new FakeServer();
-  node = new FakeNode(server, 'me', 30_000);
+  node = new FakeNode(server, 'me', 30_000, new Schedule());
   cleanup = new Cleanup();
   server.hold('a', 'me:1');
 });

@@ -21,7 +21,7 @@ afterEach(() => {
 
 /** Which of them try now. */
 function up(): number[] {
-  return [...places.keys()].filter((index) => places[index]?.isUp);
+  return [...places.keys()].filter((index) => places[index]?.mayTry);
 }
 
 it('of those that want to know it, one tries', () => {

@@ -148,14 +148,14 @@ describe('a look', () => {
     await found(-2);
     expect(redis.all('renewPlaces')).toHaveLength(1);
     await redis.last('renewPlaces').answer(['gone', 'gone']);
-    expect(places.map((place) => place.isUp)).toEqual([true, true]);
+    expect(places.map((place) => place.mayTry)).toEqual([true, true]);
   });
 
   it('that hands the lock to one of ours wakes it', async () => {
     const places = [await waitingFor(4_000), await waitingFor(4_000)];
     await unlocked();
     await redis.last('handOver').answer([0, `2 ${places[1]!.ownerId}`, 30_000]);
-    expect(places.map((place) => place.isUp)).toEqual([false, true]);
+    expect(places.map((place) => place.mayTry)).toEqual([false, true]);
   });
 
   it('that fails is made good for by the next renewal', async () => {

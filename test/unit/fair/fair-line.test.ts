@@ -22,8 +22,8 @@ async function waiting(count: number): Promise<FairPlace[]> {
   return places;
 }
 
-function isUp(places: readonly FairPlace[]): boolean[] {
-  return places.map((place) => place.isUp);
+function mayTry(places: readonly FairPlace[]): boolean[] {
+  return places.map((place) => place.mayTry);
 }
 
 /** The owners that the last renewal named, each with whether its grants are heard. */
@@ -68,7 +68,7 @@ describe('the subscriptions', () => {
     const [second] = await waiting(1);
     expect(redis.subscriptions).toHaveLength(6);
     await redis.grant(2, second!);
-    expect(second!.isUp).toBe(true);
+    expect(second!.mayTry).toBe(true);
   });
 
   it('of two clients are for different grants', async () => {
@@ -125,7 +125,7 @@ describe('a grant', () => {
   it('is heard by the one that it names, and by nobody else', async () => {
     const places = await waiting(3);
     await redis.grant(2, places[1]!);
-    expect(isUp(places)).toEqual([false, true, false]);
+    expect(mayTry(places)).toEqual([false, true, false]);
   });
 
   it('for an owner with spaces in its name is heard', async () => {
@@ -133,14 +133,14 @@ describe('a grant', () => {
     const places = await waiting(2);
     expect(places[1]!.ownerId).toBe('our service 2:2');
     await redis.grant(2, places[1]!);
-    expect(isUp(places)).toEqual([false, true]);
+    expect(mayTry(places)).toEqual([false, true]);
   });
 
   it('for an owner that begins like a hint is heard', async () => {
     redis = new FakeFairRedis('ends 1');
     const places = await waiting(1);
     await redis.grant(1, places[0]!);
-    expect(isUp(places)).toEqual([true]);
+    expect(mayTry(places)).toEqual([true]);
   });
 
   it('in the answer to a release is heard at once, and the message that follows changes nothing', async () => {
@@ -149,16 +149,16 @@ describe('a grant', () => {
     expect(redis.last('handOver').args[0]).toBe('me:7');
     await redis.last('handOver').answer([1, '1 me:1', 30_000]);
     expect(await released).toBe(true);
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
     await redis.grant(1, places[0]!);
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
   });
 
   it('for somebody who is not here changes nothing', async () => {
     const places = await waiting(2);
     await redis.grant(1, { ownerId: 'me:99' });
     await redis.grant(1, { ownerId: 'me:1 ' });
-    expect(isUp(places)).toEqual([false, false]);
+    expect(mayTry(places)).toEqual([false, false]);
   });
 });
 
@@ -169,10 +169,10 @@ it.each(['', ' ', '1', 'me:1', '1me:1', ' me:1', 'x me:1', '1  me:1', 'end 5', '
     const { length } = redis.sent;
     await redis.publish(redis.grantChannel, payload);
     await vi.advanceTimersByTimeAsync(5_000);
-    expect(isUp(places)).toEqual([false]);
+    expect(mayTry(places)).toEqual([false]);
     expect(redis.sent).toHaveLength(length);
     await redis.grant(1, places[0]!);
-    expect(isUp(places)).toEqual([true]);
+    expect(mayTry(places)).toEqual([true]);
   },
 );
 

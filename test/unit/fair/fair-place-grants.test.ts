@@ -32,7 +32,7 @@ async function renewAfter(delayMs: number): Promise<number> {
 /** That it has the lock, without asking, for as long as what was sent at that time accounts for. */
 async function expectHandedOverSince(sentAtMs: number): Promise<void> {
   const joins = redis.all('join').length;
-  expect(place.isUp).toBe(true);
+  expect(place.mayTry).toBe(true);
   await place.woken;
   expect(await place.try()).toMatchObject({
     outcome: 'handed over',
@@ -42,7 +42,7 @@ async function expectHandedOverSince(sentAtMs: number): Promise<void> {
 }
 
 async function expectAsleep(): Promise<void> {
-  expect(place.isUp).toBe(false);
+  expect(place.mayTry).toBe(false);
   await expectPending(place.woken);
 }
 
@@ -179,5 +179,5 @@ it('renewals that stay unanswered are remembered for as long as a place is kept,
   await redis.grant(2, place);
   await expectAsleep();
   await redis.grant(3, place);
-  expect(place.isUp).toBe(true);
+  expect(place.mayTry).toBe(true);
 });

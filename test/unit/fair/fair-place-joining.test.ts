@@ -41,7 +41,7 @@ describe('a join', () => {
   });
 
   it('of one who does not want to wait asks for no place', async () => {
-    const place = redis.place({ mayWait: false });
+    const place = redis.place({ waitMs: 0 });
     const trying = place.try();
     expect(redis.last('join').args[2]).toBe(0);
     await redis.last('join').answer(['other:1', 600_000, '0']);
@@ -64,11 +64,11 @@ describe('a place that is gone', () => {
     const place = await redis.waiting();
     redis.server.watchdog.renewAll();
     await redis.last('renewPlaces').answer(['gone']);
-    expect(place.isUp).toBe(true);
+    expect(place.mayTry).toBe(true);
     await place.woken;
     expect(await redis.join(place)).toMatchObject({ outcome: 'held' });
     expect(redis.last('join').args.slice(3, 5)).toEqual([3, '1000']);
-    expect(place.isUp).toBe(false);
+    expect(place.mayTry).toBe(false);
     await expectPending(place.woken);
   });
 
@@ -77,7 +77,7 @@ describe('a place that is gone', () => {
     redis.server.watchdog.renewAll();
     await redis.grant(2, place);
     await redis.last('renewPlaces').answer(['gone']);
-    expect(place.isUp).toBe(true);
+    expect(place.mayTry).toBe(true);
     expect(await redis.join(place)).toMatchObject({ outcome: 'held' });
     expect(redis.all('join')).toHaveLength(2);
   });
@@ -134,7 +134,7 @@ describe('what may be left on the server', () => {
     { mayWait: false, reply: 1, isLeft: false, state: 'acquired without a wish to wait' },
     { mayWait: false, reply: HELD, isLeft: false, state: 'held, without a wish to wait' },
   ])('when it is $state: $isLeft', async ({ mayWait, reply, isLeft }) => {
-    const place = redis.place({ mayWait });
+    const place = redis.place({ waitMs: mayWait ? Infinity : 0 });
     const trying = place.try();
     await redis.last('join').answer(reply);
     await trying;
@@ -146,7 +146,7 @@ describe('what may be left on the server', () => {
   });
 
   it.each([true, false])('when its join stays unanswered: a place if it wanted one', (mayWait) => {
-    const place = redis.place({ mayWait });
+    const place = redis.place({ waitMs: mayWait ? Infinity : 0 });
     void place.try();
     expect(place.leave()).toBe(mayWait);
   });

@@ -35,14 +35,14 @@ async function answerRenewal(nonce: number, reply: unknown): Promise<void> {
 }
 
 async function expectAsleep(place: FairPlace): Promise<void> {
-  expect(place.isUp).toBe(false);
+  expect(place.mayTry).toBe(false);
   await expectPending(place.woken);
 }
 
 /** That it has the lock, without asking. */
 async function expectHandedOver(place: FairPlace): Promise<void> {
   const { length } = redis.all('join');
-  expect(place.isUp).toBe(true);
+  expect(place.mayTry).toBe(true);
   expect(await place.try()).toMatchObject({ outcome: 'handed over' });
   expect(redis.all('join')).toHaveLength(length);
 }
@@ -148,7 +148,7 @@ describe('a place that was told that it is gone', () => {
 });
 
 it('one that may not wait subscribes to nothing, leaves no timer, and nothing on the server', async () => {
-  const place = redis.place({ mayWait: false });
+  const place = redis.place({ waitMs: 0 });
   expect(await redis.join(place, ['other:1', 4_000, '0'])).toMatchObject({ outcome: 'held' });
   expect(redis.subscriptions).toEqual([]);
   expect(vi.getTimerCount()).toBe(0);

@@ -75,7 +75,7 @@ describe('with less than half of the lease of the place left', () => {
     // The watchdog's renewals stay unanswered.
     await vi.advanceTimersByTimeAsync(14_700);
     await redis.grant(1, place);
-    expect(place.isUp).toBe(true);
+    expect(place.mayTry).toBe(true);
     expect(redis.all('join')).toHaveLength(1);
   });
 
@@ -91,7 +91,7 @@ describe('with less than half of the lease of the place left', () => {
 
   it('a place that asked in vain waits again, and hears the next grant, not the old one', async () => {
     await redis.join(place);
-    expect(place.isUp).toBe(false);
+    expect(place.mayTry).toBe(false);
     await redis.grant(1, place);
     await expectPending(place.woken);
     await redis.grant(3, place); // 2 was a renewal
@@ -166,7 +166,7 @@ describe('the age of a place', () => {
     await older!.answer([600_000]);
     expect(place.ageMs).toBe(0);
     await redis.grant(2, place);
-    expect(place.isUp).toBe(false);
+    expect(place.mayTry).toBe(false);
   });
 
   it('is not changed by the answer to a command whose lease is over', async () => {

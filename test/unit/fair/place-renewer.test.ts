@@ -66,7 +66,7 @@ describe('a renewal', () => {
     redis.server.watchdog.renewAll();
     const [inA] = places;
     await redis.publish(new LockKeys('a').grants + redis.server.token, `3 ${inA!.ownerId}`);
-    expect(places.map((place) => place.isUp)).toEqual([true, false]);
+    expect(places.map((place) => place.mayTry)).toEqual([true, false]);
   });
 
   it('is for the places of one slot in a cluster, and for all elsewhere', async () => {
@@ -107,7 +107,7 @@ describe('the answers', () => {
     const places = [await redis.waiting(), await redis.waiting(), await redis.waiting()];
     redis.server.watchdog.renewAll();
     await redis.last('renewPlaces').answer([600_000, 'yours', 'gone']);
-    expect(places.map((place) => place.isUp)).toEqual([false, true, true]);
+    expect(places.map((place) => place.mayTry)).toEqual([false, true, true]);
     expect(await places[1]!.try()).toMatchObject({ outcome: 'handed over' });
     void places[2]!.try();
     expect(redis.last('join').args[0]).toBe('me:3');
@@ -118,14 +118,14 @@ describe('the answers', () => {
     redis.server.watchdog.renewAll();
     places[0]!.leave();
     await redis.last('renewPlaces').answer(['yours', 'gone']);
-    expect(places.map((place) => place.isUp)).toEqual([false, true]);
+    expect(places.map((place) => place.mayTry)).toEqual([false, true]);
   });
 
   it('that never come wake nobody, and the places are renewed again', async () => {
     const place = await redis.waiting();
     await vi.advanceTimersByTimeAsync(10_000);
     await redis.last('renewPlaces').fail();
-    expect(place.isUp).toBe(false);
+    expect(place.mayTry).toBe(false);
     await vi.advanceTimersByTimeAsync(3_000);
     expect(nonces()).toEqual([2, 3]);
   });

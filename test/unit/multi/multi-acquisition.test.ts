@@ -1,13 +1,12 @@
 // Rounds of an acquisition of several locks, with members that answer as the test says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Seniority } from '../../../src/waiting/line.js';
 import { Session } from '../../../src/core/session.js';
 import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/listeners.js';
 import type { HoldOrigin } from '../../../src/api/hold.js';
 import { MultiAcquisition, underWayIn } from '../../../src/locks/multi/multi-acquisition.js';
-import type { LockRequest } from '../../../src/core/lock-request.js';
+import type { MemberTerms } from '../../../src/core/request.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';
 import { rejectionOf } from '../../support/clients.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
@@ -27,7 +26,7 @@ class FakeHold {
 class FakeMember {
   readonly name: string;
   readonly parts = { session: { connection: { isReady: true } }, backend: {} };
-  readonly requests: LockRequest[] = [];
+  readonly requests: MemberTerms[] = [];
   readonly origins: HoldOrigin[] = [];
   answer: (hold: FakeHold) => unknown = (hold) => hold;
   readonly holds: FakeHold[] = [];
@@ -36,7 +35,7 @@ class FakeMember {
     this.name = name;
   }
 
-  async acquireHold(request: LockRequest, origin: HoldOrigin): Promise<unknown> {
+  async acquireHold(request: MemberTerms, origin: HoldOrigin): Promise<unknown> {
     this.requests.push(request);
     this.origins.push(origin);
     await sleep(ROUND_TRIP_MS);
@@ -183,13 +182,13 @@ describe('who is woken lets others try first', () => {
     const { length } = two.requests;
     const acquiring = begin(waitMs);
     waiting.push(rejectionOf(acquiring));
-    const { seniority } = two.requests[length]!;
-    const mine = (): number => two.requests.filter((request) => isOf(request, seniority!)).length;
+    const { sinceMs, deferMs } = two.requests[length]!;
+    const mine = (): number => two.requests.filter((other) => other.sinceMs === sinceMs).length;
     const ended = vi.fn();
     acquiring.then(ended, ended);
     // The next one is on its way then.
     while (mine() <= rounds && ended.mock.calls.length === 0) await sleep(1);
-    return () => seniority!.deferMs();
+    return () => deferMs!();
   }
 
   afterEach(async () => {
@@ -216,7 +215,3 @@ describe('who is woken lets others try first', () => {
     expect(othersDeferMs()).toBeLessThanOrEqual((70 - ROUND_TRIP_MS + 2) / 2);
   });
 });
-
-function isOf(request: LockRequest, { sinceMs }: Seniority): boolean {
-  return request.seniority?.sinceMs === sinceMs;
-}

@@ -36,8 +36,8 @@ async function woken(places: readonly Place[]): Promise<number[]> {
   return indexes;
 }
 
-function isUp(places: readonly Place[]): boolean[] {
-  return places.map((place) => place.isUp);
+function mayTry(places: readonly Place[]): boolean[] {
+  return places.map((place) => place.mayTry);
 }
 
 describe('a message', () => {
@@ -45,7 +45,7 @@ describe('a message', () => {
     const places = join(3);
     line.message();
     expect(await woken(places)).toEqual([0]);
-    expect(isUp(places)).toEqual([true, false, false]);
+    expect(mayTry(places)).toEqual([true, false, false]);
   });
 
   it('while somebody tries counts for one more try, since that one may have been too early', () => {
@@ -53,9 +53,9 @@ describe('a message', () => {
     line.message();
     line.message();
     places[0]!.stillHeld(30_000);
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
     places[0]!.stillHeld(30_000);
-    expect(isUp(places)).toEqual([false, false]);
+    expect(mayTry(places)).toEqual([false, false]);
   });
 
   it('while somebody tries who then leaves without the lock goes to the next', () => {
@@ -63,19 +63,19 @@ describe('a message', () => {
     line.message();
     line.message();
     places[0]!.leave();
-    expect(isUp(places)).toEqual([false, true]);
+    expect(mayTry(places)).toEqual([false, true]);
   });
 
   it('while somebody looks who then leaves goes to the next; without one nobody tries in its place', () => {
     const places = join(3);
     places[2]!.look(0);
-    expect(isUp(places)).toEqual([true, false, false]);
+    expect(mayTry(places)).toEqual([true, false, false]);
     places[0]!.leave(); // its answer is shared when it comes
-    expect(isUp(places)).toEqual([false, false, false]);
+    expect(mayTry(places)).toEqual([false, false, false]);
     places[2]!.look(0);
     line.message();
     places[1]!.leave();
-    expect(isUp(places)).toEqual([false, false, true]);
+    expect(mayTry(places)).toEqual([false, false, true]);
   });
 
   it('is not needed by a look while a young try is on its way; after one that is too old somebody looks', () => {
@@ -83,14 +83,14 @@ describe('a message', () => {
     line.message();
     places[1]!.look(0);
     places[0]!.stillHeld(30_000);
-    expect(isUp(places)).toEqual([false, false]);
+    expect(mayTry(places)).toEqual([false, false]);
     line.message();
     places[1]!.look(Infinity);
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
     places[0]!.stillHeld(30_000);
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
     places[0]!.leave();
-    expect(isUp(places)).toEqual([false, false]);
+    expect(mayTry(places)).toEqual([false, false]);
   });
 
   it('while somebody tries who gets the lock lets the next try', () => {
@@ -98,7 +98,7 @@ describe('a message', () => {
     line.message();
     line.message();
     places[0]!.leave(30_000);
-    expect(isUp(places)).toEqual([false, true]);
+    expect(mayTry(places)).toEqual([false, true]);
   });
 });
 
@@ -109,7 +109,7 @@ describe('whoever was woken', () => {
     places[0]!.stillHeld(30_000);
     expect(await woken(places)).toEqual([]);
     line.message();
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
   });
 
   it('and gives up passes the wake-up on', async () => {
@@ -138,14 +138,14 @@ describe('whoever defers to others', () => {
     expect(await woken(places)).toEqual([]);
     vi.advanceTimersByTime(1);
     expect(await woken(places)).toEqual([0]);
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
   });
 
   it('and gives up meanwhile passes the wake-up on, and leaves no timer', () => {
     const places = [deferring(50), ...join(1)];
     line.message();
     places[0]!.leave();
-    expect(isUp(places)).toEqual([false, true]);
+    expect(mayTry(places)).toEqual([false, true]);
     places[1]!.leave();
     expect(vi.getTimerCount()).toBe(0);
   });
@@ -153,7 +153,7 @@ describe('whoever defers to others', () => {
   it('is still behind those who have waited for longer', () => {
     const places = [deferring(0, performance.now() + 1), deferring(0, performance.now() - 1)];
     line.message();
-    expect(isUp(places)).toEqual([false, true]);
+    expect(mayTry(places)).toEqual([false, true]);
   });
 });
 
@@ -162,21 +162,21 @@ it('one that leaves without having been woken wakes nobody', async () => {
   places[0]!.leave();
   expect(await woken(places.slice(1))).toEqual([]);
   line.message();
-  expect(places[1]!.isUp).toBe(true);
+  expect(places[1]!.mayTry).toBe(true);
 });
 
 describe('when no message comes', () => {
   it('one tries when the holder’s lease is over, and again when the next one is', () => {
     const places = join(100, 500);
     vi.advanceTimersByTime(499);
-    expect(places.filter((place) => place.isUp)).toHaveLength(0);
+    expect(places.filter((place) => place.mayTry)).toHaveLength(0);
     vi.advanceTimersByTime(1);
-    expect(isUp(places)[0]).toBe(true);
+    expect(mayTry(places)[0]).toBe(true);
     places[0]!.stillHeld(700);
     vi.advanceTimersByTime(699);
-    expect(places.filter((place) => place.isUp)).toHaveLength(0);
+    expect(places.filter((place) => place.mayTry)).toHaveLength(0);
     vi.advanceTimersByTime(1);
-    expect(isUp(places)[0]).toBe(true);
+    expect(mayTry(places)[0]).toBe(true);
   });
 
   it('one tries when the lease of the one who got it is over', () => {
@@ -184,15 +184,15 @@ describe('when no message comes', () => {
     line.message();
     places[0]!.leave(900);
     vi.advanceTimersByTime(899);
-    expect(places[1]!.isUp).toBe(false);
+    expect(places[1]!.mayTry).toBe(false);
     vi.advanceTimersByTime(1);
-    expect(places[1]!.isUp).toBe(true);
+    expect(places[1]!.mayTry).toBe(true);
   });
 
   it('somebody who joins later does not put the try off', () => {
     const places = [...join(1, 500), ...join(1, 30_000)];
     vi.advanceTimersByTime(500);
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
   });
 
   it.each([
@@ -202,14 +202,14 @@ describe('when no message comes', () => {
     const places = join(2, ttlMs);
     for (let look = 0; look < 3; look++) {
       vi.advanceTimersByTime(9_999);
-      expect(isUp(places)).toEqual([false, false]);
+      expect(mayTry(places)).toEqual([false, false]);
       vi.advanceTimersByTime(1);
-      expect(isUp(places)).toEqual([true, false]);
+      expect(mayTry(places)).toEqual([true, false]);
       places[0]!.stillHeld(ttlMs);
     }
     places[0]!.leave(30_000); // acquired: the next one is first
     vi.advanceTimersByTime(10_000);
-    expect(isUp(places)).toEqual([false, true]);
+    expect(mayTry(places)).toEqual([false, true]);
   });
 });
 
@@ -217,12 +217,12 @@ describe('the subscription', () => {
   it('once confirmed, or anew after a reconnect, wakes the first', () => {
     const places = join(2);
     line.subscribed();
-    expect(isUp(places)).toEqual([true, false]);
+    expect(mayTry(places)).toEqual([true, false]);
   });
 
   it('that may have missed a message since the try wakes at once', () => {
     mayHaveMissed = true;
-    expect(isUp(join(1))).toEqual([true]);
+    expect(mayTry(join(1))).toEqual([true]);
   });
 
   it('is closed with the last place, and no timer stays', () => {

@@ -1,31 +1,33 @@
-// Somebody who wants a lock, and between tries waits among those of the same client, of whom one at a time tries when
-// the lock may be free.
+// A caller who between tries stands in the line of this client for the lock: of those in it one at a time tries, when the lock
+// may be free.
 
+import type { TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/findings.js';
 import type { Line, Place } from '../waiting/line.js';
-import type { Candidate, Wanted } from './backend.js';
 import type { AcquireReply, HeldReply } from './replies.js';
+import type { LockRequest } from './request.js';
+import type { Waiter } from './waiter.js';
 
 const NOW = Promise.resolve();
 
-export abstract class LineCandidate implements Candidate {
+export abstract class LineWaiter implements Waiter {
   abstract readonly ownerId: string;
-  protected readonly wanted: Wanted;
+  protected readonly request: LockRequest;
   readonly #line: () => Line;
   #place: Place | undefined;
 
-  /** `line` gives the one where those of this client wait who did not get it. */
-  constructor(wanted: Wanted, line: () => Line) {
-    this.wanted = wanted;
+  /** `line` gives the one where those of this client wait who did not get the lock. */
+  constructor(request: LockRequest, line: () => Line) {
+    this.request = request;
     this.#line = line;
   }
 
-  abstract try(): Promise<AcquireReply>;
+  abstract try(limit?: TimeLimit): Promise<AcquireReply>;
 
   wait({ holderTtlMs, retryInMs = holderTtlMs }: HeldReply, triedAtMs: number): void {
     if (this.#place) this.#place.stillHeld(retryInMs);
-    else if (this.wanted.mayWait)
-      this.#place = this.#line().join(triedAtMs, retryInMs, this.wanted.seniority);
+    else if (this.request.waitMs > 0)
+      this.#place = this.#line().join(triedAtMs, retryInMs, this.request);
   }
 
   get findings(): Findings | undefined {
@@ -36,8 +38,8 @@ export abstract class LineCandidate implements Candidate {
     this.#place?.look(sinceMs);
   }
 
-  get isUp(): boolean {
-    return this.#place?.isUp ?? true;
+  get mayTry(): boolean {
+    return this.#place?.mayTry ?? true;
   }
 
   get woken(): Promise<void> {

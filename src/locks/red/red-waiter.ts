@@ -1,24 +1,24 @@
-// Somebody who wants a Redlock: each try is an election with an owner of its own, since a failed one is taken back, and
+// A caller who wants a Redlock: each try is an election with an owner of its own, since a failed one is taken back, and
 // what takes it back may arrive late.
 
 import type { AcquireReply } from '../../core/replies.js';
-import type { Wanted } from '../../core/backend.js';
+import type { LockRequest } from '../../core/request.js';
 import { now } from '../../runtime/clock.js';
 import { UnsentError } from '../../redis/failure.js';
-import { LineCandidate } from '../../core/line-candidate.js';
+import { LineWaiter } from '../../core/line-waiter.js';
 import { assertDistinct } from './master.js';
 import { NoQuorum } from './no-quorum.js';
 import type { RedLockBackend } from './red-backend.js';
 
-export class RedCandidate extends LineCandidate {
+export class RedWaiter extends LineWaiter {
   readonly #lock: RedLockBackend;
   readonly #newOwnerId: () => string;
   #ownerId: string;
   #isOwnerUsed = false;
   #hasLeft = false;
 
-  constructor(lock: RedLockBackend, newOwnerId: () => string, wanted: Wanted) {
-    super(wanted, () => lock.line());
+  constructor(lock: RedLockBackend, newOwnerId: () => string, request: LockRequest) {
+    super(request, () => lock.line());
     this.#lock = lock;
     this.#newOwnerId = newOwnerId;
     this.#ownerId = newOwnerId();
@@ -41,11 +41,11 @@ export class RedCandidate extends LineCandidate {
     if (this.#hasLeft) throw new UnsentError('nobody waits for it any more');
     assertDistinct(this.#lock.name, this.#lock.masters);
     const sentAt = now(); // connecting takes nothing from the lease
-    const vote = await this.#lock.elect(this.#ownerId, this.wanted.leaseMs);
+    const vote = await this.#lock.elect(this.#ownerId, this.request.leaseMs);
     if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt };
     if (vote.outcome === 'held') return vote;
     const { name, quorum } = this.#lock;
     const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);
-    throw this.wanted.mayWait && !health.isHopeless ? failure : failure.told;
+    throw this.request.waitMs > 0 && !health.isHopeless ? failure : failure.told;
   }
 }

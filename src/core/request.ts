@@ -1,0 +1,51 @@
+// What one call asks of one lock, and who asks it from where.
+
+import type { HoldOrigin } from '../api/hold.js';
+import type { AcquireRequest } from '../api/options.js';
+import type { Scope } from '../scopes/scope.js';
+import type { Seniority } from '../waiting/line.js';
+
+/** What a lock of several asks of its members, besides what its caller asked for. */
+export interface MemberTerms extends Seniority {
+  /** What bounds a single attempt, besides `commandTimeout`. */
+  readonly attemptMs?: number | undefined;
+}
+
+export interface LockRequest extends MemberTerms {
+  /** How long to wait if the lock is not free; Infinity: for ever, 0: not at all. */
+  readonly waitMs: number;
+  readonly leaseMs: number;
+  /** Whether the watchdog will renew the lease. */
+  readonly isWatched: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface CallersRequest extends LockRequest {
+  readonly origin: HoldOrigin;
+  /** The innermost scope of the code that called. */
+  readonly position: Scope | undefined;
+  /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
+  readonly ownScope: Scope | undefined;
+}
+
+/** `watchdogLeaseMs`: the lease where the caller named none. */
+export function requestOf(
+  { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs }: AcquireRequest & MemberTerms,
+  watchdogLeaseMs: number,
+  origin: HoldOrigin,
+  position: Scope | undefined,
+  ownScope: Scope | undefined,
+): CallersRequest {
+  return {
+    waitMs,
+    leaseMs: leaseMs ?? watchdogLeaseMs,
+    isWatched: leaseMs === undefined,
+    signal,
+    attemptMs,
+    sinceMs,
+    deferMs,
+    origin,
+    position,
+    ownScope,
+  };
+}

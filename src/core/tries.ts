@@ -1,0 +1,172 @@
+// The tries of one acquisition: each is repeated until it is answered, between them its waiter stands in line, and what may be left
+// of them on the server is removed.
+
+import { now, type Instant } from '../runtime/clock.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
+import { failureKind } from '../redis/failure.js';
+import type { Findings } from '../waiting/findings.js';
+import type { LockBackend } from './backend.js';
+import { deadlineOf, leftMs, type Deadline } from './deadline.js';
+import { Grant } from './grant.js';
+import type { AcquireReply, HeldReply, KeepReply } from './replies.js';
+import type { LockRequest } from './request.js';
+import { retry } from './retry.js';
+import type { Session } from './session.js';
+import type { Waiter } from './waiter.js';
+
+/** A try that was sent before there was anything to go on with, and did not settle at once. */
+export interface BegunTry {
+  readonly ownerId: string;
+  readonly sentAt: Instant;
+  readonly reply: Promise<AcquireReply>;
+}
+
+export class Tries {
+  readonly #session: Session;
+  readonly #lock: LockBackend;
+  readonly #request: LockRequest;
+  readonly #waitLimit: WaitLimit;
+  /** Makes each owner to be. */
+  readonly #newOwnerId: () => string;
+  #begun: BegunTry | undefined;
+  /** Made for the first try, and gone when the acquisition leaves. */
+  #waiter: Waiter | undefined;
+  /** The try that was sent last. */
+  #sent: Promise<AcquireReply> | undefined;
+  /** Whether a try was sent since the last one that was answered. */
+  #isUnanswered = false;
+
+  constructor(
+    session: Session,
+    lock: LockBackend,
+    request: LockRequest,
+    waitLimit: WaitLimit,
+    newOwnerId: () => string,
+    begun?: BegunTry,
+  ) {
+    this.#session = session;
+    this.#lock = lock;
+    this.#request = request;
+    this.#waitLimit = waitLimit;
+    this.#newOwnerId = newOwnerId;
+    if (!begun) return;
+    this.#begun = begun;
+    this.#waiter = lock.waiter(() => begun.ownerId, request); // of a kind that tries as one owner
+    this.#sent = begun.reply;
+    this.#isUnanswered = true;
+    waitLimit.mayHaveRun = true;
+  }
+
+  /** The owner to be, once it has tried. */
+  get ownerId(): string | undefined {
+    return this.#waiter?.ownerId;
+  }
+
+  /** Resolves when it is its turn to try; undefined: it has not tried, or has left. */
+  get woken(): Promise<void> | undefined {
+    return this.#waiter?.woken;
+  }
+
+  /** Whether it stands in line, and others are first. */
+  get isBehind(): boolean {
+    return this.#waiter?.mayTry === false;
+  }
+
+  /** What it, or anybody who waits with it, was told last. */
+  get findings(): Findings | undefined {
+    return this.#waiter?.findings;
+  }
+
+  /** Sees to it that the server is asked, at `sinceMs` (monotonic) or later, by one for all who wait with it. */
+  look(sinceMs: number): void {
+    this.#waiter?.look(sinceMs);
+  }
+
+  /** Takes what was handed over to its waiter, if anything was. */
+  claim(): Grant | undefined {
+    this.#waitLimit.assertNotOver();
+    const handedOver = this.#waiter?.claim?.();
+    return handedOver && this.#granted(handedOver.deadline, handedOver.confirm);
+  }
+
+  /** Tries until it is answered: the lock was granted, somebody else has it, or (undefined) what was granted is over already. */
+  async try(): Promise<Grant | HeldReply | undefined> {
+    const waiter = (this.#waiter ??= this.#lock.waiter(this.#newOwnerId, this.#request));
+    let sentAt = now();
+    const reply = await retry(this.#session.connection, this.#waitLimit, this.#lock, () => {
+      const begun = this.#begun;
+      this.#begun = undefined;
+      sentAt = begun?.sentAt ?? now();
+      this.#isUnanswered = true;
+      const sent = begun?.reply ?? waiter.try(this.#waitLimit);
+      this.#sent = sent;
+      if (waiter.findings) share(sent, waiter.findings, sentAt.monotonicMs);
+      return sent;
+    });
+    // Nobody takes what was granted in the instant in which the caller gave up: it is undone like a try without an answer.
+    this.#waitLimit.mayHaveRun = true;
+    this.#waitLimit.assertNotOver();
+    this.#waitLimit.mayHaveRun = false;
+    this.#isUnanswered = false;
+    if (reply.outcome === 'held') {
+      waiter.wait(reply, sentAt.monotonicMs);
+      waiter.findings?.held(reply, sentAt.monotonicMs);
+      return reply;
+    }
+    if (reply.outcome === 'handed over') return this.#granted(reply.deadline, reply.confirm);
+    return this.#granted(deadlineOf(reply.sentAt ?? sentAt, this.#request.leaseMs));
+  }
+
+  /** Ends them: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */
+  leave(isAcquired = false): void {
+    const waiter = this.#waiter;
+    if (!waiter) return;
+    this.#waiter = undefined;
+    this.#begun = undefined;
+    const mayHaveAcquired = this.#waitLimit.mayHaveRun && this.#isUnanswered;
+    const mayStand = waiter.leave(isAcquired ? this.#request.leaseMs : undefined);
+    if (!mayStand && !mayHaveAcquired) return;
+    const remove = (): void => {
+      this.#session.cleanup.remove(this.#lock, waiter.ownerId);
+    };
+    remove();
+    if (!mayHaveAcquired) return;
+    // The removal may have overtaken the try: where the script is not known that takes a second round trip.
+    const removal = this.#sent?.then(
+      ({ outcome }) => {
+        if (mayStand || outcome !== 'held') remove();
+      },
+      (error: unknown) => {
+        if (failureKind(error) === 'unanswered') remove();
+      },
+    );
+    if (removal) this.#session.cleanup.expect(removal);
+  }
+
+  /** undefined: the answer took longer than the lease, so what it granted is over. */
+  #granted(deadline: Deadline, confirm?: () => Promise<KeepReply>): Grant | undefined {
+    const waiter = this.#waiter;
+    if (!waiter) return undefined;
+    const { ownerId } = waiter;
+    if (leftMs(deadline) > 0) {
+      const grant = new Grant(this.#session, this.#lock, ownerId, deadline);
+      if (confirm) grant.confirmHandOver(this.#request.leaseMs, confirm);
+      return grant;
+    }
+    this.leave();
+    this.#session.cleanup.remove(this.#lock, ownerId);
+    return undefined;
+  }
+}
+
+/** Whoever asks asks for all who wait: also when it has gone by the time of the answer. */
+function share(sent: Promise<AcquireReply>, findings: Findings, askedAtMs: number): void {
+  sent.then(
+    (reply) => {
+      if (reply.outcome === 'held') findings.held(reply, askedAtMs);
+    },
+    (error: unknown) => {
+      if (error instanceof Error) findings.trouble = error;
+    },
+  );
+}
