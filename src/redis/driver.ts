@@ -41,7 +41,7 @@ export interface Sender {
     read: (reply: unknown) => T,
     failed: (error: Error) => T | Promise<T>,
   ): Promise<T>;
-  /** Has what is sent from now to the end of this turn of the event loop written at once, where that can be. */
+  /** Has what is sent from now to the end of this turn of the event loop written at once; a cluster's client may not. */
   gather(): void;
 }
 
@@ -84,20 +84,20 @@ export type Endpoint = { readonly host: string; readonly port: number } | { read
 /** What a client tells of its connections. */
 export interface ClientListener {
   /** A socket is connected, and the handshake begins. */
-  connected(): void;
+  readonly connected: () => void;
   /** The handshake is over, and commands can be sent. */
-  ready(): void;
+  readonly ready: () => void;
   /** The connection is gone, or the attempt to make one; `unsaid` is why, if nothing else was said. */
-  closed(unsaid: Error): void;
+  readonly closed: (unsaid: Error) => void;
   /** What went wrong with the connection, an attempt to make one, or the node of a cluster: one error for each attempt. */
-  failed(error: Error): void;
+  readonly failed: (error: Error) => void;
   /** Something is not permitted that will be missed at times. */
-  hindered(error: Error): void;
+  readonly hindered: (error: Error) => void;
   /** There was a reply to no command: replies may have been taken for those to other commands. */
-  outOfStep(error: Error): void;
-  message(channel: string, payload: string): void;
+  readonly outOfStep: (error: Error) => void;
+  readonly message: (channel: string, payload: string) => void;
   /** The server does not tell of some sharded channel any more, since its slot has moved. */
-  moved(): void;
+  readonly moved: () => void;
 }
 
 /** What the client of a cluster knows of its nodes. Each is known by the address at which it is reached. */
@@ -131,7 +131,7 @@ export interface ClusterNode extends Sender {
 
 export interface ClusterListener {
   /** It was asked which node has what. */
-  refreshed(): void;
-  nodeAdded?(): void;
-  nodeLost(address: string): void;
+  readonly refreshed: () => void;
+  readonly nodeAdded?: () => void;
+  readonly nodeLost: (address: string) => void;
 }

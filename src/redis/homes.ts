@@ -16,31 +16,13 @@ export interface Homes {
 
 /** `connect` makes clients for the one server, wherever that is. */
 export function homesOf(commands: RedisClient, connect: () => RedisClient): Homes {
-  return commands.cluster ? new ClusterHomes(commands.cluster) : new SingleHome(connect);
+  return commands.cluster ? new ClusterHomes(commands.cluster) : singleHome(connect);
 }
 
-class SingleHome implements Homes {
-  readonly connect: () => RedisClient;
-
-  constructor(connect: () => RedisClient) {
-    this.connect = connect;
-  }
-
-  of(): string {
-    return '';
-  }
-
-  has(): boolean {
-    return true;
-  }
-
-  refresh(): void {
-    // It is the only one.
-  }
-
-  onChange(): void {
-    // It never does.
-  }
+/** The only one: it never changes. */
+function singleHome(connect: () => RedisClient): Homes {
+  const nothing = (): void => undefined;
+  return { of: () => '', has: () => true, connect, refresh: nothing, onChange: nothing };
 }
 
 /** What the cluster's client for commands knows of its nodes. */

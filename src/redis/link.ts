@@ -9,12 +9,12 @@ import { SilentNodes, type SilenceLimits } from './silent-nodes.js';
 import { Trouble, type TroubleListener } from './trouble.js';
 
 /** What a subscriber wants to know of its link. */
-export type SubscriptionListener = Pick<ClientListener, 'ready' | 'message' | 'moved'> & {
-  /** The connection is gone, or the attempt to make one. */
-  closed(): void;
-  /** There was a reply to no command: replies may have been taken for those to other commands. */
-  outOfStep(): void;
-};
+export type SubscriptionListener = Pick<
+  ClientListener,
+  'ready' | 'closed' | 'outOfStep' | 'message' | 'moved'
+>;
+
+const ignore = (): void => undefined;
 
 /** What the owner of a link wants to know. */
 export interface LinkListener
@@ -52,11 +52,9 @@ export class Link {
     this.#trouble = new Trouble(client, this, listener, () => {
       this.#silence.handshakeEnded();
     });
-    const onSilentNode = (error: Error): void => {
-      this.#trouble.tellOnce(error);
-    };
+    const { failed, tellOnce } = this.#trouble;
     this.#answers = client.cluster
-      ? new SilentNodes(client.cluster, limits, onSilentNode)
+      ? new SilentNodes(client.cluster, limits, tellOnce)
       : this.#silence;
     client.listen({
       connected: () => {
@@ -66,24 +64,13 @@ export class Link {
       ready: () => void this.#greet(),
       closed: (unsaid) => {
         this.#ended(unsaid);
-        listener.closed?.();
+        listener.closed?.(unsaid);
       },
-      failed: (error) => {
-        this.#trouble.failed(error);
-      },
-      hindered: (error) => {
-        this.#trouble.tellOnce(error);
-      },
-      outOfStep: (error) => {
-        if (listener.outOfStep) listener.outOfStep();
-        else this.#trouble.failed(error);
-      },
-      message: (channel, payload) => {
-        listener.message?.(channel, payload);
-      },
-      moved: () => {
-        listener.moved?.();
-      },
+      failed,
+      hindered: tellOnce,
+      outOfStep: listener.outOfStep ?? failed,
+      message: listener.message ?? ignore,
+      moved: listener.moved ?? ignore,
     });
   }
 

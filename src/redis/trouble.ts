@@ -96,7 +96,7 @@ export class Trouble {
     this.#isExplained = false;
   }
 
-  failed(error: Error): void {
+  readonly failed = (error: Error): void => {
     if (this.#end.signal.aborted) return;
     const { isReady, isLeaving } = this.#situation;
     const isMute = isMereLoss(error);
@@ -112,12 +112,12 @@ export class Trouble {
       if (!isLeaving) this.#attemptFailed(explained);
     }
     if (this.#lastError === error) this.tellOnce(error);
-  }
+  };
 
-  tellOnce(error: Error): void {
+  readonly tellOnce = (error: Error): void => {
     if (!this.#end.signal.aborted && this.#outage.isNews(describe(error)))
       this.#listener.failed(error);
-  }
+  };
 
   refuse(refusal: UnavailableError): void {
     this.#onRefused();

@@ -80,7 +80,7 @@ export function commandTests({ toServer }: DriverKind): void {
       const sent = ['a', 'b', 'c'].map((echo) => one.ask('ping', echo));
       expect(await Promise.all(sent)).toEqual(['a', 'b', 'c']);
     });
-    expect(writes.filter((text) => /ping/i.test(text)).length).toBeLessThanOrEqual(3);
+    expect(writes.filter((text) => /ping/i.test(text))).toHaveLength(1);
   });
 
   describe('a failure', () => {

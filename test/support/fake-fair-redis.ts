@@ -121,7 +121,7 @@ export class FakeFairRedis {
 
   /** The subscriber's connection is lost, and there is a new one, on which everything is subscribed anew. */
   reconnectSubscriber(): void {
-    this.#subscriber?.closed();
+    this.#subscriber?.closed(new LostError());
     this.#unconfirmed = [];
     this.#subscriber?.ready();
   }

@@ -49,26 +49,17 @@ export class IoredisClient extends IoredisSender implements RedisClient {
       if (error.message.startsWith(OUT_OF_STEP)) listener.outOfStep(error);
       else listener.failed(error);
     });
-    client.on('connect', () => {
-      listener.connected();
-    });
-    client.on('ready', () => {
-      listener.ready();
-    });
+    client.on('connect', listener.connected);
+    client.on('ready', listener.ready);
     client.on('close', () => {
       listener.closed(unexplained(client));
     });
     client.on(ASKING_DENIED, (error: Error) => {
       listener.hindered(asFailure(error));
     });
-    client.on('moved', () => {
-      listener.moved();
-    });
-    const hear = (channel: string, payload: string): void => {
-      listener.message(channel, payload);
-    };
-    client.on('message', hear);
-    client.on('smessage', hear);
+    client.on('moved', listener.moved);
+    client.on('message', listener.message);
+    client.on('smessage', listener.message);
   }
 
   subscribe(

@@ -2,20 +2,13 @@
 
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
-import { templateOf, type Ioredis, type RedisSource } from './source.js';
+import type { Ioredis } from './source.js';
 
 /** How long ioredis waits at most before it connects again, in milliseconds. */
 export const LONGEST_RECONNECT_DELAY_MS = 1_250;
 
 /** The options in the form that ioredis 6 wants under exact optional property types. */
 type DuplicateOptions = ClusterOptions & { redisOptions: { replyMapping?: never } };
-
-/** A way to make clients for one Redis, and the key prefix that the user's own client has. */
-export interface ClientFactory {
-  readonly keyPrefix: string;
-  /** Nothing may stay silent for longer without being dropped, not even a Sentinel. */
-  readonly create: (silenceLimitMs: number) => Ioredis;
-}
 
 export function isCluster(client: Ioredis): client is Cluster {
   return client.isCluster;
@@ -26,25 +19,21 @@ export function isOfOurIoredis(client: Ioredis): boolean {
   return client instanceof Redis || client instanceof Cluster;
 }
 
-export function clientFactory(source: RedisSource): ClientFactory {
-  const template = templateOf(source);
-  if (isCluster(template)) {
-    const keyPrefix = template.options.keyPrefix ?? template.options.redisOptions?.keyPrefix ?? '';
-    return {
-      keyPrefix,
-      create: () => withAskingHandled(template.duplicate([], clusterOptions(template.options))),
-    };
-  }
-  return {
-    keyPrefix: template.options.keyPrefix ?? '',
-    create: (silenceLimitMs) => {
-      const { sentinelCommandTimeout = Infinity } = template.options;
-      return template.duplicate({
-        ...nodeOptions(),
-        sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
-      });
-    },
-  };
+/** What the user's own client puts in front of each key. */
+export function keyPrefixOf(template: Ioredis): string {
+  const ofNodes = isCluster(template) ? template.options.redisOptions?.keyPrefix : undefined;
+  return template.options.keyPrefix ?? ofNodes ?? '';
+}
+
+/** A client of ours for the same Redis. Nothing may stay silent for longer without being dropped, not even a Sentinel. */
+export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
+  if (isCluster(template))
+    return withAskingHandled(template.duplicate([], clusterOptions(template.options)));
+  const { sentinelCommandTimeout = Infinity } = template.options;
+  return template.duplicate({
+    ...nodeOptions(),
+    sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
+  });
 }
 
 /** A client for subscriptions at the same node of a cluster. */

@@ -2,16 +2,16 @@
 
 import type { Driver } from '../driver.js';
 import { IoredisClient } from './client.js';
-import { clientFactory } from './clients.js';
-import type { RedisSource } from './source.js';
+import { clientLike, keyPrefixOf } from './clients.js';
+import { templateOf, type RedisSource } from './source.js';
 
 export type { RedisSource };
 
 /** @throws OptionError the source is none */
 export function ioredisDriver(source: RedisSource): Driver {
-  const { keyPrefix, create } = clientFactory(source);
+  const template = templateOf(source);
   return {
-    keyPrefix,
-    connect: (silenceLimitMs) => new IoredisClient(create(silenceLimitMs)),
+    keyPrefix: keyPrefixOf(template),
+    connect: (silenceLimitMs) => new IoredisClient(clientLike(template, silenceLimitMs)),
   };
 }

@@ -81,15 +81,11 @@ export class IoredisNodes implements ClusterNodes {
     this.#cluster.refreshSlotsCache();
   }
 
-  watch(listener: ClusterListener): void {
-    this.#cluster.on('refresh', () => {
-      listener.refreshed();
-    });
-    this.#cluster.on('+node', () => {
-      listener.nodeAdded?.();
-    });
+  watch({ refreshed, nodeAdded, nodeLost }: ClusterListener): void {
+    this.#cluster.on('refresh', refreshed);
+    if (nodeAdded) this.#cluster.on('+node', nodeAdded);
     this.#cluster.on('-node', (redis: Redis) => {
-      listener.nodeLost(addressOf(redis));
+      nodeLost(addressOf(redis));
     });
   }
 
