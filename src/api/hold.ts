@@ -60,12 +60,3 @@ export interface Hold extends AsyncDisposable {
   /** Releases it at the end of an `await using` block. @throws {@link LockLostError} the lock was lost */
   [Symbol.asyncDispose](): Promise<void>;
 }
-
-/** How a hold came to be, and so what may undo it. */
-export type HoldOrigin = 'lock' | 'acquire' | 'withLock';
-
-/** A hold as the lock that gave it out sees it. */
-export interface OwnHold extends Hold {
-  /** Releases; that Redis could not be reached is an event, not an error: what the lock guarded is done. */
-  releaseQuietly(): Promise<void>;
-}

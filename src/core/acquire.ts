@@ -2,7 +2,7 @@
 // acquisition goes on with: somebody else has the lock, no answer came, the client was closed meanwhile. Whatever takes more than
 // one command, or may have to end early, is an acquisition from the beginning.
 
-import type { HoldOrigin } from '../api/hold.js';
+import type { HoldOrigin } from './own-hold.js';
 import type { AcquireRequest } from '../api/options.js';
 import { now } from '../runtime/clock.js';
 import type { Ending } from '../runtime/wait-limit.js';

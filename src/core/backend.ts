@@ -14,6 +14,8 @@ import type { Waiter } from './waiter.js';
 export interface LockBackend extends GrantedLock {
   /** What kind of lock it is, for people. */
   readonly kind: string;
+  /** The ids of the locks that it is made of, if it is made of others. */
+  readonly memberIds?: readonly string[];
   /** Whether it can be asked now, where the client’s connection does not tell. */
   readonly isReachable?: boolean;
   /** After a command has met a key of another kind: which one it is, and what. */

@@ -2,7 +2,7 @@
 
 import type { Session } from './session.js';
 import { LockNotHeldError } from '../api/errors.js';
-import type { HoldOrigin } from '../api/hold.js';
+import type { HoldOrigin } from './own-hold.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
 
 /** A lock of any kind: what is the same for the same lock, and what its caller calls it. */

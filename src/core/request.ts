@@ -1,6 +1,6 @@
 // What one call asks of one lock, and who asks it from where.
 
-import type { HoldOrigin } from '../api/hold.js';
+import type { HoldOrigin } from './own-hold.js';
 import type { AcquireRequest } from '../api/options.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Seniority } from '../waiting/line.js';

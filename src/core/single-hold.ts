@@ -4,7 +4,7 @@ import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected, type HoldDescription } from '../api/description.js';
 import { isUnanswered, LockNotHeldError, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
-import type { HoldOrigin, OwnHold } from '../api/hold.js';
+import type { HoldOrigin, OwnHold } from './own-hold.js';
 import type { GrantHolder } from './grant-holders.js';
 import { parseLease } from '../api/options.js';
 import type { Grant } from './grant.js';

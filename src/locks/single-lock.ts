@@ -3,8 +3,8 @@
 import { acquire } from '../core/acquire.js';
 import type { LockBackend } from '../core/backend.js';
 import type { Session } from '../core/session.js';
-import type { HoldOrigin } from '../api/hold.js';
-import { Lock, type HeldHere } from '../api/lock.js';
+import type { HoldOrigin } from '../core/own-hold.js';
+import { BaseLock, type HeldHere } from './base-lock.js';
 import { nothingToUnlock } from '../core/lock-calls.js';
 import type { MemberTerms } from '../core/request.js';
 import type { AcquireRequest } from '../api/options.js';
@@ -18,7 +18,7 @@ import {
 import type { SingleHold } from '../core/single-hold.js';
 import type { HoldInScope } from '../scopes/held.js';
 
-export class SingleLock extends Lock {
+export class SingleLock extends BaseLock {
   readonly #session: Session;
   readonly #backend: LockBackend;
 

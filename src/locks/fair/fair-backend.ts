@@ -42,6 +42,7 @@ interface HandOver {
 
 export class FairLockBackend extends ReentrantLockBackend {
   override readonly kind = 'FairLock';
+  override readonly mayVote = false;
 
   override waiter(newOwnerId: () => string, request: LockRequest): Waiter {
     return new FairPlace(this, this.keys, newOwnerId(), request);

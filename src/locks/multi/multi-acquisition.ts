@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Session } from '../../core/session.js';
 import { OwnerSpentError } from './common-owner.js';
 import { isUnanswered, LockTimeoutError, UnavailableError } from '../../api/errors.js';
-import type { HoldOrigin } from '../../api/hold.js';
+import type { HoldOrigin } from '../../core/own-hold.js';
 import { anonymousLockId, lockCallBegins } from '../../core/lock-calls.js';
 import { MultiHold } from './multi-hold.js';
 import { MultiRound, undo, type Refusal } from './multi-round.js';

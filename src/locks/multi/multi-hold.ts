@@ -3,7 +3,7 @@
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected, type HoldDescription } from '../../api/description.js';
 import { LockLostError } from '../../api/errors.js';
-import type { OwnHold } from '../../api/hold.js';
+import type { OwnHold } from '../../core/own-hold.js';
 import { currentScope, Scope } from '../../scopes/scope.js';
 import type { SingleHold } from '../../core/single-hold.js';
 

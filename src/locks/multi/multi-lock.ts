@@ -1,8 +1,8 @@
 // Several locks as one: all of them, or none.
 
 import type { Session } from '../../core/session.js';
-import type { HoldOrigin } from '../../api/hold.js';
-import { Lock, type HeldHere } from '../../api/lock.js';
+import type { HoldOrigin } from '../../core/own-hold.js';
+import { BaseLock, type HeldHere } from '../base-lock.js';
 import { nothingToUnlock } from '../../core/lock-calls.js';
 import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
@@ -10,7 +10,7 @@ import type { AcquireRequest } from '../../api/options.js';
 import type { Scope } from '../../scopes/scope.js';
 import type { SingleLock } from '../single-lock.js';
 
-export class MultiLock extends Lock {
+export class MultiLock extends BaseLock {
   readonly name: string;
   readonly #session: Session;
   readonly #members: readonly SingleLock[];

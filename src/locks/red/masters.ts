@@ -1,10 +1,9 @@
 // What a Redlock may be made of: one reentrant lock of one name on each of several masters.
 
 import { OptionError } from '../../api/errors.js';
-import { FairLockBackend } from '../fair/fair-backend.js';
 import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
-import { Lock } from '../../api/lock.js';
-import { parseRedMembers, shownMember } from '../multi/multi-members.js';
+import { BaseLock } from '../base-lock.js';
+import { parseMembers, shownMember } from '../members.js';
 import { isPlainObject } from '../../api/shown.js';
 import { Master } from './master.js';
 import { parseRedLockOptions, type RedLockSettings } from './settings.js';
@@ -16,7 +15,7 @@ export function parseRedLock(given: readonly unknown[]): {
   settings: RedLockSettings;
 } {
   const last = given.at(-1);
-  if (given.length === 0 || last instanceof Lock)
+  if (given.length === 0 || last instanceof BaseLock)
     return { ...parseMasters(given), settings: parseRedLockOptions({}) };
   // Taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of others.
   if (!isPlainObject(last)) {
@@ -29,12 +28,13 @@ export function parseRedLock(given: readonly unknown[]): {
 }
 
 function parseMasters(locks: readonly unknown[]): { name: string; masters: Master[] } {
-  const members = parseRedMembers(locks);
+  const right = 'it must be a lock of getLock()';
+  const members = parseMembers('a Redlock', locks, right, ({ memberIds }) => !memberIds);
   const name = members[0]?.name ?? '';
   const clients = new Set<object>();
   const masters = members.map((member) => {
     const { session, backend } = member.parts;
-    if (!(backend instanceof ReentrantLockBackend) || backend instanceof FairLockBackend) {
+    if (!(backend instanceof ReentrantLockBackend) || !backend.mayVote) {
       throw new OptionError(
         `member "${member.name}" of a Redlock is not a lock of getLock(): only that can be held by a majority`,
       );

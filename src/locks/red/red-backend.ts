@@ -100,6 +100,10 @@ export class RedLockBackend implements LockBackend {
     });
   }
 
+  get memberIds(): string[] {
+    return this.masters.map(({ lock }) => lock.id);
+  }
+
   watch(grant: GrantState): void {
     this.#services.watch({ lock: this, grant }, this.#settings.maxExtensions);
   }

@@ -28,6 +28,8 @@ export interface VoteReply {
 
 export class ReentrantLockBackend implements LockBackend {
   readonly kind: string = 'Lock';
+  /** Whether it may be one of the locks that a Redlock is made of. */
+  readonly mayVote: boolean = true;
   readonly name: string;
   readonly id: string;
   readonly newOwnerId: () => string;

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Session } from '../../../src/core/session.js';
 import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/listeners.js';
-import type { HoldOrigin } from '../../../src/api/hold.js';
+import type { HoldOrigin } from '../../../src/core/own-hold.js';
 import { MultiAcquisition, underWayIn } from '../../../src/locks/multi/multi-acquisition.js';
 import type { MemberTerms } from '../../../src/core/request.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';

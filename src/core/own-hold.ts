@@ -1,0 +1,12 @@
+// A hold as the library itself sees it: how it came to be, and a release that no caller waits for.
+
+import type { Hold } from '../api/hold.js';
+
+/** How a hold came to be, and so what may undo it. */
+export type HoldOrigin = 'lock' | 'acquire' | 'withLock';
+
+/** A hold as the lock that gave it out sees it. */
+export interface OwnHold extends Hold {
+  /** Releases; that Redis could not be reached is an event, not an error: what the lock guarded is done. */
+  releaseQuietly(): Promise<void>;
+}

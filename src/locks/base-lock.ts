@@ -1,0 +1,161 @@
+// What all kinds of lock have in common: they read what the caller gave, and run what is to be guarded in a scope of its own.
+
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspected, type LockDescription } from '../api/description.js';
+import { LockTimeoutError, OptionError } from '../api/errors.js';
+import type { Hold } from '../api/hold.js';
+import type { Lock } from '../api/lock.js';
+import {
+  parseFunction,
+  parseOptions,
+  parseRequest,
+  type AcquireOptions,
+  type AcquireRequest,
+  type LockOptions,
+} from '../api/options.js';
+import { shown } from '../api/shown.js';
+import type { HoldOrigin, OwnHold } from '../core/own-hold.js';
+import { currentScope, Scope } from '../scopes/scope.js';
+
+/** As which owner a client holds a lock, and for how long it may rely on that. */
+export interface HeldHere {
+  readonly ownerId: string;
+  readonly remainingMs: number;
+}
+
+const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
+
+export abstract class BaseLock implements Lock {
+  abstract readonly name: string;
+
+  async lock(lease?: number | LockOptions): Promise<void> {
+    const options =
+      typeof lease === 'object'
+        ? parseOptions('the options of lock()', lease, ['lease', 'signal'], this.name)
+        : { lease };
+    await this.acquireHold(parseRequest(this.name, options, Infinity), 'lock');
+  }
+
+  async tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean> {
+    const hasOptions = typeof wait === 'object';
+    if (hasOptions && lease !== undefined) {
+      throw new OptionError(
+        `lock "${this.name}": tryLock() was given a lease of ${shown(lease)} beside its options: it must be one of them`,
+        { lockName: this.name },
+      );
+    }
+    const options = hasOptions
+      ? parseOptions('the options of tryLock()', wait, ALL_OPTIONS, this.name)
+      : { wait, lease };
+    return (await this.#tryAcquire(parseRequest(this.name, options, 0), 'lock')) !== undefined;
+  }
+
+  abstract unlock(): Promise<void>;
+
+  acquire(options?: AcquireOptions): Promise<Hold> {
+    // Not async: the promise that the caller gets is the only one that is made for it.
+    try {
+      const request = this.#request('the options of acquire()', options, Infinity);
+      return this.acquireHold(request, 'acquire');
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      return Promise.reject(error);
+    }
+  }
+
+  async tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
+    return await this.#tryAcquire(
+      this.#request('the options of tryAcquire()', options, 0),
+      'acquire',
+    );
+  }
+
+  async withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
+  async withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
+  async withLock<T>(
+    ...args: [(hold: Hold) => T | Promise<T>] | [AcquireOptions, (hold: Hold) => T | Promise<T>]
+  ): Promise<T> {
+    const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
+    if (typeof options === 'function') {
+      throw new OptionError(
+        `lock "${this.name}": withLock() was given a function and then ${shown(fn)}: its options come first, then the function`,
+        { lockName: this.name },
+      );
+    }
+    const request = this.#request('the options of withLock()', options, Infinity);
+    parseFunction(fn, 'the function given to withLock()', this.name);
+    const scope = new Scope(currentScope(), false);
+    const hold = await this.acquireHold(request, 'withLock', scope);
+    let result: T;
+    try {
+      result = await scope.run(() => fn(hold));
+    } catch (error) {
+      await hold.releaseQuietly().catch(() => undefined); // that it was lost is told by its signal and the event
+      throw error;
+    }
+    await hold.releaseQuietly();
+    return result;
+  }
+
+  abstract isLocked(): Promise<boolean>;
+
+  async isHeldByCurrentOwner(): Promise<boolean> {
+    return (await this.getHoldCount()) > 0;
+  }
+
+  abstract getHoldCount(): Promise<number>;
+
+  abstract remainTimeToLive(): Promise<number>;
+
+  abstract forceUnlock(): Promise<boolean>;
+
+  toJSON(): LockDescription {
+    const { kind, name, held } = this;
+    if (!held) return { kind, name, state: 'not held by this client' };
+    const { ownerId, remainingMs } = held;
+    return {
+      kind,
+      name,
+      state: 'held by this client',
+      ownerId,
+      remainingMs: Math.round(remainingMs),
+    };
+  }
+
+  /** The same for `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    const { kind, ...description } = this.toJSON();
+    return inspected(kind, description, depth, options);
+  }
+
+  /** For people. @internal */
+  protected abstract readonly kind: string;
+
+  /** What this client holds of it, as far as it may rely on that. @internal */
+  abstract readonly held: HeldHere | undefined;
+
+  /** Acquires it; `scope` is that of a `withLock`. @internal */
+  protected abstract acquireHold(
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    scope?: Scope,
+  ): Promise<OwnHold>;
+
+  #request(
+    what: string,
+    options: AcquireOptions | undefined,
+    defaultWaitMs: number,
+  ): AcquireRequest {
+    const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
+    return parseRequest(this.name, given, defaultWaitMs);
+  }
+
+  async #tryAcquire(request: AcquireRequest, origin: HoldOrigin): Promise<Hold | undefined> {
+    try {
+      return await this.acquireHold(request, origin);
+    } catch (error) {
+      if (error instanceof LockTimeoutError) return undefined;
+      throw error;
+    }
+  }
+}
