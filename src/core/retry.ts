@@ -1,4 +1,4 @@
-// Asks Redis until it answers, or the wait is over. ioredis repeats nothing by itself; this does, and says so to
+// Asks Redis until it answers, or the wait is over. A driver repeats nothing by itself; this does, and says so to
 // whoever sends, since a repeat may find the work already done.
 
 import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';

@@ -123,6 +123,8 @@ export interface ClusterNode extends Sender {
   readonly owesAnswer: boolean;
   /** How much it has said on its present connection; undefined: there is none. */
   readonly bytesRead: number | undefined;
+  /** Has it run the next command though the slot is only on its way there. A client that may not say so tells that (`hindered`). */
+  asking(): void;
   /** Drops its connection. The next command for its slots makes another, to whoever has them then. */
   disconnect(): void;
   /** A new client for subscriptions at this node. */

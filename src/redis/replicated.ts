@@ -3,7 +3,7 @@
 
 import type { TimeLimit } from '../runtime/clock.js';
 import { Acknowledgements } from './acknowledgements.js';
-import type { Argument, Sender } from './driver.js';
+import type { Argument, ClusterNode, Sender } from './driver.js';
 import { isUnknownScript, redirectionOf, UnsentError } from './failure.js';
 import { hashTag } from './keys.js';
 import type { Link } from './link.js';
@@ -62,16 +62,14 @@ export class Replicated {
     const limitMs = Math.min(this.#options.commandTimeoutMs, limit.leftMs * WAITING_PART);
     const [key = ''] = keys;
     let isKnown = true;
-    let asked: Sender | undefined;
+    let asked: ClusterNode | undefined;
     for (let redirections = 0; ; redirections++) {
-      const isAsking = asked !== undefined;
       const node = asked ?? this.#nodeWith(key) ?? (await this.#lookFor(key));
       const [command, text] = isKnown
         ? (['evalsha', script.sha1] as const)
         : (['eval', script.source] as const);
       const send = (): Promise<T> => {
-        // (If it is refused, the script's own error tells.)
-        if (isAsking && this.#link.isReady) void node.send('asking', [], drop, drop);
+        if (this.#link.isReady) asked?.asking();
         const parts = [text, keys.length, ...keys, ...args];
         return this.#link.ask(command, parts, read, undefined, node);
       };
@@ -106,7 +104,7 @@ export class Replicated {
     return address === undefined ? undefined : cluster.node(address);
   }
 
-  #nodeCalled(address: string): Sender | undefined {
+  #nodeCalled(address: string): ClusterNode | undefined {
     const { cluster } = this.#link.client;
     return cluster?.node(cluster.reachedAt(address));
   }

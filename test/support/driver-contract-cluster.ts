@@ -6,7 +6,7 @@ import { failureKind, redirectionOf } from '../../src/redis/failure.js';
 import { slotOf } from '../../src/redis/slots.js';
 import { rejectionOf } from './clients.js';
 import type { DriverKind } from './driver-contract.js';
-import { fateOf, OpenedClient, readyClient } from './driver-heard.js';
+import { fateOf, OpenedClient, readyClient, type Fate } from './driver-heard.js';
 import { eventually } from './eventually.js';
 import { topologiesUnavailable } from './redis-server.js';
 import { startCluster, type Cluster } from './redis-topologies.js';
@@ -60,6 +60,49 @@ export function clusterTests({ toCluster }: DriverKind): void {
       expect(redirectionOf(failure)).toEqual({ kind: 'MOVED', address: home });
       expect(failureKind(failure)).toBe('transient');
       expect(await fateOf(cluster.node(home!)!, 'exists', name).promise).toBe(0);
+    });
+
+    describe('a slot that migrates', () => {
+      /** Asks the node that the slot is on its way to, which is where the other one redirects to. */
+      async function askBehindAsking({ client }: OpenedClient): Promise<Fate> {
+        await using mover = await SlotMover.of(servers.masters);
+        const name = uniqueName();
+        const nodes = client.cluster!;
+        await mover.begin(slotOf(name));
+        const home = nodes.node(nodes.masterOf(slotOf(name))!)!;
+        const redirection = redirectionOf(await rejectionOf(fateOf(home, 'exists', name).promise));
+        expect(redirection?.kind).toBe('ASK');
+        const other = nodes.node(nodes.reachedAt(redirection!.address))!;
+        other.asking();
+        const fate = fateOf(other, 'exists', name);
+        await fate.promise.catch(() => undefined);
+        await mover.move(slotOf(name));
+        return fate;
+      }
+
+      it('is asked for at the other node, behind ASKING', async () => {
+        expect(await askBehindAsking(one)).toMatchObject({ replies: [0], failures: [] });
+      });
+
+      it('is refused by it to a user who may not send ASKING, and that is told', async () => {
+        const user = { username: 'without-asking', password: 'pw' };
+        const rules = ['on', `>${user.password}`, '~*', '&*', '+@all', '-asking'];
+        for (const { url } of servers.masters) {
+          const admin = new Redis(url);
+          await admin.call('ACL', 'SETUSER', user.username, ...rules);
+          admin.disconnect();
+        }
+        const limited = await readyClient(toCluster(servers.nodes, user));
+        await Promise.all(
+          limited.client.cluster!.masters.map((node) => fateOf(node, 'ping').promise),
+        );
+        const { failures } = await askBehindAsking(limited);
+        expect(failures.map(redirectionOf)).toMatchObject([{ kind: 'MOVED' }]);
+        await eventually(() => {
+          expect(limited.failed.map(String).join()).toMatch(/NOPERM.*asking/);
+        });
+        await limited.client.close();
+      });
     });
 
     it('a slot that moved is found, and told of', async () => {

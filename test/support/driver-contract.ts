@@ -6,11 +6,16 @@ import { clusterTests } from './driver-contract-cluster.js';
 import { commandTests } from './driver-contract-commands.js';
 import { connectionTests } from './driver-contract-connections.js';
 
+export interface User {
+  readonly username: string;
+  readonly password: string;
+}
+
 export interface DriverKind {
   /** A driver for the server at this URL, `redis://user:password@host:port`. */
   readonly toServer: (url: string) => Driver;
-  /** A driver for the cluster that these nodes belong to. */
-  readonly toCluster: (nodes: { host: string; port: number }[]) => Driver;
+  /** A driver for the cluster that these nodes belong to, as this user. */
+  readonly toCluster: (nodes: { host: string; port: number }[], user?: User) => Driver;
 }
 
 /** Runs the suite for one driver. */

@@ -31,6 +31,11 @@ class IoredisNode extends IoredisSender implements ClusterNode {
     return (this.#redis.stream as { bytesRead?: number } | undefined)?.bytesRead;
   }
 
+  /** By the method that tells the cluster's client when it is denied, as that of ioredis' own redirections does. */
+  asking(): void {
+    this.#redis.asking().catch(() => undefined);
+  }
+
   disconnect(): void {
     this.#redis.disconnect();
   }

@@ -5,7 +5,8 @@ import { driverContract } from '../../support/driver-contract.js';
 
 driverContract('ioredis', {
   toServer: ioredisDriver,
-  toCluster: (nodes) => ioredisDriver(new Cluster(nodes, { lazyConnect: true })),
+  toCluster: (nodes, user) =>
+    ioredisDriver(new Cluster(nodes, { lazyConnect: true, redisOptions: { ...user } })),
 });
 
 // ioredis 5 does not know the option, and would speak RESP2 a second time.
@@ -13,7 +14,9 @@ const knowsResp3 = 'protocol' in new Redis({ lazyConnect: true }).options;
 if (knowsResp3) {
   driverContract('ioredis with RESP3', {
     toServer: (url) => ioredisDriver(new Redis(url, { lazyConnect: true, protocol: 3 })),
-    toCluster: (nodes) =>
-      ioredisDriver(new Cluster(nodes, { lazyConnect: true, redisOptions: { protocol: 3 } })),
+    toCluster: (nodes, user) =>
+      ioredisDriver(
+        new Cluster(nodes, { lazyConnect: true, redisOptions: { protocol: 3, ...user } }),
+      ),
   });
 } else console.log('ioredis 5 speaks RESP2 only: not run with RESP3');
