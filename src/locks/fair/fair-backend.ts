@@ -4,31 +4,17 @@
 import { isAcquired, isKept, type KeepReply } from '../../core/replies.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
+import type { Renewable } from '../../core/watchdog.js';
 import type { TimeLimit } from '../../runtime/clock.js';
-import type { SeenHolder } from '../../api/errors.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { FairLine } from './fair-line.js';
 import { FairPlace } from './fair-place.js';
 import { FairServices } from './fair-services.js';
+import type { JoinReply, JoinRequest } from './place-lock.js';
+import type { RenewedPlace } from './place-renewer.js';
 import type { ExpectedKey } from '../../core/key-types.js';
 import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
-
-/** What a try at the lock, or at a place in line, was sent with. */
-interface JoinRequest {
-  readonly ownerId: string;
-  readonly leaseMs: number;
-  readonly mayWait: boolean;
-  readonly isFixed: boolean;
-  readonly isListening: boolean;
-  readonly nonce: number;
-  readonly ticket: string;
-}
-
-type JoinReply =
-  | { readonly outcome: 'acquired' }
-  | { readonly outcome: 'handed over' }
-  | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
 
 /** The lock is free, and many lapsed places are still in the way. */
 const MORE_TO_DROP = -3;
@@ -160,15 +146,15 @@ export class FairLockBackend extends ReentrantLockBackend {
     return this.server.channels.subscribe(this.#grantChannel, this.server.isSharded, listener);
   }
 
-  watchPlace(place: FairPlace): void {
+  watchPlace(place: RenewedPlace): void {
     this.server.watchdog.watch(place, place, this.#services.renewer);
   }
 
-  unwatchPlace(place: FairPlace): void {
+  unwatchPlace(place: RenewedPlace): void {
     this.server.watchdog.unwatch(place);
   }
 
-  renewPlaces(places: Iterable<FairPlace>): void {
+  renewPlaces(places: Iterable<Renewable<unknown>>): void {
     this.server.watchdog.renew(places);
   }
 

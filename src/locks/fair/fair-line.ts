@@ -2,32 +2,48 @@
 // was handed to one of them, and a look at the lock when the holder's lease is over.
 
 import { setTimer } from '../../runtime/clock.js';
-import type { Subscription } from '../../waiting/channels.js';
+import type { Renewable } from '../../core/watchdog.js';
+import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { Findings } from '../../waiting/findings.js';
-import type { FairLockBackend } from './fair-backend.js';
-import type { FairPlace } from './fair-place.js';
 
 /** Two ends of a lease that are as near as this are one. */
 const SAME_TIME_MS = 5;
 
+/** A place in this line. */
+interface PlaceInLine extends Renewable<unknown> {
+  /** The lock was handed over to it while it had this nonce. */
+  granted(nonce: number): void;
+  /** It is its turn to try. */
+  wake(): void;
+}
+
+/** The fair lock, as the line for it knows it. */
+interface LineLock {
+  subscribeToGrants(listener: ChannelListener): Subscription;
+  subscribeToUnlocks(listener: ChannelListener): Subscription;
+  renewPlaces(places: Iterable<PlaceInLine>): void;
+  handOn(): Promise<number>;
+  returnGrant(ownerId: string): void;
+}
+
 export class FairLine {
   readonly findings: Findings = new Findings();
-  readonly #lock: FairLockBackend;
+  readonly #lock: LineLock;
   readonly #onEmpty: () => void;
-  readonly #places = new Map<string, FairPlace>();
+  readonly #places = new Map<string, PlaceInLine>();
   #grants: Subscription | undefined;
   #unlocks: Subscription | undefined;
   #timer: NodeJS.Timeout | undefined;
   #lookAtMs = Infinity;
   #isLooking = false;
   /** Who asks who has the lock, for all. */
-  #looker: FairPlace | undefined;
+  #looker: PlaceInLine | undefined;
   /** Since when, on the monotonic clock. */
   #lookedSinceMs = 0;
   /** A message came while a look was under way: that may have been too early. */
   #shallLookAgain = false;
 
-  constructor(lock: FairLockBackend, onEmpty: () => void) {
+  constructor(lock: LineLock, onEmpty: () => void) {
     this.#lock = lock;
     this.#onEmpty = onEmpty;
   }
@@ -42,7 +58,7 @@ export class FairLine {
     return this.#grants?.mayHaveMissed(sinceMs) ?? false;
   }
 
-  join(place: FairPlace): void {
+  join(place: PlaceInLine): void {
     this.#places.set(place.ownerId, place);
     this.#grants ??= this.#lock.subscribeToGrants({
       // Before, our places counted as deaf, or were passed over.
@@ -63,7 +79,7 @@ export class FairLine {
     this.#unlocks ??= this.#lock.subscribeToUnlocks({ subscribed: look, message: look });
   }
 
-  leave(place: FairPlace): void {
+  leave(place: PlaceInLine): void {
     this.#places.delete(place.ownerId);
     if (this.#looker === place) this.#looker = undefined;
     if (this.#places.size > 0) return;
@@ -74,7 +90,7 @@ export class FairLine {
   }
 
   /** One that wants to know who has the lock asks for all, unless one did since `sinceMs` (monotonic): their places do not depend on which. */
-  look(place: FairPlace, sinceMs: number): void {
+  look(place: PlaceInLine, sinceMs: number): void {
     if (this.#looker && this.#lookedSinceMs >= sinceMs) return;
     this.#looker = place;
     this.#lookedSinceMs = performance.now();
@@ -82,12 +98,12 @@ export class FairLine {
   }
 
   /** A place was told who has the lock. If that is another of ours, nobody has told that one. */
-  looked(place: FairPlace, holder: string): void {
+  looked(place: PlaceInLine, holder: string): void {
     if (this.#looker === place) this.#looker = undefined;
     this.#places.get(holder)?.wake();
   }
 
-  renew(places: Iterable<FairPlace>): void {
+  renew(places: Iterable<PlaceInLine>): void {
     this.#lock.renewPlaces(places);
   }
 

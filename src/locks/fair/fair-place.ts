@@ -4,23 +4,15 @@
 import type { AcquireReply, HandedOver } from '../../core/replies.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
-import type { Renewable } from '../../core/watchdog.js';
 import { now, type Instant, type TimeLimit } from '../../runtime/clock.js';
 import type { SeenHolder } from '../../api/errors.js';
 import type { LockKeys } from '../../redis/keys.js';
 import { leftMs, deadlineOf, type Deadline } from '../../core/deadline.js';
 import type { Findings } from '../../waiting/findings.js';
 import type { FairLine } from './fair-line.js';
-import type { FairLockBackend } from './fair-backend.js';
+import type { PlaceLock } from './place-lock.js';
+import type { PlaceReply, RenewedPlace } from './place-renewer.js';
 import { Sendings } from './sendings.js';
-
-/** What the renewal of a place found. */
-export type PlaceReply =
-  | { readonly outcome: 'in line'; readonly nonce: number; readonly holderTtlMs: number }
-  /** The lock was handed over, and nobody told us so far. */
-  | { readonly outcome: 'yours'; readonly nonce: number }
-  /** It lapsed, was passed over, or the line was deleted. */
-  | { readonly outcome: 'gone'; readonly nonce: number };
 
 /** The time to live of a lock that is free. */
 const FREE = -2;
@@ -31,11 +23,11 @@ interface Granted {
   readonly deadline: Deadline;
 }
 
-export class FairPlace implements Waiter, Renewable<PlaceReply> {
+export class FairPlace implements Waiter, RenewedPlace {
   readonly ownerId: string;
   readonly keys: LockKeys;
   readonly isWatched = true;
-  readonly #lock: FairLockBackend;
+  readonly #lock: PlaceLock;
   readonly #request: LockRequest;
   /** Where it waits, once it does. */
   #line: FairLine | undefined;
@@ -52,7 +44,7 @@ export class FairPlace implements Waiter, Renewable<PlaceReply> {
   /** Whether the latest try said that our subscription stands. */
   #wasListening = false;
 
-  constructor(lock: FairLockBackend, keys: LockKeys, ownerId: string, request: LockRequest) {
+  constructor(lock: PlaceLock, keys: LockKeys, ownerId: string, request: LockRequest) {
     this.#lock = lock;
     this.keys = keys;
     this.ownerId = ownerId;

@@ -1,13 +1,28 @@
 // How the places that a client has in lines for fair locks are renewed: many in one call.
 
-import { now } from '../../runtime/clock.js';
+import { now, type Instant } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
-import { hashTag } from '../../redis/keys.js';
+import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
-import type { Renewer, Watched } from '../../core/watchdog.js';
-import type { FairPlace, PlaceReply } from './fair-place.js';
+import type { Renewable, Renewer, Watched } from '../../core/watchdog.js';
 
-export class PlaceRenewer implements Renewer<FairPlace> {
+/** What the renewal of a place found. */
+export type PlaceReply =
+  | { readonly outcome: 'in line'; readonly nonce: number; readonly holderTtlMs: number }
+  /** The lock was handed over, and nobody told us so far. */
+  | { readonly outcome: 'yours'; readonly nonce: number }
+  /** It lapsed, was passed over, or the line was deleted. */
+  | { readonly outcome: 'gone'; readonly nonce: number };
+
+/** A place in line, as far as it is renewed. */
+export interface RenewedPlace extends Renewable<PlaceReply> {
+  readonly keys: LockKeys;
+  readonly isListening: boolean;
+  /** A command is about to be sent that renews it. */
+  sending(nonce: number, at: Instant): void;
+}
+
+export class PlaceRenewer implements Renewer<RenewedPlace> {
   readonly kind = 'place';
   readonly #connection: Connection;
   #lastNonce = 0;
@@ -21,11 +36,11 @@ export class PlaceRenewer implements Renewer<FairPlace> {
     return ++this.#lastNonce;
   }
 
-  batchKey({ keys }: FairPlace): string {
+  batchKey({ keys }: RenewedPlace): string {
     return this.#connection.isCluster ? hashTag(keys.lock) : '';
   }
 
-  renew(batch: readonly Watched<FairPlace>[], leaseMs: number): Promise<readonly PlaceReply[]> {
+  renew(batch: readonly Watched<RenewedPlace>[], leaseMs: number): Promise<readonly PlaceReply[]> {
     const nonce = this.nextNonce();
     const sentAt = now();
     const keys: string[] = [];

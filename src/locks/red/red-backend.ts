@@ -15,6 +15,7 @@ import type { Master } from './master.js';
 import { NoQuorum } from './no-quorum.js';
 import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { QuorumServices } from './quorum-services.js';
+import { kept } from './red-renewer.js';
 import { RedWaiter } from './red-waiter.js';
 import type { RedLockSettings } from './settings.js';
 import { UnlockWatch } from './unlock-watch.js';
@@ -206,16 +207,4 @@ export class RedLockBackend implements LockBackend {
     const isConfirmed = answer?.value === 'kept' || answer?.value === true;
     return { node, answer: isConfirmed ? 'acquired' : 'gone' };
   };
-}
-
-/** Whether most masters keep an owner; how it was lost when that is impossible; undefined: not known. */
-export function kept(
-  replies: readonly (KeepReply | undefined)[],
-  quorum: number,
-): KeepReply | undefined {
-  const isKept = replies.filter((reply) => reply === 'kept').length;
-  if (isKept >= quorum) return 'kept';
-  const losses = replies.filter((reply) => reply !== undefined && reply !== 'kept');
-  if (losses.length <= replies.length - quorum) return undefined;
-  return (['forced', 'taken'] as const).find((loss) => losses.includes(loss)) ?? 'deleted';
 }

@@ -6,10 +6,17 @@ import type { KeepReply } from '../../core/replies.js';
 import type { Renewer, Watched } from '../../core/watchdog.js';
 import { poll, type Answer } from './poll.js';
 import type { Master } from './master.js';
-import { kept, type RedLockBackend } from './red-backend.js';
+
+/** A Redlock, as far as it is renewed. */
+interface RenewedLock {
+  readonly batchKey: string;
+  readonly masters: readonly Master[];
+  readonly quorum: number;
+  readonly nodeTimeoutMs: number;
+}
 
 export interface RedTarget {
-  readonly lock: RedLockBackend;
+  readonly lock: RenewedLock;
   readonly grant: GrantState;
 }
 
@@ -94,4 +101,16 @@ async function repairOne(master: Master, grant: GrantState, leaseMs: number): Pr
     // Released meanwhile: that may have overtaken it.
     if (grant.ageMs < 0) master.withdraw(ownerId);
   }
+}
+
+/** Whether most masters keep an owner; how it was lost when that is impossible; undefined: not known. */
+export function kept(
+  replies: readonly (KeepReply | undefined)[],
+  quorum: number,
+): KeepReply | undefined {
+  const isKept = replies.filter((reply) => reply === 'kept').length;
+  if (isKept >= quorum) return 'kept';
+  const losses = replies.filter((reply) => reply !== undefined && reply !== 'kept');
+  if (losses.length <= replies.length - quorum) return undefined;
+  return (['forced', 'taken'] as const).find((loss) => losses.includes(loss)) ?? 'deleted';
 }

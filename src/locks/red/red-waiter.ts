@@ -6,18 +6,31 @@ import type { LockRequest } from '../../core/request.js';
 import { now } from '../../runtime/clock.js';
 import { UnsentError } from '../../redis/failure.js';
 import { LineWaiter } from '../../core/line-waiter.js';
-import { assertDistinct } from './master.js';
+import type { Line } from '../../waiting/line.js';
+import type { Health } from './health.js';
+import { assertDistinct, type Master } from './master.js';
 import { NoQuorum } from './no-quorum.js';
-import type { RedLockBackend } from './red-backend.js';
+import type { Vote } from './vote.js';
+
+/** A Redlock, as whoever waits for it knows it. */
+interface ElectingLock {
+  readonly name: string;
+  readonly masters: readonly Master[];
+  readonly quorum: number;
+  readonly health: Health;
+  /** The line in which those of this client wait for it. */
+  line(): Line;
+  elect(ownerId: string, leaseMs: number): Promise<Vote>;
+}
 
 export class RedWaiter extends LineWaiter {
-  readonly #lock: RedLockBackend;
+  readonly #lock: ElectingLock;
   readonly #newOwnerId: () => string;
   #ownerId: string;
   #isOwnerUsed = false;
   #hasLeft = false;
 
-  constructor(lock: RedLockBackend, newOwnerId: () => string, request: LockRequest) {
+  constructor(lock: ElectingLock, newOwnerId: () => string, request: LockRequest) {
     super(request, () => lock.line());
     this.#lock = lock;
     this.#newOwnerId = newOwnerId;

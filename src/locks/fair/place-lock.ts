@@ -1,0 +1,42 @@
+// What a place in line asks of the fair lock, and what the lock answers.
+
+import type { SeenHolder } from '../../api/errors.js';
+import type { KeepReply } from '../../core/replies.js';
+import type { TimeLimit } from '../../runtime/clock.js';
+import type { FairLine } from './fair-line.js';
+import type { RenewedPlace } from './place-renewer.js';
+
+/** What a try at the lock, or at a place in line, was sent with. */
+export interface JoinRequest {
+  readonly ownerId: string;
+  readonly leaseMs: number;
+  readonly mayWait: boolean;
+  readonly isFixed: boolean;
+  readonly isListening: boolean;
+  readonly nonce: number;
+  readonly ticket: string;
+}
+
+export type JoinReply =
+  | { readonly outcome: 'acquired' }
+  | { readonly outcome: 'handed over' }
+  | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
+
+/** The fair lock, as a place in line for it knows it. */
+export interface PlaceLock {
+  readonly placeLeaseMs: number;
+  readonly isListening: boolean;
+  readonly isReplicated: boolean;
+  /** The line as far as this client stands in it. */
+  fairLine(): FairLine;
+  /** The same, if anybody of this client does. */
+  knownFairLine(): FairLine | undefined;
+  nextNonce(): number;
+  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply>;
+  handOn(): Promise<number>;
+  confirm(ownerId: string, leaseMs: number): Promise<KeepReply>;
+  expectGrant(ownerId: string): void;
+  forget(ownerId: string): void;
+  watchPlace(place: RenewedPlace): void;
+  unwatchPlace(place: RenewedPlace): void;
+}
