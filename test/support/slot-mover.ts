@@ -3,6 +3,8 @@ import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisServer } from './redis-server.js';
 
+const LONGEST_WAIT_MS = 10_000;
+
 export class SlotMover implements AsyncDisposable {
   readonly #masters: readonly Master[];
 
@@ -77,16 +79,17 @@ export class SlotMover implements AsyncDisposable {
       others.map(({ redis }) => redis.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)),
     );
     // Nobody answers for it any more but the new one.
-    while ((await this.#index(slot)) !== toIndex) await sleep(10);
+    await until(async () => (await this.#index(slot)) === toIndex, `slot ${slot} is served there`);
   }
 
   async #index(slot: number): Promise<number> {
-    for (;;) {
+    let index = -1;
+    await until(async () => {
       const owners = await Promise.all(this.#masters.map((master) => ownSlots(master)));
-      const index = owners.findIndex((slots) => slots.some(([a, b]) => a <= slot && slot <= b));
-      if (index >= 0) return index;
-      await sleep(10);
-    }
+      index = owners.findIndex((slots) => slots.some(([a, b]) => a <= slot && slot <= b));
+      return index >= 0;
+    }, `some master serves slot ${slot}`);
+    return index;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -107,13 +110,21 @@ interface Master {
  * than all it knows; with one that is not higher it would lose the slot again to a ping that its former owner sent before.
  */
 async function knowsEpochOf(to: Master, from: Master): Promise<void> {
-  for (;;) {
+  await until(async () => {
     const [known, own, present] = await Promise.all([
       epochOf(to, from),
       epochOf(from, from),
       epochOf(to, to),
     ]);
-    if (known === own && present !== own) return;
+    return known === own && present !== own;
+  }, 'the new master knows the epoch of the former');
+}
+
+/** Gossip goes round within a second; what takes much longer does not come. */
+async function until(isTrue: () => Promise<boolean>, what: string): Promise<void> {
+  const endsAtMs = performance.now() + LONGEST_WAIT_MS;
+  while (!(await isTrue())) {
+    if (performance.now() > endsAtMs) throw new Error(`not within ${LONGEST_WAIT_MS} ms: ${what}`);
     await sleep(10);
   }
 }
