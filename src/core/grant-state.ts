@@ -10,11 +10,9 @@ import type { KeepReply } from './replies.js';
 import type { Session } from './session.js';
 import type { Renewable, RenewalLimit } from './watchdog.js';
 
-/** A hold as its grant sees it. */
+/** A hold as its grant sees it: whether it wants the lease to be renewed, and how it learns that the grant was lost. */
 export interface GrantedHold {
-  /** Whether it wants the lease to be renewed. */
   readonly isWatched: boolean;
-  /** The grant was lost, and so this hold. */
   lost(error: LockLostError): void;
 }
 
@@ -26,9 +24,7 @@ export interface GrantedLock extends Removable {
   readonly leavesRemains?: boolean;
   /**
    * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
-   * at all); or says how it was lost.
-   *
-   * @param limit - how long its caller will wait
+   * at all); or says how it was lost. `limit`: how long its caller will wait.
    */
   reenter(
     ownerId: string,
@@ -50,8 +46,6 @@ type State =
   // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly isConfirmed: boolean };
 
-const HELD: State = { kind: 'held' };
-
 export abstract class GrantState implements Renewable, Due {
   readonly lock: GrantedLock;
   readonly ownerId: string;
@@ -62,7 +56,7 @@ export abstract class GrantState implements Renewable, Due {
   #deadline: Deadline;
   /** When the confirmation that came last was asked for. */
   #confirmedAt: Instant;
-  #state: State = HELD;
+  #state: State = { kind: 'held' };
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
   #isRenewalUnanswered = false;
 
@@ -90,7 +84,6 @@ export abstract class GrantState implements Renewable, Due {
     return this.#state.kind === 'released';
   }
 
-  /** Whether the server said that it is. */
   protected get isReleaseConfirmed(): boolean {
     return this.#state.kind === 'released' && this.#state.isConfirmed;
   }
@@ -124,7 +117,6 @@ export abstract class GrantState implements Renewable, Due {
     if (this.#state.kind === 'held') this.session.schedule.within(this, leftMs(this.#deadline));
   }
 
-  /** A hold ends. */
   protected drop(hold: GrantedHold): void {
     const index = this.#holds.indexOf(hold);
     if (index >= 0) this.#holds.splice(index, 1);

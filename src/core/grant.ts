@@ -79,25 +79,31 @@ export class Grant extends GrantState {
 
   /** No other command of the grant is under way: one command, and if that does not settle it, what comes of that command. */
   #releaseAtOnce(): Promise<void> {
-    const { limits, commandTimeoutMs } = this.session;
-    const sentAtMs = performance.now();
+    const { schedule, commandTimeoutMs } = this.session;
+    const endsAtMs = performance.now() + commandTimeoutMs;
     this.become({ kind: 'released', isConfirmed: false });
     return new Promise((resolve, reject) => {
       let isSettled = false;
       const settle = (): boolean => {
         const isFirst = !isSettled;
         isSettled = true;
-        limits.delete(limited);
+        schedule.delete(limit);
         if (isFirst) this.#turns.pass();
         return isFirst;
       };
       const goOn = (): void => {
         if (!settle()) return;
-        const limitMs = sentAtMs + commandTimeoutMs - performance.now();
+        const limitMs = endsAtMs - performance.now();
         this.#releaseInsistently(false, { answer, limitMs }).then(resolve, reject);
       };
-      const limited = { onOver: goOn };
-      limits.add(limited);
+      const limit = {
+        due: (): void => {
+          const leftMs = endsAtMs - performance.now();
+          if (leftMs > 0) schedule.within(limit, leftMs);
+          else goOn();
+        },
+      };
+      schedule.within(limit, commandTimeoutMs);
       const answer = this.lock.release(this.ownerId);
       answer.then((isReleased) => {
         if (!isReleased) goOn();
@@ -111,11 +117,10 @@ export class Grant extends GrantState {
 
   /** `begun`: the command that is on its way already, or was, and for how long it may go on. */
   async #releaseInsistently(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
-    const options = begun ? { limitMs: begun.limitMs } : {};
     const release = (waitLimit: WaitLimit): Promise<void> =>
       this.#release(waitLimit, isRepeat, begun?.answer);
     try {
-      await this.session.bounded(this.lock.name, 'not known to be released', release, options);
+      await this.session.bounded(this.lock.name, 'not known to be released', release, begun);
     } catch (error) {
       if (isUnanswered(error) && this.holdCount === 0) this.abandon();
       throw error;

@@ -3,7 +3,6 @@
 import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import { AnonymousHolds } from '../scopes/anonymous-holds.js';
-import { CommandLimits } from './command-limits.js';
 import {
   ClosedError,
   UnavailableError,
@@ -64,7 +63,6 @@ export class Session {
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
   /** The one timer of its client. */
   readonly schedule: Schedule;
-  readonly limits: CommandLimits;
   /** All that is held on the server. */
   readonly grants: Set<SessionGrant> = new Set<SessionGrant>();
   /** What is held of other clients' locks, as members of locks of this one. */
@@ -86,7 +84,6 @@ export class Session {
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
     this.schedule = options.schedule ?? new Schedule();
-    this.limits = new CommandLimits(options.commandTimeoutMs, this.schedule);
     this.connection = connection;
     this.events = events;
     this.warnings = new Warnings(events);
@@ -200,7 +197,6 @@ export class Session {
     // Also if there is no patience left: nothing may be tried again later.
     await this.cleanup.close(waitLimit).catch(() => undefined);
     waitLimit.dispose();
-    this.limits.stop();
   }
 
   /** Releases what a closing client held. */

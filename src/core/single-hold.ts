@@ -14,18 +14,20 @@ export class SingleHold implements OwnHold {
   readonly #session: Session;
   readonly #holder: GrantHolder;
   #origin: HoldOrigin;
-  #isWatched: boolean;
+  /** Whether it wants the lease to be renewed. */
+  isWatched: boolean;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
-  #isRetired = false;
+  /** Whether it was lost while its owner goes on: the `unlock()` that it is owed must find it, and undo no other. */
+  isRetired = false;
   #onEnd: (() => void) | undefined;
 
   constructor(session: Session, holder: GrantHolder, origin: HoldOrigin, isWatched: boolean) {
     this.#session = session;
     this.#holder = holder;
-    this.#isWatched = isWatched;
+    this.isWatched = isWatched;
     this.#origin = origin;
     holder.add(this);
     holder.grant.add(this);
@@ -121,19 +123,9 @@ export class SingleHold implements OwnHold {
     this.#onEnd = () => client.memberHolds.delete(this);
   }
 
-  /** Whether it is the only one of its owner. */
-  get isOutermost(): boolean {
-    return !this.#holder.parent && this.#grant.holdCount <= 1;
-  }
-
-  /** Whether it wants the lease to be renewed. */
-  get isWatched(): boolean {
-    return this.#isWatched;
-  }
-
   /** The lease is not renewed for its sake any more: for that of another hold of the same owner it still is. */
   stopRenewing(): void {
-    this.#isWatched = false;
+    this.isWatched = false;
   }
 
   /** Takes it from whoever has it: its scope has ended, or its client is closing. */
@@ -148,20 +140,16 @@ export class SingleHold implements OwnHold {
   /** The lock of several that it is a member of was lost. What was held before that lock, or in addition, stays held. */
   async loseAsMember(error: LockLostError): Promise<void> {
     if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
-    if (this.isOutermost) {
+    const isOutermost = !this.#holder.parent && this.#grant.holdCount <= 1;
+    if (isOutermost) {
       this.#grant.loseAsMember(error);
       return;
     }
-    this.#isRetired = true;
+    this.isRetired = true;
     const released = this.#quietly(this.#countOut());
     this.lost(error);
     this.#holder.retire(this);
     await released;
-  }
-
-  /** Whether it was lost while its owner goes on: the `unlock()` that it is owed must find it, and undo no other. */
-  get isRetired(): boolean {
-    return this.#isRetired;
   }
 
   /** The grant was lost. */
@@ -215,22 +203,15 @@ export class SingleHold implements OwnHold {
     });
   }
 
-  #throwIfLost(): void {
+  #assertHeld(what: string): void {
     const loss = this.#loss ?? this.#grant.loss;
     if (loss) throw loss;
-  }
-
-  #assertHeld(what: string): void {
-    this.#throwIfLost();
     if (this.#isGivenUp) throw this.#notHeld(what);
   }
 
   #notHeld(what: string): LockNotHeldError {
-    return new LockNotHeldError(
-      `lock "${this.lockName}": cannot ${what} a hold that was released`,
-      {
-        lockName: this.lockName,
-      },
-    );
+    const { lockName } = this;
+    const message = `lock "${lockName}": cannot ${what} a hold that was released`;
+    return new LockNotHeldError(message, { lockName });
   }
 }

@@ -16,12 +16,12 @@ export interface Renewable<Reply = KeepReply> {
   readonly ownerId: string;
   /** Whether the lease is prolonged; one of a fixed lease is only looked after. */
   readonly isWatched: boolean;
-  /** Finds out whether the lease is over before anything else is done with it. */
-  checkDeadline(): void;
+  /** Finds out whether the lease is over, where somebody relies on it, before anything else is done with it. */
+  checkDeadline?(): void;
   /** How long ago the confirmation that counts was asked for, in milliseconds; -1: the lease is not relied on any more. */
   readonly ageMs: number;
   /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
-  renewing(leaseMs: number): void;
+  renewing?(leaseMs: number): void;
   /** The server's answer to a renewal by `leaseMs`, 0 for a mere look; an unanswered one is never reported. */
   renewed(reply: Reply, sentAt: Instant, leaseMs: number): void;
 }
@@ -102,7 +102,7 @@ export class Watchdog implements Due {
     // What is in doubt already is being asked for: the attempt itself may find the server lost once more.
     const affected = [...this.#watched.values()].filter(({ lease, doubt, renewer, target }) => {
       if (doubt || !isAffected(renewer.batchKey(target))) return false;
-      lease.checkDeadline();
+      lease.checkDeadline?.();
       return lease.ageMs >= 0;
     });
     for (const entry of affected) entry.doubt = 'asked';
@@ -133,7 +133,7 @@ export class Watchdog implements Due {
     if (this.#watched.size === 0) return;
     this.#schedule.within(this, this.#intervalMs);
     const due = [...this.#watched.values()].filter(({ lease, doubt }) => {
-      lease.checkDeadline();
+      lease.checkDeadline?.();
       return lease.ageMs >= (doubt === 'unanswered' ? 0 : dueAgeMs);
     });
     this.#renewInBatches(due);
@@ -152,7 +152,7 @@ export class Watchdog implements Due {
     const [first] = batch;
     if (!first) return;
     const sentAt = now();
-    for (const { lease } of batch) lease.renewing(leaseMs);
+    for (const { lease } of batch) lease.renewing?.(leaseMs);
     try {
       const replies = await first.renewer.renew(batch, leaseMs);
       for (const [index, entry] of batch.entries()) {

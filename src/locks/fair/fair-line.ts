@@ -108,7 +108,7 @@ export class FairLine {
   }
 
   /** The lock's lease ends in `ttlMs` (-1: never) if nobody prolongs it; it is looked at then. */
-  lookIn(ttlMs: number): void {
+  scheduleLook(ttlMs: number): void {
     if (this.#places.size === 0 || ttlMs === -1) return;
     const atMs = performance.now() + ttlMs;
     if (Math.abs(atMs - this.#lookAtMs) < SAME_TIME_MS) return;
@@ -127,7 +127,7 @@ export class FairLine {
     const space = message.indexOf(' ');
     const [what, rest] = [message.slice(0, space), message.slice(space + 1)];
     if (what === 'ends') {
-      this.lookIn(Number.parseInt(rest, 10) || 0);
+      this.scheduleLook(Number.parseInt(rest, 10) || 0);
       return;
     }
     const place = this.#places.get(rest);
@@ -146,7 +146,7 @@ export class FairLine {
       (ttlMs) => {
         // Free, and nobody in line: then our places are gone.
         if (ttlMs < -1) this.renew(this.#places.values());
-        else this.lookIn(ttlMs);
+        else this.scheduleLook(ttlMs);
         this.#looked();
       },
       () => {

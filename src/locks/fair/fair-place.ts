@@ -35,8 +35,8 @@ export class FairPlace implements Waiter, RenewedPlace {
   #ticket = '0';
   readonly #sendings: Sendings;
   #grant: Granted | undefined;
-  #mayTry = true;
-  #woken: Promise<void> = Promise.resolve();
+  mayTry = true;
+  woken: Promise<void> = Promise.resolve();
   #resolveWoken: () => void = () => undefined;
   /** Whether a command was sent that may have left something on the server. */
   #mayStand = false;
@@ -50,14 +50,6 @@ export class FairPlace implements Waiter, RenewedPlace {
     this.ownerId = ownerId;
     this.#request = request;
     this.#sendings = new Sendings(lock.placeLeaseMs);
-  }
-
-  get mayTry(): boolean {
-    return this.#mayTry;
-  }
-
-  get woken(): Promise<void> {
-    return this.#woken;
   }
 
   /** Whether our subscription to grants is known to stand: if it is, and yet nobody hears one, we are gone. */
@@ -93,9 +85,9 @@ export class FairPlace implements Waiter, RenewedPlace {
   }
 
   wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {
-    if (!this.#mayWait || this.#grant) return; // or handed over while the answer was on its way
-    this.#mayTry = false;
-    this.#woken = new Promise((resolve) => (this.#resolveWoken = resolve));
+    if (this.#request.waitMs === 0 || this.#grant) return; // or handed over while the answer was on its way
+    this.mayTry = false;
+    this.woken = new Promise((resolve) => (this.#resolveWoken = resolve));
     this.#lock.watchPlace(this);
     const wasInLine = this.#line !== undefined;
     const line = (this.#line ??= this.#lock.fairLine());
@@ -105,7 +97,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     const mayHaveMissed = !wasInLine && line.mayHaveMissed(triedAtMs);
     const isDeafThere = line.isListening && !this.#wasListening;
     if (mayHaveMissed || isDeafThere) line.renew([this]);
-    line.lookIn(holderTtlMs);
+    line.scheduleLook(holderTtlMs);
   }
 
   leave(leaseMs?: number): boolean {
@@ -133,23 +125,15 @@ export class FairPlace implements Waiter, RenewedPlace {
     this.wake();
   }
 
-  checkDeadline(): void {
-    // Nobody relies on a place.
-  }
-
   get ageMs(): number {
     return this.#sendings.ageMs;
-  }
-
-  renewing(): void {
-    // Each command is known by its nonce.
   }
 
   renewed(reply: PlaceReply, sentAt: Instant, leaseMs: number): void {
     switch (reply.outcome) {
       case 'in line':
         this.#confirmed(reply.nonce);
-        this.#line?.lookIn(reply.holderTtlMs);
+        this.#line?.scheduleLook(reply.holderTtlMs);
         return;
       case 'yours':
         this.#grant = { nonce: reply.nonce, deadline: deadlineOf(sentAt, leaseMs) };
@@ -174,8 +158,8 @@ export class FairPlace implements Waiter, RenewedPlace {
   }
 
   async #joinOnce(limit?: TimeLimit): Promise<AcquireReply> {
-    const mayWait = this.#mayWait;
-    const { leaseMs, isWatched } = this.#request;
+    const { waitMs, leaseMs, isWatched } = this.#request;
+    const mayWait = waitMs > 0;
     // Before it is sent, so that no grant goes by unheard.
     if (mayWait) (this.#line ??= this.#lock.knownFairLine())?.join(this);
     const nonce = this.#lock.nextNonce();
@@ -200,10 +184,6 @@ export class FairPlace implements Waiter, RenewedPlace {
       this.#forget(); // the next try finds out where we stand
       throw error;
     }
-  }
-
-  get #mayWait(): boolean {
-    return this.#request.waitMs > 0;
   }
 
   /** Nothing that was sent before counts any more. */
@@ -231,7 +211,7 @@ export class FairPlace implements Waiter, RenewedPlace {
 
   /** It is its turn to try. */
   wake(): void {
-    this.#mayTry = true;
+    this.mayTry = true;
     this.#resolveWoken();
   }
 }
