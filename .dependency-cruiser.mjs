@@ -4,6 +4,7 @@
 const floors = [
   ['index'],
   ['holdfast'],
+  ['holdfast-options'],
   ['locks'],
   ['core'],
   ['scopes', 'waiting'],
@@ -87,7 +88,10 @@ export default {
       comment:
         'which driver there is, is known to those who are given the source of a Redis, and to nobody else',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(redis/ioredis/|holdfast\\.ts$|index\\.ts$)' },
+      from: {
+        path: '^src/',
+        pathNot: '^src/(redis/ioredis/|holdfast(-options)?\\.ts$|index\\.ts$)',
+      },
       to: { path: '^src/redis/ioredis/' },
     },
     ...oneWay.filter(({ to }) => to.path.length > 0),

@@ -2,11 +2,10 @@
 
 import { randomInt } from 'node:crypto';
 import { inspect, type InspectOptionsStylized } from 'node:util';
+import { runAsOneOwner } from './core/run.js';
 import { Listeners } from './core/listeners.js';
 import { Session } from './core/session.js';
-import { newClientId } from './core/client-id.js';
 import { inspected, type HoldfastDescription } from './api/description.js';
-import { LockLostError } from './api/errors.js';
 import type { HoldfastEvents } from './api/events.js';
 import type { Lock } from './api/lock.js';
 import { FairLock } from './locks/fair/fair-lock.js';
@@ -15,80 +14,16 @@ import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
 import { MultiLock } from './locks/multi/multi-lock.js';
 import { parseMultiMembers } from './locks/multi/multi-members.js';
 import { Server } from './core/server.js';
-import {
-  parseBoolean,
-  parseCount,
-  parseDuration,
-  parseFunction,
-  parseName,
-  parseOptions,
-  parseText,
-  type RedLockOptions,
-} from './api/options.js';
+import { parseFunction, parseName, type RedLockOptions } from './api/options.js';
 import { parseRedLock } from './locks/red/masters.js';
 import { QuorumServices } from './locks/red/quorum-services.js';
 import { RedLockBackend } from './locks/red/red-backend.js';
 import { Schedule } from './runtime/schedule.js';
-import { ioredisDriver, type RedisSource } from './redis/ioredis/driver.js';
-import { currentScope, outsideScopes, Scope } from './scopes/scope.js';
+import { ioredisDriver } from './redis/ioredis/driver.js';
+import { outsideScopes } from './scopes/scope.js';
 import { SingleLock } from './locks/single-lock.js';
-
-/**
- * Options of a {@link Holdfast}; times in milliseconds.
- *
- * @group The client
- */
-export interface HoldfastOptions {
-  /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
-  redis: RedisSource;
-  /** The lease of locks that name none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
-  lockWatchdogTimeout?: number | undefined;
-  /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`; up to 2^31-1. */
-  commandTimeout?: number | undefined;
-  /** Identifies this client on the server. Default: `<host>-<pid>-<12 hex digits>`, for people who look for a holder. */
-  clientId?: string | undefined;
-  /** In front of every lock name, behind the instance's own `keyPrefix` if it has one. Default: none. */
-  keyPrefix?: string | undefined;
-  /**
-   * Whether releases are published on classic channels also in a cluster that has sharded ones (Redis 7 or newer). For a cluster
-   * shared with a Redisson older than 3.22, or one whose `shardedSubscriptionMode` is `OFF`; all clients of a lock must agree.
-   * Default: false.
-   */
-  classicUnlockChannels?: boolean | undefined;
-  /**
-   * How many replicas must have acknowledged an acquisition before it counts, and so must what prolongs a lease: a failover to one
-   * of them loses nothing. With fewer, within `commandTimeout` and the caller's wait, an acquisition is undone and rejects with
-   * {@link UnavailableError}. Default: 0.
-   */
-  replicas?: number | undefined;
-}
-
-/**
- * How a {@link Holdfast} stands with its Redis.
- *
- * @group The client
- */
-export type HoldfastStatus = 'connecting' | 'ready' | 'refused' | 'closed';
-
-/**
- * Options of `ping()`.
- *
- * @group The client
- */
-export interface PingOptions {
-  /** How long it may take altogether, in milliseconds. Default: `commandTimeout`. */
-  timeout?: number | undefined;
-}
-
-const KNOWN_OPTIONS = [
-  'redis',
-  'lockWatchdogTimeout',
-  'commandTimeout',
-  'clientId',
-  'keyPrefix',
-  'classicUnlockChannels',
-  'replicas',
-] as const;
+import type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-options.js';
+import { parseHoldfastOptions, parsePing } from './holdfast-options.js';
 
 /**
  * A client of one Redis or Valkey (standalone, Sentinel or cluster), and the locks on it.
@@ -121,45 +56,15 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} an option is missing, unknown or out of range
    */
   constructor(options: HoldfastOptions) {
-    const given = parseOptions('the options of new Holdfast()', options, KNOWN_OPTIONS);
-    const lockWatchdogTimeoutMs = parseDuration(
-      given.lockWatchdogTimeout ?? 30_000,
-      'lockWatchdogTimeout',
-      100,
-    );
-    const renewalIntervalMs = Math.ceil(lockWatchdogTimeoutMs / 3);
-    const commandTimeoutMs = parseDuration(
-      given.commandTimeout ?? renewalIntervalMs,
-      'commandTimeout',
-      1,
-    );
-    const clientId = parseText(given.clientId ?? newClientId(), 'clientId');
-    const keyPrefix =
-      given.keyPrefix === undefined || given.keyPrefix === ''
-        ? ''
-        : parseText(given.keyPrefix, 'keyPrefix');
-    const hasClassicUnlockChannels = parseBoolean(
-      given.classicUnlockChannels ?? false,
-      'classicUnlockChannels',
-    );
-    const replicas = parseCount(given.replicas ?? 0, 'replicas');
-    // A dead connection must be noticed in time for another renewal.
-    const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
+    const given = parseHoldfastOptions(options);
     this.#server = new Server(
-      {
-        driver: ioredisDriver(options.redis),
-        silenceLimitMs,
-        commandTimeoutMs,
-        lockWatchdogTimeoutMs,
-        hasClassicUnlockChannels,
-        replicas,
-      },
+      { driver: ioredisDriver(options.redis), ...given },
       this.#listeners,
       this.#schedule,
     );
-    this.#keyPrefix = this.#server.connection.keyPrefix + keyPrefix;
+    this.#keyPrefix = this.#server.connection.keyPrefix + given.keyPrefix;
     this.#session = new Session(
-      { clientId, lockWatchdogTimeoutMs, commandTimeoutMs, schedule: this.#schedule },
+      { ...given, schedule: this.#schedule },
       this.#server.connection,
       this.#listeners,
     );
@@ -185,9 +90,8 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} `timeout` is not usable
    */
   async ping(options: PingOptions = {}): Promise<number> {
-    const { timeout } = parseOptions('the options of ping()', options, ['timeout']);
     const { commandTimeoutMs, acquisitions } = this.#session;
-    const limitMs = timeout === undefined ? commandTimeoutMs : parseDuration(timeout, 'timeout', 1);
+    const limitMs = parsePing(options) ?? commandTimeoutMs;
     this.#session.assertOpen();
     return await this.#server.ping(limitMs, acquisitions);
   }
@@ -261,12 +165,7 @@ export class Holdfast implements AsyncDisposable {
    */
   async run<T>(fn: () => T | Promise<T>): Promise<T> {
     parseFunction(fn, 'the function given to run()');
-    const scope = new Scope(currentScope(), true);
-    try {
-      return await scope.run(fn);
-    } finally {
-      await this.#end(scope);
-    }
+    return await runAsOneOwner(fn, this.#session.warnings);
   }
 
   /** Runs `fn` outside all scopes: for work that outlives the request or job that starts it. Returns what `fn` returns. */
@@ -312,19 +211,12 @@ export class Holdfast implements AsyncDisposable {
   toJSON(): HoldfastDescription {
     const { clientId, grants } = this.#session;
     const heldCount = grants.size + (this.#quorum?.session.grants.size ?? 0);
-    return { clientId, state: this.#state, heldCount };
+    return { clientId, state: this.status, heldCount };
   }
 
   /** The same for `util.inspect` and `console.log`. @internal */
   [inspect.custom](depth: number, options: InspectOptionsStylized): string {
     return inspected('Holdfast', this.toJSON(), depth, options);
-  }
-
-  get #state(): HoldfastDescription['state'] {
-    if (this.#closing) return 'closed';
-    const { isReady, refusal } = this.#server.connection;
-    if (isReady) return 'ready';
-    return refusal ? 'refused' : 'connecting';
   }
 
   async #close(): Promise<void> {
@@ -333,7 +225,7 @@ export class Holdfast implements AsyncDisposable {
     this.#schedule.stop();
   }
 
-  #backend<Backend extends ReentrantLockBackend>(
+  #backend<Backend>(
     Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
     name: unknown,
   ): Backend {
@@ -342,20 +234,4 @@ export class Holdfast implements AsyncDisposable {
   }
 
   readonly #newOwnerId = (): string => `${this.clientId}:${String(++this.#lastOwnerNumber)}`;
-
-  /** What a run still holds when it ends was forgotten. */
-  async #end(scope: Scope): Promise<void> {
-    await Promise.all(
-      scope.end().map(async (hold) => {
-        const { lockName, ownerId } = hold;
-        const message = `a run ended while it still held lock "${lockName}": it was released; unlock it before the run ends`;
-        this.#session.warnings.tell('forgotten unlock', lockName, message, ownerId);
-        const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
-          lockName,
-          lossReason: 'closed',
-        });
-        await hold.revoke(error).catch(() => undefined); // lost before: told already
-      }),
-    );
-  }
 }

@@ -1,11 +1,7 @@
 // holdfast: distributed locks for Node.js on Redis or Valkey. All that is public.
 
-export {
-  Holdfast,
-  type HoldfastOptions,
-  type HoldfastStatus,
-  type PingOptions,
-} from './holdfast.js';
+export { Holdfast } from './holdfast.js';
+export type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-options.js';
 export type { Lock } from './api/lock.js';
 export type { FairLock } from './locks/fair/fair-lock.js';
 export type { HoldDescription, HoldfastDescription, LockDescription } from './api/description.js';

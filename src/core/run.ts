@@ -1,0 +1,29 @@
+// Runs code as one owner; what that still holds when it ends was forgotten, so it is told and released.
+
+import { LockLostError } from '../api/errors.js';
+import { currentScope, Scope } from '../scopes/scope.js';
+import type { Warnings } from './warnings.js';
+
+export async function runAsOneOwner<T>(fn: () => T | Promise<T>, warnings: Warnings): Promise<T> {
+  const scope = new Scope(currentScope(), true);
+  try {
+    return await scope.run(fn);
+  } finally {
+    await releaseForgotten(scope, warnings);
+  }
+}
+
+async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void> {
+  await Promise.all(
+    scope.end().map(async (hold) => {
+      const { lockName, ownerId } = hold;
+      const message = `a run ended while it still held lock "${lockName}": it was released; unlock it before the run ends`;
+      warnings.tell('forgotten unlock', lockName, message, ownerId);
+      const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
+        lockName,
+        lossReason: 'closed',
+      });
+      await hold.revoke(error).catch(() => undefined); // lost before: told already
+    }),
+  );
+}

@@ -1,0 +1,116 @@
+// What a client is given, and its options as they are read: what is wrong with them is said before anything is sent.
+
+import { parseBoolean, parseCount, parseDuration, parseOptions, parseText } from './api/options.js';
+import { newClientId } from './core/client-id.js';
+import type { RedisSource } from './redis/ioredis/driver.js';
+
+/**
+ * Options of a {@link Holdfast}; times in milliseconds.
+ *
+ * @group The client
+ */
+export interface HoldfastOptions {
+  /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
+  redis: RedisSource;
+  /** The lease of locks that name none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
+  lockWatchdogTimeout?: number | undefined;
+  /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`; up to 2^31-1. */
+  commandTimeout?: number | undefined;
+  /** Identifies this client on the server. Default: `<host>-<pid>-<12 hex digits>`, for people who look for a holder. */
+  clientId?: string | undefined;
+  /** In front of every lock name, behind the instance's own `keyPrefix` if it has one. Default: none. */
+  keyPrefix?: string | undefined;
+  /**
+   * Whether releases are published on classic channels also in a cluster that has sharded ones (Redis 7 or newer). For a cluster
+   * shared with a Redisson older than 3.22, or one whose `shardedSubscriptionMode` is `OFF`; all clients of a lock must agree.
+   * Default: false.
+   */
+  classicUnlockChannels?: boolean | undefined;
+  /**
+   * How many replicas must have acknowledged an acquisition before it counts, and so must what prolongs a lease: a failover to one
+   * of them loses nothing. With fewer, within `commandTimeout` and the caller's wait, an acquisition is undone and rejects with
+   * {@link UnavailableError}. Default: 0.
+   */
+  replicas?: number | undefined;
+}
+
+/**
+ * How a {@link Holdfast} stands with its Redis.
+ *
+ * @group The client
+ */
+export type HoldfastStatus = 'connecting' | 'ready' | 'refused' | 'closed';
+
+/**
+ * Options of `ping()`.
+ *
+ * @group The client
+ */
+export interface PingOptions {
+  /** How long it may take altogether, in milliseconds. Default: `commandTimeout`. */
+  timeout?: number | undefined;
+}
+
+const KNOWN_OPTIONS = [
+  'redis',
+  'lockWatchdogTimeout',
+  'commandTimeout',
+  'clientId',
+  'keyPrefix',
+  'classicUnlockChannels',
+  'replicas',
+] as const;
+
+/** The options that were given, or their defaults; but `redis`, which is for the driver to read. */
+export interface ParsedHoldfastOptions {
+  readonly clientId: string;
+  readonly keyPrefix: string;
+  readonly lockWatchdogTimeoutMs: number;
+  readonly commandTimeoutMs: number;
+  /** For how long a connection may be silent while answers are due. */
+  readonly silenceLimitMs: number;
+  readonly hasClassicUnlockChannels: boolean;
+  readonly replicas: number;
+}
+
+export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOptions {
+  const given = parseOptions('the options of new Holdfast()', options, KNOWN_OPTIONS);
+  const lockWatchdogTimeoutMs = parseDuration(
+    given.lockWatchdogTimeout ?? 30_000,
+    'lockWatchdogTimeout',
+    100,
+  );
+  const renewalIntervalMs = Math.ceil(lockWatchdogTimeoutMs / 3);
+  const commandTimeoutMs = parseDuration(
+    given.commandTimeout ?? renewalIntervalMs,
+    'commandTimeout',
+    1,
+  );
+  const clientId = parseText(given.clientId ?? newClientId(), 'clientId');
+  const keyPrefix =
+    given.keyPrefix === undefined || given.keyPrefix === ''
+      ? ''
+      : parseText(given.keyPrefix, 'keyPrefix');
+  const hasClassicUnlockChannels = parseBoolean(
+    given.classicUnlockChannels ?? false,
+    'classicUnlockChannels',
+  );
+  const replicas = parseCount(given.replicas ?? 0, 'replicas');
+  // A dead connection must be noticed in time for another renewal.
+  const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
+  return {
+    clientId,
+    keyPrefix,
+    lockWatchdogTimeoutMs,
+    commandTimeoutMs,
+    silenceLimitMs,
+    hasClassicUnlockChannels,
+    replicas,
+  };
+}
+
+/** The time limit that was given, in milliseconds. */
+export function parsePing(options: PingOptions): number | undefined {
+  const { timeout } = parseOptions('the options of ping()', options, ['timeout']);
+  return timeout === undefined ? undefined : parseDuration(timeout, 'timeout', 1);
+}
