@@ -43,6 +43,7 @@ onMessage(async (message) => {
       tell('blocked', { believes: believes() });
       return;
     case 'report':
+      believes(); // the last look may have begun before the process was stopped, and found the loss after it
       tell('report', { lastBelievedAt, lastLookedAt });
       return;
     case 'release':
