@@ -1,5 +1,5 @@
-// One acquisition, from the call to the hold: look outwards for a holder to re-enter, else try on the server, else
-// wait in line; and after every wait look again, since whoever was in the way may have gone.
+// One acquisition that takes more than one command, from the call to the hold: look outwards for a holder to re-enter, else try on
+// the server, else wait in line; and after every wait look again, since whoever was in the way may have gone.
 
 import type { SeenHolder } from '../api/errors.js';
 import { WaitLimit, WaitEnded, type Ending } from '../runtime/wait-limit.js';
@@ -18,7 +18,7 @@ import { SingleHold } from './single-hold.js';
 import { Tries, type BegunTry } from './tries.js';
 import { noticeWaiting } from './waiting-notice.js';
 
-/** What an attempt came to. */
+/** What one attempt came to: the hold; somebody else has the lock; or what was seen around the caller may have changed. */
 type Attempt = SingleHold | 'held' | 'look again';
 
 export class Acquisition {
@@ -98,7 +98,7 @@ export class Acquisition {
       : this.#acquireAnew();
   }
 
-  /** The acting scope holds it already. */
+  /** The acting scope holds the lock already: one hold more of the same grant. */
   async #countUp(holder: GrantHolder): Promise<Attempt> {
     const begin = (): SingleHold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
     return (
@@ -106,14 +106,11 @@ export class Acquisition {
     );
   }
 
-  /** An ancestor holds it: one child of it at a time. */
+  /** A scope around the acting one holds the lock: the acquisition becomes a child of that holder, one child at a time. */
   async #enterBelow(outer: GrantHolder, acting: Scope | undefined): Promise<Attempt> {
     const { grant, turns } = outer;
     if (!turns.tryTake()) {
-      const seen = {
-        holder: grant.ownerId,
-        holderTtlMs: Math.round(grant.remaining()),
-      };
+      const seen = { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
       // Another call of the same scope that is just entering does so for this one, too.
       const isElsewhere = !acting || outer.entering !== acting;
       if (this.#request.waitMs === 0 && isElsewhere) throw heldElsewhere(this.#lock.name, 0, seen);
@@ -125,7 +122,7 @@ export class Acquisition {
     outer.entering = acting;
     let hold: SingleHold | undefined;
     try {
-      // The ancestor may have gone while we waited.
+      // That holder may have given the lock up while we waited for the turn.
       if (nearestHolder(this.#request.position, this.#lock.id) !== outer) return 'look again';
       const begin = (): SingleHold => this.#begin(new Holder(grant, outer, this.#actingScope));
       hold = await grant.reenter(this.#request.leaseMs, this.#waitLimit, begin);
@@ -148,7 +145,7 @@ export class Acquisition {
     }
   }
 
-  /** Nobody around holds it: a new owner on the server. (What was handed over is taken at once: nothing is awaited.) */
+  /** Nobody around the caller holds the lock: it takes a new grant. (One that was handed over is taken at once: nothing is awaited.) */
   #acquireAnew(): Attempt | Promise<Attempt> {
     const grant = this.#tries.claim();
     return grant ? this.#begin(new Holder(grant, undefined, this.#actingScope)) : this.#try();
@@ -159,7 +156,7 @@ export class Acquisition {
     if (result instanceof Grant)
       return this.#begin(new Holder(result, undefined, this.#actingScope));
     if (!result) return this.#tooLate();
-    // A scope around may have got it while we were asking.
+    // A scope around the caller may have got the lock while the server was asked.
     return nearestHolder(this.#request.position, this.#lock.id) ? 'look again' : this.#held(result);
   }
 
@@ -169,7 +166,7 @@ export class Acquisition {
     return 'held';
   }
 
-  /** The answer took longer than the lease. */
+  /** The lock was granted, but the answer took longer than the lease. */
   #tooLate(): Attempt {
     if (this.#request.waitMs > 0) return 'look again';
     throw this.#session.unavailable(

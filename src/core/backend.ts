@@ -1,5 +1,5 @@
-// The seam between what all locks share (scopes, holds, the watchdog, waiting in line) and what one kind of lock
-// does on its server or servers.
+// The seam between what all locks share (scopes, holds, grants, the watchdog) and what one kind of lock does on its server or
+// servers.
 
 import type { GrantedLock } from './grant-state.js';
 import type { KeyInTheWay } from './key-conflict.js';
@@ -16,20 +16,20 @@ export interface LockBackend extends GrantedLock {
   readonly kind: string;
   /** The ids of the locks that it is made of, if it is made of others. */
   readonly memberIds?: readonly string[];
-  /** Whether it can be asked now, where the client’s connection does not tell. */
+  /** Whether the servers of the lock can be asked now, where the connection of its client does not tell. */
   readonly isReachable?: boolean;
   /** After a command has met a key of another kind: which one it is, and what. */
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
   /** A new owner, never used before. */
   readonly newOwnerId: () => string;
-  /** `newOwnerId` makes each owner that it tries as; for some kinds every try needs another. */
+  /** A caller who wants the lock. `newOwnerId` makes each owner that the waiter tries as; for some kinds every try needs another. */
   waiter(newOwnerId: () => string, request: LockRequest): Waiter;
-  /** Sends the one command of a first try, where a try is no more than that; undefined: it is. */
+  /** Sends the one command of a first try; undefined, or left out: a try takes more than one command, and nothing was sent. */
   tryAtOnce?(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined;
-  /** Frees it whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
+  /** Frees the lock whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
   forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;
-  /** 0 when this owner does not hold it. */
+  /** How often this owner holds the lock; 0: not at all. */
   holdCount(ownerId: string): Promise<number>;
   /** Milliseconds; -2: not locked, -1: no expiry. */
   remainTimeToLive(): Promise<number>;

@@ -9,7 +9,7 @@ import { GrantState, type GrantedHold } from './grant-state.js';
 import type { KeepReply } from './replies.js';
 import { retry } from './retry.js';
 
-/** A release that did not settle at once. */
+/** A release whose first command did not settle it: that command, and how much of `commandTimeout` is left. */
 interface BegunRelease {
   readonly answer: Promise<boolean>;
   readonly limitMs: number;
@@ -77,7 +77,7 @@ export class Grant extends GrantState {
       : this.#releaseInsistently(isRepeat);
   }
 
-  /** No other command of the grant is under way: one command, and if that does not settle it, what comes of that command. */
+  /** No other command of the grant is under way: sends one, and goes on with it only if that does not settle the release. */
   #releaseAtOnce(): Promise<void> {
     const { schedule, commandTimeoutMs } = this.session;
     const endsAtMs = performance.now() + commandTimeoutMs;
@@ -115,7 +115,7 @@ export class Grant extends GrantState {
     });
   }
 
-  /** `begun`: the command that is on its way already, or was, and for how long it may go on. */
+  /** Repeats the release until it is answered, and for as long as it may take. `begun`: its first command, if that was sent already. */
   async #releaseInsistently(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
     const release = (waitLimit: WaitLimit): Promise<void> =>
       this.#release(waitLimit, isRepeat, begun?.answer);

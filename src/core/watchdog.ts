@@ -26,9 +26,9 @@ export interface Renewable<Reply = KeepReply> {
   renewed(reply: Reply, sentAt: Instant, leaseMs: number): void;
 }
 
-/** How often one of them may be prolonged, where that is limited. */
+/** How often one lease may be prolonged, where that is limited. */
 export interface RenewalLimit {
-  /** Whether it may be prolonged now; otherwise it is only looked after. */
+  /** Whether the lease may be prolonged now; otherwise it is only looked after. */
   readonly isDue: boolean;
   /** A renewal is on its way. */
   renewing(): void;
