@@ -24,11 +24,11 @@ export function lockCallBegins(
 ): (() => void) | undefined {
   if (origin !== 'lock') return undefined;
   if (leaseMs !== undefined && leaseMs < SHORT_LEASE_MS)
-    session.warnings.tellOnce('short lease', name, shortLeaseMessage(name, leaseMs));
+    session.warnings.warnOnce('short lease', name, shortLeaseMessage(name, leaseMs));
   const calls = actingScope(position)?.lockCalls;
   if (!calls) return undefined;
   const before = calls.get(id) ?? 0;
-  if (before > 0) session.warnings.tellOnce('overlapping calls', name, overlapMessage(name));
+  if (before > 0) session.warnings.warnOnce('overlapping calls', name, overlapMessage(name));
   calls.set(id, before + 1);
   return () => {
     const left = (calls.get(id) ?? 0) - 1;

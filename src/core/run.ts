@@ -18,7 +18,7 @@ async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void>
     scope.end().map(async (hold) => {
       const { lockName, ownerId } = hold;
       const message = `a run ended while it still held lock "${lockName}": it was released; unlock it before the run ends`;
-      warnings.tell('forgotten unlock', lockName, message, ownerId);
+      warnings.warn('forgotten unlock', lockName, message, ownerId);
       const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
         lockName,
         lossReason: 'closed',

@@ -194,7 +194,7 @@ export class Session {
     } catch {
       limit.clearQueue(); // Redis does not answer: the leases end by themselves
     }
-    // Also if there is no patience left: nothing may be tried again later.
+    // Also if there is no time left: nothing may be tried again later.
     await this.cleanup.close(waitLimit).catch(() => undefined);
     waitLimit.dispose();
   }

@@ -24,7 +24,7 @@ export function noticeWaiting(
   const timer = setTimeout(() => {
     const holder = session.anonymous.held(id)?.ownerId;
     if (holder === undefined) return;
-    session.warnings.tell('nested call', name, nestedCallMessage(name, holder), holder);
+    session.warnings.warn('nested call', name, nestedCallMessage(name, holder), holder);
   }, NESTED_CALL_WARNING_MS);
   return () => {
     clearTimeout(timer);

@@ -16,13 +16,13 @@ export class Warnings {
   }
 
   /** An event each time. */
-  tell(mistake: Mistake, lockName: string, message: string, ownerId?: string): void {
+  warn(mistake: Mistake, lockName: string, message: string, ownerId?: string): void {
     this.#events.emit('warning', () => ({ message, lockName, ownerId }));
     if (this.#isNews(mistake, lockName)) process.emitWarning(message, 'HoldfastWarning');
   }
 
   /** The event once, too: a mistake that is made again in each round of a loop. */
-  tellOnce(mistake: Mistake, lockName: string, message: string): void {
+  warnOnce(mistake: Mistake, lockName: string, message: string): void {
     if (!this.#isNews(mistake, lockName)) return;
     this.#events.emit('warning', () => ({ message, lockName }));
     process.emitWarning(message, 'HoldfastWarning');

@@ -68,7 +68,7 @@ export class Schedule {
     clearTimeout(this.#timer);
     this.#ringsAtMs = first.atMs;
     const delayMs = first.atMs - performance.now();
-    // Whoever happens to be the first must not lend its context to what is done for all.
+    // What is done for all must not run in the context of whoever happens to be the first.
     this.#timer = inOwnContext(() => setTimer(this.#ring, delayMs));
   }
 

@@ -58,15 +58,15 @@ export class UnlockWatch implements Subscription {
     if (this.#heard.size >= this.#quorum) {
       for (const other of masters) if (!this.#heard.has(other)) this.#stragglers.add(other);
       this.#passedOnAtMs = performance.now();
-      this.#tell();
+      this.#notify();
     } else {
       this.#timer ??= setTimer(() => {
-        this.#tell();
+        this.#notify();
       }, GATHER_MS);
     }
   }
 
-  #tell(): void {
+  #notify(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#heard.clear();
