@@ -7,8 +7,9 @@ import { Listeners } from './core/listeners.js';
 import { Session } from './core/session.js';
 import { inspected, type HoldfastDescription } from './api/description.js';
 import type { HoldfastEvents } from './api/events.js';
+import type { FairLock } from './api/fair-lock.js';
 import type { Lock } from './api/lock.js';
-import { FairLock } from './locks/fair/fair-lock.js';
+import { FairSingleLock } from './locks/fair/fair-single-lock.js';
 import { FairLockBackend } from './locks/fair/fair-backend.js';
 import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
 import { MultiLock } from './locks/multi/multi-lock.js';
@@ -119,7 +120,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} the name is not usable
    */
   getFairLock(name: string): FairLock {
-    return new FairLock(this.#session, this.#backend(FairLockBackend, name));
+    return new FairSingleLock(this.#session, this.#backend(FairLockBackend, name));
   }
 
   /**

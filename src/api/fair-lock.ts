@@ -1,8 +1,6 @@
 // A fair lock as the caller sees it: a lock, and a look at the line for it.
 
-import type { Session } from '../../core/session.js';
-import type { FairLockBackend } from './fair-backend.js';
-import { SingleLock } from '../single-lock.js';
+import type { Lock } from './lock.js';
 
 /**
  * A reentrant lock that is handed over in the order in which its waiters joined the line, over all processes. A waiter
@@ -12,28 +10,14 @@ import { SingleLock } from '../single-lock.js';
  *
  * @group Locks
  */
-export class FairLock extends SingleLock {
-  readonly #session: Session;
-  readonly #backend: FairLockBackend;
-
-  /** @internal */
-  constructor(session: Session, backend: FairLockBackend) {
-    super(session, backend);
-    this.#session = session;
-    this.#backend = backend;
-  }
-
+export interface FairLock extends Lock {
   /** How many wait in line, over all processes. Walks the whole line: for people, not for hot paths. @throws {@link UnavailableError} */
-  async getQueueLength(): Promise<number> {
-    return (await this.getWaiters()).length;
-  }
+  getQueueLength(): Promise<number>;
 
   /**
    * Who waits in line, the next one first: owners, `<clientId>:<n>`. Walks the whole line: for people, not for hot paths.
    *
    * @throws {@link UnavailableError}
    */
-  async getWaiters(): Promise<string[]> {
-    return await this.#session.ask(this.#backend, () => this.#backend.waiters());
-  }
+  getWaiters(): Promise<string[]>;
 }
