@@ -6,7 +6,7 @@ import { clusterTests } from './driver-contract-cluster.js';
 import { commandTests } from './driver-contract-commands.js';
 import { connectionTests } from './driver-contract-connections.js';
 
-export interface User {
+interface User {
   readonly username: string;
   readonly password: string;
 }

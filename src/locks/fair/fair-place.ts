@@ -147,10 +147,12 @@ export class FairPlace implements Waiter, RenewedPlace {
     }
   }
 
+  /** Takes the lock or joins the line for it; a place in line that was lost is had again by its ticket. */
   async #join(limit?: TimeLimit): Promise<AcquireReply> {
     const reply = await this.#joinOnce(limit);
     if (reply.outcome !== 'held' || reply.holderTtlMs !== FREE) return reply;
-    // Free, and not ours since others are first; but those may be dead. So the lock is offered to them, and then we look again.
+    // The lock is free, and not ours since others are first in line; but those may be dead. So it is offered to them, which drops
+    // the dead ones, and then we ask again.
     if (!this.#hasLeft) await this.#lock.handOn();
     const again = this.#hasLeft ? reply : await this.#joinOnce(limit);
     const isFree = again.outcome === 'held' && again.holderTtlMs === FREE;
@@ -160,7 +162,7 @@ export class FairPlace implements Waiter, RenewedPlace {
   async #joinOnce(limit?: TimeLimit): Promise<AcquireReply> {
     const { waitMs, leaseMs, isWatched } = this.#request;
     const mayWait = waitMs > 0;
-    // Before it is sent, so that no grant goes by unheard.
+    // We listen before the command is sent, so that no grant to the place goes by unheard.
     if (mayWait) (this.#line ??= this.#lock.knownFairLine())?.join(this);
     const nonce = this.#lock.nextNonce();
     const sentAt = now();
@@ -181,18 +183,18 @@ export class FairPlace implements Waiter, RenewedPlace {
       if (reply.outcome === 'acquired') return reply;
       return this.#handedOver(deadlineOf(sentAt, leaseMs));
     } catch (error) {
-      this.#forget(); // the next try finds out where we stand
+      this.#forget(); // what became of the command is not known: the next try finds out where we stand
       throw error;
     }
   }
 
-  /** Nothing that was sent before counts any more. */
+  /** A grant that answers a command sent before now is not taken any more. */
   #forget(): void {
     this.#sendings.forget();
     this.#grant = undefined;
   }
 
-  /** Whoever handed the lock over before that was answered did so to a place that was lost meanwhile. */
+  /** The command with this nonce was answered. A grant with an older nonce was made to a place that was lost before that command. */
   #confirmed(nonce: number): void {
     this.#sendings.confirmed(nonce);
     if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;

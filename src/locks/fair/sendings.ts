@@ -24,23 +24,23 @@ export class Sendings {
     return elapsedMs(this.#confirmedAt);
   }
 
-  /** It is about to be sent. */
+  /** A command with this nonce is about to be sent. */
   add(nonce: number, at: Instant): void {
     const stillCount = this.#known.filter((known) => elapsedMs(known.at) < this.#leaseMs);
     this.#known = [...stillCount, { nonce, at }];
   }
 
-  /** When it was sent; undefined: it does not count (any more). */
+  /** When the command with this nonce was sent; undefined: a grant that answers it does not count (any more). */
   sentAt(nonce: number): Instant | undefined {
     return this.#known.find((known) => known.nonce === nonce)?.at;
   }
 
-  /** Whether a later one was sent. */
+  /** Whether a command with a later nonce was sent. */
   hasLater(nonce: number): boolean {
     return this.#known.some((known) => known.nonce > nonce);
   }
 
-  /** Those before it were for a place that was lost meanwhile, or are no longer the newest. */
+  /** The command with this nonce was answered: older ones were for a place that was lost meanwhile, or are no longer the newest. */
   confirmed(nonce: number): void {
     this.#known = this.#known.filter((known) => known.nonce >= nonce);
     this.#confirmedAt = this.sentAt(nonce) ?? this.#confirmedAt;
