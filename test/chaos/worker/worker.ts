@@ -7,6 +7,7 @@
 // stop          ->  stopped, when no caller does anything any more
 // describe          the clients say how they are, in the journal
 // close         ->  closed; then the process ends by itself
+import { Socket } from 'node:net';
 import { machineMs } from '../../support/machine-clock.js';
 import { onMessage, stopListening, tell } from '../../support/child-messages.js';
 import { Random } from '../random.js';
@@ -45,6 +46,7 @@ const callers = parties.flatMap((party, client) =>
 );
 const working = Promise.all(callers.map((caller) => caller.work()));
 const LAG_LOOK_MS = 50;
+const WHAT_IS_LEFT_MS = 600;
 let lagTimer = setTimeout(noteLag, LAG_LOOK_MS, machineMs());
 
 onMessage(async ({ type, ms }) => {
@@ -73,9 +75,23 @@ onMessage(async ({ type, ms }) => {
       await Promise.all(parties.map((party) => party.close()));
       tell('closed', { atMs: machineMs() });
       stopListening();
+      setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS).unref();
   }
 });
 tell('ready');
+
+/** What keeps the process from ending, though all its clients are closed. */
+function tellWhatIsLeft(): void {
+  const handles = (process as unknown as { _getActiveHandles(): object[] })._getActiveHandles();
+  const sockets = handles.filter((handle) => handle instanceof Socket);
+  const ends = sockets.map(
+    ({ localPort, remotePort, connecting, destroyed }) =>
+      `${localPort}-${remotePort}${connecting ? ' connecting' : ''}${destroyed ? ' destroyed' : ''}`,
+  );
+  const resources = process.getActiveResourcesInfo().join(' ');
+  const message = `still there ${WHAT_IS_LEFT_MS} ms after close(): ${resources}; sockets ${ends.join(', ')}`;
+  journal.note({ what: 'warned', message });
+}
 
 function partnerOf(client: number, caller: number): Partner | undefined {
   const next = (client + 1) % parties.length;
