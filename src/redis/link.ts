@@ -32,8 +32,8 @@ export class Link {
   readonly client: RedisClient;
   readonly #listener: LinkListener;
   readonly #silence: Silence;
-  /** Each node of a cluster is listened to by itself: what one says must not hide that another is silent. */
-  readonly #answers: Pick<Silence, 'asked' | 'answered' | 'stop'>;
+  /** Of a cluster: what one node says must not hide that another is silent. */
+  readonly #silentNodes: SilentNodes | undefined;
   readonly #trouble: Trouble;
   #isReady = false;
   /** Whether the connection that ends next is one that was ready. */
@@ -53,9 +53,11 @@ export class Link {
       this.#silence.handshakeEnded();
     });
     const { failed, tellOnce } = this.#trouble;
-    this.#answers = client.cluster
-      ? new SilentNodes(client.cluster, limits, tellOnce)
-      : this.#silence;
+    if (client.cluster) {
+      this.#silentNodes = new SilentNodes(client.cluster, limits, (error) => {
+        if (!this.#closing) listener.failed(error);
+      });
+    }
     client.listen({
       connected: () => {
         this.#trouble.attemptBegan();
@@ -125,16 +127,17 @@ export class Link {
     }
     // On an idle connection nothing is worth waiting for.
     if (this.#silence.isAwaitingAnswers) sender.gather();
-    this.#answers.asked();
+    this.#silence.asked();
+    this.#silentNodes?.asked();
     return sender.send(
       command,
       args,
       (reply) => {
-        this.#answers.answered();
+        this.#silence.answered();
         return read(reply);
       },
       (error) => {
-        this.#answers.answered();
+        this.#silence.answered();
         const answer = otherwise?.(error);
         if (answer) return answer;
         throw error;
@@ -185,7 +188,7 @@ export class Link {
 
   #down(): void {
     this.#silence.stop();
-    this.#answers.stop();
+    this.#silentNodes?.stop();
     if (this.#isReady) this.#listener.outage(true);
     this.#isReady = false;
     this.#epoch++;

@@ -2,7 +2,10 @@
 // other nodes keep the silence of the client as a whole from being noticed.
 
 import { setTimer } from '../runtime/clock.js';
+import { inOwnContext } from '../runtime/own-context.js';
 import type { ClusterNode, ClusterNodes } from './driver.js';
+
+const LOOKS_PER_LIMIT = 4;
 
 export interface SilenceLimits {
   /** A node that says nothing for so long while something is expected of it is left, and connected to anew. */
@@ -23,25 +26,22 @@ export class SilentNodes {
   readonly #onTooLong: (error: Error) => void;
   /** The nodes of which something is expected. */
   #expected = new Map<ClusterNode, Seen>();
-  /** The limits that have grown, by address. */
+  /** The limits of those that were left and have not answered quickly since, by address: they have grown. */
   readonly #grown = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** `onTooLong` is told of each node that is left. */
+  /** `onTooLong` is told of each node that is left, once until it answers quickly again. */
   constructor(cluster: ClusterNodes, limits: SilenceLimits, onTooLong: (error: Error) => void) {
     this.#cluster = cluster;
     this.#limits = limits;
     this.#onTooLong = onTooLong;
   }
 
-  /** A command goes out, to whichever node. The nodes are looked at twice within the limit, as long as something is expected. */
+  /** A command goes out, to whichever node. The nodes are looked at now and then, as long as something is expected. */
   asked(): void {
-    this.#timer ??= setTimer(this.#lookSoon, this.#limits.silenceLimitMs / 2);
-  }
-
-  /** What each node owes is looked at, not counted. */
-  answered(): void {
-    // Nothing is to be done.
+    this.#timer ??= inOwnContext(() =>
+      setTimer(this.#lookSoon, this.#limits.silenceLimitMs / LOOKS_PER_LIMIT),
+    );
   }
 
   stop(): void {
@@ -64,8 +64,8 @@ export class SilentNodes {
       const { bytesRead } = node;
       const before = this.#expected.get(node);
       const isNew = before === undefined || before.bytesRead !== bytesRead;
-      // Looked at twice within the limit: what it says between two looks came quickly.
-      if (before && isNew && nowMs - before.sinceMs < this.#limits.silenceLimitMs)
+      // Since it was silent at one look at most, this came quickly.
+      if (before && isNew && nowMs - before.sinceMs < this.#limits.silenceLimitMs / 2)
         this.#grown.delete(node.address);
       const seen = isNew ? { bytesRead, sinceMs: nowMs } : before;
       if (nowMs - seen.sinceMs < this.#limitOf(node)) expected.set(node, seen);
@@ -82,8 +82,10 @@ export class SilentNodes {
   /** The next command for its slots makes another connection, to whoever has them then. */
   #leave(node: ClusterNode): void {
     const limitMs = this.#limitOf(node);
+    const isNews = !this.#grown.has(node.address);
     this.#grown.set(node.address, Math.min(2 * limitMs, this.#limits.longestSilenceMs));
     node.disconnect();
+    if (!isNews) return;
     this.#onTooLong(new Error(`no answer from ${node.address} within ${String(limitMs)} ms`));
   }
 }

@@ -99,6 +99,11 @@ export class TcpProxy implements AsyncDisposable {
     for (const link of this.#links) this.#swallow(link);
   }
 
+  /** Lets nothing through on the present connections, and neither side notices; new ones are served. */
+  swallowConnections(): void {
+    for (const link of this.#links) link.isolate();
+  }
+
   /** Lets nothing through on the present connections for subscriptions, and neither side notices. */
   swallowSubscriptions(): void {
     for (const link of this.#links) if (link.isSubscriber) link.isolate();

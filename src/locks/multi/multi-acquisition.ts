@@ -136,7 +136,7 @@ export class MultiAcquisition {
       for (const hold of holds) hold.becomeMember(this.#session, this.#request.origin);
       return new MultiHold(lockName, holds);
     }
-    await undo(holds);
+    if (holds.length > 0) await undo(holds);
     if (refusals.length === 0) {
       this.#lastHeld = undefined;
       this.#throwIfOver(holds);

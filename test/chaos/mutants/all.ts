@@ -247,6 +247,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'MultiLock keeps its parts',
     what: 'members that were acquired stay held when another one was not',
     kinds: ['multi'],
-    edits: [{ in: 'src', from: '    await undo(holds);', to: '    void undo;' }],
+    edits: [
+      { in: 'src', from: '    if (holds.length > 0) await undo(holds);', to: '    void undo;' },
+    ],
   },
 ];

@@ -52,6 +52,23 @@ describe.skipIf(topologiesUnavailable)(
       await client.close();
     });
 
+    it('with all others is connected to anew before a lease ends', async () => {
+      const redis = clusterBehind(
+        servers,
+        proxies.map(({ port }) => port),
+      );
+      const client = newClient({ redis, lockWatchdogTimeout: 3_000 });
+      await connectEverywhere(client);
+      const holds = await Promise.all(
+        Array.from({ length: 12 }, () => client.getLock(uniqueName()).acquire()),
+      );
+      for (const proxy of proxies) proxy.swallowConnections();
+      await sleep(6_000);
+      expect(holds.filter(({ signal }) => signal.aborted)).toEqual([]);
+      await Promise.all(holds.map((hold) => hold.release()));
+      await client.close();
+    });
+
     async function connectEverywhere(client: Holdfast): Promise<void> {
       const names = Array.from({ length: 30 }, () => uniqueName());
       await Promise.all(names.map((name) => client.getLock(name).withLock(() => undefined)));

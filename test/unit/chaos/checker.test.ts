@@ -118,6 +118,14 @@ it('a count that is not that of the holds is accused', () => {
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
 });
 
+it('a count that is higher since a release was not answered, as was told, is not accused', () => {
+  const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
+  const message = `w0.0.c0.0: lock "${LOCK}" not known to be released: Redis did not answer`;
+  expect(
+    rulesBroken([...held(A, 100, 200), [105, { what: 'warned', message }]], { looks }),
+  ).toEqual([]);
+});
+
 it('a lock without expiry is accused', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, ttlMs: -1 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['no expiry']);
