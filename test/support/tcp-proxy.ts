@@ -1,5 +1,6 @@
 // A TCP proxy in front of Redis that delays, drops, cuts, holds back and repeats what passes through it.
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from './free-port.js';
 import {
   FORWARD,
@@ -10,6 +11,9 @@ import {
   type Treatment,
 } from './proxy-interceptors.js';
 import { ProxyLink, type Swallowed } from './proxy-link.js';
+
+/** For how long a port that somebody has taken is waited for. */
+const PORT_TAKEN_MS = 10_000;
 
 /** What to do with a command; undefined: pass it on. */
 export type CommandRule = (args: readonly Buffer[]) => Treatment | undefined;
@@ -22,7 +26,7 @@ export async function startProxy(targetPort: number, targetHost = '127.0.0.1'): 
   for (let attempt = 1; ; attempt++) {
     const proxy = new TcpProxy(await freePort(), { host: targetHost, port: targetPort });
     try {
-      await proxy.accept();
+      await proxy.accept(0);
       return proxy;
     } catch (error) {
       if (attempt === 5) throw error;
@@ -73,8 +77,21 @@ export class TcpProxy implements AsyncDisposable {
     this.#listener = undefined;
   }
 
-  /** Listens again on the same port. */
-  async accept(): Promise<void> {
+  /** Listens again on the same port; where somebody has taken it meanwhile, once it is free. */
+  async accept(waitMs = PORT_TAKEN_MS): Promise<void> {
+    const endsAtMs = performance.now() + waitMs;
+    for (;;) {
+      try {
+        await this.#listen();
+        return;
+      } catch (error) {
+        if (performance.now() > endsAtMs) throw error;
+        await sleep(100);
+      }
+    }
+  }
+
+  async #listen(): Promise<void> {
     if (this.#listener) return;
     const listener = createServer((client) => {
       this.#addLink(client);
