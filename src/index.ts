@@ -22,9 +22,9 @@ export {
   type ErrorCode,
   type ErrorContext,
   type LossReason,
-  type NodeAnswer,
   type SeenHolder,
 } from './api/errors.js';
+export type { NodeAnswer } from './api/node-answer.js';
 export type {
   AcquiredEvent,
   ErrorEvent,

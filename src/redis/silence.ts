@@ -1,5 +1,7 @@
 // The silence of a connection while something is expected of it: an answer, or the end of its handshake.
 
+import { inOwnContext } from '../runtime/own-context.js';
+
 export class Silence {
   readonly #shortestLimitMs: number;
   readonly #longestLimitMs: number;
@@ -42,7 +44,8 @@ export class Silence {
   /** A command goes out. The timer is not re-armed for each, only when it rings and there were answers meanwhile. */
   asked(): void {
     if (this.#unanswered++ === 0) this.#busySinceMs = this.#quietSinceMs = performance.now();
-    this.#answerTimer ??= setTimeout(this.#check, this.#limitMs);
+    // Not in the context of whoever happens to send it: what follows is told to all.
+    this.#answerTimer ??= inOwnContext(() => setTimeout(this.#check, this.#limitMs));
   }
 
   /** Its answer came, or it never will: what a lost connection leaves unanswered is rejected. */

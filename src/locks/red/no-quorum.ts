@@ -1,6 +1,7 @@
 // Not enough masters answered: tried again until the wait is over, then told as a QuorumError.
 
-import { QuorumError, type NodeAnswer } from '../../api/errors.js';
+import { QuorumError } from '../../api/errors.js';
+import type { NodeAnswer } from '../../api/node-answer.js';
 import { Undecided } from '../../core/undecided.js';
 
 export class NoQuorum extends Undecided {

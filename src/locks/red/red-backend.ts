@@ -5,7 +5,7 @@ import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
 import type { KeepReply } from '../../core/replies.js';
 import type { GrantState } from '../../core/grant-state.js';
-import type { NodeAnswer } from '../../api/errors.js';
+import type { NodeAnswer } from '../../api/node-answer.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
 import type { ChannelListener } from '../../waiting/channels.js';

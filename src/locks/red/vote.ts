@@ -2,7 +2,8 @@
 // The algorithm is Redis' Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
 import type { HeldReply } from '../../core/replies.js';
-import type { NodeAnswer, SeenHolder } from '../../api/errors.js';
+import type { SeenHolder } from '../../api/errors.js';
+import type { NodeAnswer } from '../../api/node-answer.js';
 import type { VoteReply } from '../reentrant/reentrant-backend.js';
 import { failureKind } from '../../redis/failure.js';
 import type { Master } from './master.js';

@@ -1,4 +1,5 @@
 // The silence of a connection: told when an answer is overdue, and not before what came meanwhile was read.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Silence } from '../../../src/redis/silence.js';
 
@@ -86,4 +87,20 @@ it('the limit grows while nothing is answered in time, up to the longest, and is
   vi.advanceTimersByTime(LIMIT_MS / 4);
   silence.answered();
   tellsAfter(LIMIT_MS);
+});
+
+it('is told outside the context of whoever sent the command', async () => {
+  vi.useRealTimers(); // faked ones know no contexts
+  const storage = new AsyncLocalStorage<string>();
+  const heardIn = new Promise<string | undefined>((resolve) => {
+    silence = new Silence(5, 5, () => {
+      resolve(storage.getStore());
+    });
+  });
+  storage.run('a caller', () => {
+    silence.asked();
+  });
+  await expect(heardIn).resolves.toBeUndefined();
+  silence.stop();
+  vi.useFakeTimers();
 });
