@@ -1,6 +1,5 @@
 // The client: where locks come from.
 
-import { randomInt } from 'node:crypto';
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { runAsOneOwner } from './core/run.js';
 import { Listeners } from './core/listeners.js';
@@ -13,7 +12,6 @@ import { FairSingleLock } from './locks/fair/fair-single-lock.js';
 import { FairLockBackend } from './locks/fair/fair-backend.js';
 import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
 import { MultiLock } from './locks/multi/multi-lock.js';
-import { parseMultiMembers } from './locks/multi/multi-members.js';
 import { Server } from './core/server.js';
 import { parseFunction, parseName, type RedLockOptions } from './api/options.js';
 import { parseRedLock } from './locks/red/masters.js';
@@ -43,13 +41,8 @@ export class Holdfast implements AsyncDisposable {
   readonly #session: Session;
   readonly #server: Server;
   readonly #listeners = new Listeners();
-  /** Its one timer for what is due at a time. */
-  readonly #schedule = new Schedule();
-  readonly #keyPrefix: string;
   #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
-  /** Starts anywhere, so that two processes that were given the same clientId still never share an owner. */
-  #lastOwnerNumber = randomInt(2 ** 47);
 
   /**
    * Connects at once, in the background; locks wait for the connection.
@@ -58,17 +51,10 @@ export class Holdfast implements AsyncDisposable {
    */
   constructor(options: HoldfastOptions) {
     const given = parseHoldfastOptions(options);
-    this.#server = new Server(
-      { driver: ioredisDriver(options.redis), ...given },
-      this.#listeners,
-      this.#schedule,
-    );
-    this.#keyPrefix = this.#server.connection.keyPrefix + given.keyPrefix;
-    this.#session = new Session(
-      { ...given, schedule: this.#schedule },
-      this.#server.connection,
-      this.#listeners,
-    );
+    const driver = ioredisDriver(options.redis);
+    const schedule = new Schedule();
+    this.#server = new Server({ driver, ...given }, this.#listeners, schedule);
+    this.#session = new Session({ ...given, schedule }, this.#server.connection, this.#listeners);
     this.#server.connection.onReady(this.#session.cleanup.tryAgain);
   }
 
@@ -131,7 +117,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link OptionError} a member cannot be one
    */
   getMultiLock(...locks: Lock[]): Lock {
-    return new MultiLock(this.#session, parseMultiMembers(locks), this.#newOwnerId);
+    return new MultiLock(this.#session, locks);
   }
 
   /**
@@ -150,11 +136,9 @@ export class Holdfast implements AsyncDisposable {
    */
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
-    const { name, masters, settings } = parseRedLock(given);
+    const parts = parseRedLock(given);
     const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#listeners));
-    if (this.#closing) void quorum.close();
-    const backend = new RedLockBackend(name, masters, settings, quorum, this.#newOwnerId);
-    return new SingleLock(quorum.session, backend);
+    return new SingleLock(quorum.session, new RedLockBackend(parts, quorum));
   }
 
   /**
@@ -199,8 +183,7 @@ export class Holdfast implements AsyncDisposable {
    * all. Never rejects; once more is harmless.
    */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
+    return (this.#closing ??= this.#close());
   }
 
   /** Closes it at the end of an `await using` block. */
@@ -223,16 +206,14 @@ export class Holdfast implements AsyncDisposable {
   async #close(): Promise<void> {
     await this.#session.close(this.#quorum?.close());
     await this.#server.close();
-    this.#schedule.stop();
+    this.#session.schedule.stop();
   }
 
   #backend<Backend>(
     Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
     name: unknown,
   ): Backend {
-    const { clientId } = this;
-    return new Kind(this.#server, clientId, this.#keyPrefix, parseName(name), this.#newOwnerId);
+    const { clientId, newOwnerId } = this.#session;
+    return new Kind(this.#server, clientId, this.#server.keyPrefix, parseName(name), newOwnerId);
   }
-
-  readonly #newOwnerId = (): string => `${this.clientId}:${String(++this.#lastOwnerNumber)}`;
 }

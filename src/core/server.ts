@@ -15,6 +15,8 @@ import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {
   lockWatchdogTimeoutMs: number;
+  /** Of the client, behind that of the user's own. */
+  keyPrefix: string;
   /** Whether releases are published on classic channels also where there are sharded ones. */
   hasClassicUnlockChannels: boolean;
 }
@@ -25,6 +27,8 @@ export class Server {
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;
   readonly connection: Connection;
+  /** What stands in front of every lock name. */
+  readonly keyPrefix: string;
   readonly channels: Channels;
   readonly watchdog: Watchdog;
   readonly #shared = new Map<object, unknown>();
@@ -38,6 +42,7 @@ export class Server {
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new Connection(options, events);
+    this.keyPrefix = this.connection.keyPrefix + options.keyPrefix;
     this.channels = new Channels(this.connection, events, this.#lookEveryMs);
     this.watchdog = new Watchdog({
       schedule,

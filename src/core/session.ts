@@ -11,6 +11,7 @@ import {
   type LossReason,
 } from '../api/errors.js';
 import type { Events } from '../api/events.js';
+import { ownersOf } from './client-id.js';
 import { retry } from './retry.js';
 import { Cleanup, type Removable } from './cleanup.js';
 import type { Conflicting } from './key-conflict.js';
@@ -32,6 +33,8 @@ export interface SessionOptions {
   commandTimeoutMs: number;
   /** Where what its client has to look at in time is scheduled; it may be shared. */
   schedule?: Schedule;
+  /** Makes the owners of its client; it may be shared. */
+  newOwnerId?: () => string;
 }
 
 /** The part of a connection that locks need to know of. */
@@ -54,6 +57,8 @@ interface MemberHold extends LostLock {
 
 export class Session {
   readonly clientId: string;
+  /** A new owner, never used before. */
+  readonly newOwnerId: () => string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
   readonly events: Events;
@@ -81,6 +86,7 @@ export class Session {
   ) {
     this.#closeConcurrency = closeConcurrency;
     this.clientId = options.clientId;
+    this.newOwnerId = options.newOwnerId ?? ownersOf(options.clientId);
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
     this.schedule = options.schedule ?? new Schedule();
@@ -98,12 +104,8 @@ export class Session {
   }
 
   closedError(lockName?: string): ClosedError {
-    return new ClosedError(
-      lockName === undefined ? 'the client is closed' : `lock "${lockName}": the client is closed`,
-      {
-        lockName,
-      },
-    );
+    const which = lockName === undefined ? '' : `lock "${lockName}": `;
+    return new ClosedError(`${which}the client is closed`, { lockName });
   }
 
   /** What this client holds of a lock, as far as it may rely on it. */

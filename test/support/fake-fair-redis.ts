@@ -47,6 +47,7 @@ export class FakeFairRedis {
     const options = {
       driver: IDLE,
       lockWatchdogTimeoutMs: PLACE_LEASE_MS,
+      keyPrefix: '',
       silenceLimitMs: 10_000,
       hasClassicUnlockChannels: false,
       replicas: 0,

@@ -88,11 +88,10 @@ export function simulatedRedLock(
   }: SimulatedClientOptions,
 ): { lock: Lock; events: Listeners } {
   const events = new Listeners();
-  const owner = new Session(
-    { clientId, lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: 10_000 },
-    alwaysReady,
-    events,
-  );
+  let last = 0;
+  const newOwnerId = (): string => `${clientId}:${++last}`;
+  const times = { lockWatchdogTimeoutMs: lockWatchdogTimeout, commandTimeoutMs: 10_000 };
+  const owner = new Session({ clientId, ...times, newOwnerId }, alwaysReady, events);
   const services = new QuorumServices(owner, events);
   const links = masters.map((master, index) => {
     const link = new SimulatedLink(
@@ -103,10 +102,8 @@ export function simulatedRedLock(
     );
     return new Master(link as unknown as ReentrantLockBackend, new Cleanup());
   });
-  let last = 0;
-  const newOwnerId = (): string => `${clientId}:${++last}`;
   const settings = { ...parseRedLockOptions(options), ...(guard && { guard }) };
-  const backend = new RedLockBackend(NAME, links, settings, services, newOwnerId);
+  const backend = new RedLockBackend({ name: NAME, masters: links, settings }, services);
   return { lock: new SingleLock(services.session, backend), events };
 }
 

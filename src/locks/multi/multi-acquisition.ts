@@ -27,8 +27,6 @@ export interface MultiRequest extends AcquireRequest {
   readonly members: readonly SingleLock[];
   readonly origin: HoldOrigin;
   readonly scope: Scope | undefined;
-  /** Makes a new owner for all members. */
-  readonly newOwnerId: () => string;
 }
 
 const underWay = new WeakMap<Session, Set<MultiAcquisition>>();
@@ -120,12 +118,11 @@ export class MultiAcquisition {
 
   /** One round, beginning with `first`, if given; returns the hold, or which member was in the way. */
   async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
-    const { lockName, members, leaseMs, newOwnerId } = this.#request;
+    const { lockName, members, leaseMs } = this.#request;
     const round = new MultiRound({
       session: this.#session,
       members,
       leaseMs,
-      newOwnerId,
       leftMs: () => this.#leftMs,
       acquire: this.#acquire,
     });

@@ -3,6 +3,7 @@
 import type { Session } from '../../core/session.js';
 import type { HoldOrigin } from '../../core/own-hold.js';
 import { BaseLock, type HeldHere } from '../base-lock.js';
+import { parseMembers } from '../members.js';
 import { nothingToUnlock } from '../../core/lock-calls.js';
 import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
@@ -14,14 +15,14 @@ export class MultiLock extends BaseLock {
   readonly name: string;
   readonly #session: Session;
   readonly #members: readonly SingleLock[];
-  readonly #newOwnerId: () => string;
 
-  constructor(session: Session, members: readonly SingleLock[], newOwnerId: () => string) {
+  /** @throws OptionError a member cannot be one */
+  constructor(session: Session, locks: readonly unknown[]) {
     super();
+    const right = 'it must be a lock of getLock(), getFairLock() or getRedLock()';
     this.#session = session;
-    this.#members = members;
-    this.#newOwnerId = newOwnerId;
-    this.name = `multi(${members.map(({ name }) => name).join(', ')})`;
+    this.#members = parseMembers('a MultiLock', locks, right, () => true);
+    this.name = `multi(${this.#members.map(({ name }) => name).join(', ')})`;
   }
 
   /** @internal */
@@ -77,7 +78,6 @@ export class MultiLock extends BaseLock {
       members: this.#members,
       origin,
       scope,
-      newOwnerId: this.#newOwnerId,
     }).hold();
   }
 

@@ -20,8 +20,6 @@ export interface RoundOptions {
   readonly members: readonly SingleLock[];
   /** undefined: the watchdog renews it. */
   readonly leaseMs: number | undefined;
-  /** Makes a new owner for all members. */
-  readonly newOwnerId: () => string;
   /** Milliseconds until the caller gives up. */
   readonly leftMs: () => number;
   readonly acquire: (
@@ -57,9 +55,9 @@ export class MultiRound {
 
   /** `first`: who was in the way. */
   async play(first: SingleLock | undefined): Promise<RoundOutcome> {
-    const { members, leaseMs, leftMs } = this.#options;
+    const { session, members, leaseMs, leftMs } = this.#options;
     let ownerId = '';
-    const newOwnerId = (): string => (ownerId = this.#options.newOwnerId());
+    const newOwnerId = (): string => (ownerId = session.newOwnerId());
     const waitedSinceMs = performance.now();
     const refusal = first && (await this.#acquire(first, leftMs(), newOwnerId));
     if (refusal) return { holds: [], refusals: [refusal], triedAtMs: waitedSinceMs };

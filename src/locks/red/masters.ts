@@ -8,12 +8,15 @@ import { isPlainObject } from '../../api/shown.js';
 import { Master } from './master.js';
 import { parseRedLockOptions, type RedLockSettings } from './settings.js';
 
+/** What a Redlock is made of. */
+export interface RedLockParts {
+  readonly name: string;
+  readonly masters: readonly Master[];
+  readonly settings: RedLockSettings;
+}
+
 /** What `getRedLock()` was given: the locks, and then options, or none. */
-export function parseRedLock(given: readonly unknown[]): {
-  name: string;
-  masters: Master[];
-  settings: RedLockSettings;
-} {
+export function parseRedLock(given: readonly unknown[]): RedLockParts {
   const last = given.at(-1);
   if (given.length === 0 || last instanceof BaseLock)
     return { ...parseMasters(given), settings: parseRedLockOptions({}) };
@@ -27,7 +30,7 @@ export function parseRedLock(given: readonly unknown[]): {
   return { ...parseMasters(given.slice(0, -1)), settings };
 }
 
-function parseMasters(locks: readonly unknown[]): { name: string; masters: Master[] } {
+function parseMasters(locks: readonly unknown[]): Omit<RedLockParts, 'settings'> {
   const right = 'it must be a lock of getLock()';
   const members = parseMembers('a Redlock', locks, right, ({ memberIds }) => !memberIds);
   const name = members[0]?.name ?? '';

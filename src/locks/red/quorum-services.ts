@@ -29,7 +29,6 @@ export class QuorumServices {
   readonly #renewer: RedRenewer;
   /** The masters' connections, and what ends listening to them. */
   readonly #connections = new Map<Connection, () => void>();
-  readonly #lockWatchdogTimeoutMs: number;
   #longestLeaseMs: number;
 
   constructor(owner: Session, events: Events) {
@@ -37,7 +36,6 @@ export class QuorumServices {
     // All releases go out in the turn in which it is closed: the clients of the masters may be closing, too.
     this.session = new Session(owner, ALWAYS_REACHABLE, events, Infinity);
     this.#longestLeaseMs = lockWatchdogTimeoutMs;
-    this.#lockWatchdogTimeoutMs = lockWatchdogTimeoutMs;
     this.#renewer = new RedRenewer(lockWatchdogTimeoutMs);
     this.#watchdog = new Watchdog({
       schedule: owner.schedule,
@@ -46,6 +44,8 @@ export class QuorumServices {
         events.emit('error', () => renewalFailed(error, leaseCount));
       },
     });
+    // For a Redlock that is made after its client was closed.
+    if (owner.isClosed) void this.close();
   }
 
   /** A master that is back, perhaps empty, is asked at once. */
@@ -73,8 +73,8 @@ export class QuorumServices {
   watch(target: RedTarget, maxExtensions: number): void {
     const { grant } = target;
     if (maxExtensions < Infinity) {
-      const leaseMs = this.#lockWatchdogTimeoutMs;
-      grant.renewalLimit ??= new ExtensionLimit(maxExtensions, leaseMs, grant.ageMs);
+      const { lockWatchdogTimeoutMs } = this.session;
+      grant.renewalLimit ??= new ExtensionLimit(maxExtensions, lockWatchdogTimeoutMs, grant.ageMs);
     }
     this.#watchdog.watch(grant, target, this.#renewer);
   }

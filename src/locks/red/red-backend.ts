@@ -12,6 +12,7 @@ import type { ChannelListener } from '../../waiting/channels.js';
 import { Line } from '../../waiting/line.js';
 import { Health } from './health.js';
 import type { Master } from './master.js';
+import type { RedLockParts } from './masters.js';
 import { NoQuorum } from './no-quorum.js';
 import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { QuorumServices } from './quorum-services.js';
@@ -35,13 +36,7 @@ export class RedLockBackend implements LockBackend {
   readonly #services: QuorumServices;
   readonly #settings: RedLockSettings;
 
-  constructor(
-    name: string,
-    masters: readonly Master[],
-    settings: RedLockSettings,
-    services: QuorumServices,
-    newOwnerId: () => string,
-  ) {
+  constructor({ name, masters, settings }: RedLockParts, services: QuorumServices) {
     this.name = name;
     this.masters = masters;
     this.quorum = Math.floor(masters.length / 2) + 1;
@@ -51,7 +46,7 @@ export class RedLockBackend implements LockBackend {
       .map(({ lock }) => lock.id)
       .sort()
       .join(' ')}`;
-    this.newOwnerId = newOwnerId;
+    this.newOwnerId = services.session.newOwnerId;
     this.#settings = settings;
     this.#services = services;
     services.renewOnReady(masters);

@@ -64,11 +64,9 @@ afterEach(() => {
 });
 
 async function begin(waitMs: number, leaseMs?: number): Promise<unknown> {
-  let last = 0;
   const request = { lockName: 'multi(one, two)', origin: 'lock', scope: undefined } as const;
   const members = [one, two] as unknown as SingleLock[];
-  const newOwnerId = (): string => `me:${++last}`;
-  const wanted = { ...request, members, newOwnerId, waitMs, leaseMs, signal: undefined };
+  const wanted = { ...request, members, waitMs, leaseMs, signal: undefined };
   return await new MultiAcquisition(session, wanted).hold();
 }
 

@@ -2,7 +2,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Lock } from '../../../src/index.js';
 import { MultiLock } from '../../../src/locks/multi/multi-lock.js';
-import { parseMultiMembers } from '../../../src/locks/multi/multi-members.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 
@@ -194,7 +193,5 @@ describe('unlock() that has nothing to undo', () => {
 });
 
 function multiLock({ session, getLock }: FakeHoldfast): MultiLock {
-  let lastOwnerNumber = 1_000;
-  const members = parseMultiMembers([getLock('x'), getLock('y')]);
-  return new MultiLock(session, members, () => `me:${String(++lastOwnerNumber)}`);
+  return new MultiLock(session, [getLock('x'), getLock('y')]);
 }
