@@ -12,6 +12,7 @@
 -- -1: no expiry, -2: the lock is free).
 local keys = KEYS
 local placeLeaseMs = tonumber(ARGV[1])
+local placeLease = ARGV[1] -- as it came: a number would be written out anew for each command
 local nonce = ARGV[2]
 local owners = ARGV
 
@@ -21,7 +22,17 @@ local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 
 -- Whether anything was written: before, a full memory refuses what takes memory, and a place may just have its lease.
 local hasWritten = false
 
+-- PEXPIRE with GT (Redis 7 or newer) needs no PTTL, since it never shortens a lease. A server that does not know it refuses it
+-- once for each batch, before it has done anything.
+local isGtKnown = true
+
 local function atLeast(key)
+  local prolonged = isGtKnown and redis.pcall('PEXPIRE', key, placeLease, 'GT')
+  if prolonged == 1 then
+    hasWritten = true
+    return
+  end
+  isGtKnown = isGtKnown and type(prolonged) ~= 'table'
   local ttlMs = redis.call('PTTL', key)
   if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
     redis.call('PEXPIRE', key, math.max(ttlMs, placeLeaseMs))
@@ -38,10 +49,14 @@ local function ours(...)
   return reply
 end
 
+-- Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.
+local ttlsOfLocks = {}
+
 local function renew(lock, line, places, owner, isListening)
   local isHolder = ours('HEXISTS', lock, owner)
   if isHolder == 1 then
     atLeast(lock)
+    ttlsOfLocks[lock] = nil
     return 'yours'
   end
   local place = isHolder == 0 and ours('HGET', places, owner)
@@ -49,12 +64,17 @@ local function renew(lock, line, places, owner, isListening)
     return 'gone'
   end
   local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
-  atLeast(line)
-  atLeast(places)
+  local ttlMs = ttlsOfLocks[lock]
+  if not ttlMs then
+    atLeast(line)
+    atLeast(places)
+    ttlMs = redis.call('PTTL', lock)
+    ttlsOfLocks[lock] = ttlMs
+  end
   if tonumber(known) <= tonumber(nonce) then
     redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, rest, isListening, token }, ' '))
   end
-  return redis.call('PTTL', lock)
+  return ttlMs
 end
 
 local answers = {}

@@ -11,6 +11,7 @@
 local locks = KEYS
 local owners = ARGV
 local leaseMs = tonumber(ARGV[1])
+local lease = ARGV[1] -- as it came: a number would be written out anew for each command
 
 -- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
 local function ours(...)
@@ -21,21 +22,36 @@ local function ours(...)
   return reply
 end
 
+-- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 1; and for all locks on a
+-- server without GT.
+local function prolong(lock, owner, count)
+  local ttlMs = redis.call('PTTL', lock)
+  -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
+  -- already: WAIT asks replicas for what its own connection wrote last.
+  if ttlMs >= 0 then
+    redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
+  end
+  if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
+  end
+end
+
+-- PEXPIRE with GT (Redis 7 or newer) needs no PTTL, since it never shortens a lease. A server that does not know it refuses it
+-- once for each batch, before it has done anything.
+local isGtKnown = true
+
 local function renew(lock, forced, owner)
   local count = ours('HGET', lock, owner)
   if count then
-    local ttlMs = redis.call('PTTL', lock)
-    local becomesOne = count == '0' and leaseMs > 0
-    -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
-    -- already: WAIT asks replicas for what its own connection wrote last.
-    if ttlMs >= 0 and leaseMs > 0 then
-      redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
-    end
-    if becomesOne and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
-      if ttlMs > 0 then
-        redis.call('PEXPIRE', lock, ttlMs)
+    if leaseMs > 0 then
+      local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
+      if prolonged ~= 1 then
+        isGtKnown = isGtKnown and type(prolonged) ~= 'table'
+        prolong(lock, owner, count)
       end
-      return redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
     end
     return 'kept'
   end

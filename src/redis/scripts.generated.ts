@@ -616,7 +616,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: '0537a6a322125b74a4d613080c84a7e697e0c9ec',
+    sha1: 'b52d85a78c06600b44f42765bf0c578e5655619e',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
@@ -631,6 +631,7 @@ return #longest
 -- -1: no expiry, -2: the lock is free).
 local keys = KEYS
 local placeLeaseMs = tonumber(ARGV[1])
+local placeLease = ARGV[1] -- as it came: a number would be written out anew for each command
 local nonce = ARGV[2]
 local owners = ARGV
 
@@ -640,7 +641,17 @@ local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 
 -- Whether anything was written: before, a full memory refuses what takes memory, and a place may just have its lease.
 local hasWritten = false
 
+-- PEXPIRE with GT (Redis 7 or newer) needs no PTTL, since it never shortens a lease. A server that does not know it refuses it
+-- once for each batch, before it has done anything.
+local isGtKnown = true
+
 local function atLeast(key)
+  local prolonged = isGtKnown and redis.pcall('PEXPIRE', key, placeLease, 'GT')
+  if prolonged == 1 then
+    hasWritten = true
+    return
+  end
+  isGtKnown = isGtKnown and type(prolonged) ~= 'table'
   local ttlMs = redis.call('PTTL', key)
   if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
     redis.call('PEXPIRE', key, math.max(ttlMs, placeLeaseMs))
@@ -657,10 +668,14 @@ local function ours(...)
   return reply
 end
 
+-- Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.
+local ttlsOfLocks = {}
+
 local function renew(lock, line, places, owner, isListening)
   local isHolder = ours('HEXISTS', lock, owner)
   if isHolder == 1 then
     atLeast(lock)
+    ttlsOfLocks[lock] = nil
     return 'yours'
   end
   local place = isHolder == 0 and ours('HGET', places, owner)
@@ -668,12 +683,17 @@ local function renew(lock, line, places, owner, isListening)
     return 'gone'
   end
   local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
-  atLeast(line)
-  atLeast(places)
+  local ttlMs = ttlsOfLocks[lock]
+  if not ttlMs then
+    atLeast(line)
+    atLeast(places)
+    ttlMs = redis.call('PTTL', lock)
+    ttlsOfLocks[lock] = ttlMs
+  end
   if tonumber(known) <= tonumber(nonce) then
     redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, rest, isListening, token }, ' '))
   end
-  return redis.call('PTTL', lock)
+  return ttlMs
 end
 
 local answers = {}
@@ -685,7 +705,7 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: 'db367adaa2fb959a05e162ef02182efd14b5da8c',
+    sha1: 'ae8faa43cca4562225bef5fca0701db8eb43c1ce',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
@@ -699,6 +719,7 @@ return answers
 local locks = KEYS
 local owners = ARGV
 local leaseMs = tonumber(ARGV[1])
+local lease = ARGV[1] -- as it came: a number would be written out anew for each command
 
 -- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
 local function ours(...)
@@ -709,21 +730,36 @@ local function ours(...)
   return reply
 end
 
+-- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 1; and for all locks on a
+-- server without GT.
+local function prolong(lock, owner, count)
+  local ttlMs = redis.call('PTTL', lock)
+  -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
+  -- already: WAIT asks replicas for what its own connection wrote last.
+  if ttlMs >= 0 then
+    redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
+  end
+  if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
+  end
+end
+
+-- PEXPIRE with GT (Redis 7 or newer) needs no PTTL, since it never shortens a lease. A server that does not know it refuses it
+-- once for each batch, before it has done anything.
+local isGtKnown = true
+
 local function renew(lock, forced, owner)
   local count = ours('HGET', lock, owner)
   if count then
-    local ttlMs = redis.call('PTTL', lock)
-    local becomesOne = count == '0' and leaseMs > 0
-    -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
-    -- already: WAIT asks replicas for what its own connection wrote last.
-    if ttlMs >= 0 and leaseMs > 0 then
-      redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
-    end
-    if becomesOne and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
-      if ttlMs > 0 then
-        redis.call('PEXPIRE', lock, ttlMs)
+    if leaseMs > 0 then
+      local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
+      if prolonged ~= 1 then
+        isGtKnown = isGtKnown and type(prolonged) ~= 'table'
+        prolong(lock, owner, count)
       end
-      return redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
     end
     return 'kept'
   end
