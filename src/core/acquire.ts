@@ -80,6 +80,6 @@ function tryAtOnce(
   lockCallBegins(session, lock, origin, leaseMs, position);
   const ownerId = lock.newOwnerId();
   const sentAt = now();
-  const reply = lock.tryAtOnce(ownerId, leaseMs);
+  const reply = lock.tryAtOnce(ownerId, leaseMs, session.untilClosed);
   return reply && { ownerId, sentAt, reply };
 }

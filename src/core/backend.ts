@@ -1,6 +1,7 @@
 // The seam between what all locks share (scopes, holds, grants, the watchdog) and what one kind of lock does on its server or
 // servers.
 
+import type { TimeLimit } from '../runtime/clock.js';
 import type { GrantedLock } from './grant-state.js';
 import type { KeyInTheWay } from './key-conflict.js';
 import type { AcquireReply } from './replies.js';
@@ -24,8 +25,12 @@ export interface LockBackend extends GrantedLock {
   readonly newOwnerId: () => string;
   /** A caller who wants the lock. `newOwnerId` makes each owner that the waiter tries as; for some kinds every try needs another. */
   waiter(newOwnerId: () => string, request: LockRequest): Waiter;
-  /** Sends the one command of a first try; undefined, or left out: a try takes more than one command, and nothing was sent. */
-  tryAtOnce?(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined;
+  /**
+   * Sends the one command of a first try; undefined, or left out: a try takes more than one command, and nothing was sent.
+   *
+   * @param limit - how long the caller will wait
+   */
+  tryAtOnce?(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined;
   /** Frees the lock whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
   forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;

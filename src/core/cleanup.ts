@@ -46,6 +46,24 @@ export class Cleanup {
     this.#try(id, { lock, ownerId });
   }
 
+  /**
+   * An owner was removed while a command was on its way that may make it one all the same: a removal overtakes that where a slot is
+   * moving, or where replicas are asked by another connection. Has it removed once more when the outcome is known.
+   *
+   * @param sent - resolves to whether the command left anything
+   */
+  removeAfter(sent: Promise<boolean>, remove: () => void): void {
+    const removal = sent.then(
+      (isLeft) => {
+        if (isLeft) remove();
+      },
+      (error: unknown) => {
+        if (failureKind(error) === 'unanswered') remove();
+      },
+    );
+    this.expect(removal);
+  }
+
   /** Tries again everything that is left: the connection is back, or a while went by. */
   readonly tryAgain = (): void => {
     clearTimeout(this.#timer);

@@ -16,6 +16,7 @@ import { retry } from './retry.js';
 import { Cleanup, type Removable } from './cleanup.js';
 import type { Conflicting } from './key-conflict.js';
 import { lockLost, type LostLock } from './loss.js';
+import type { TimeLimit } from '../runtime/clock.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { Connection } from '../redis/connection.js';
 import { describe, isReply } from '../redis/failure.js';
@@ -74,6 +75,8 @@ export class Session {
   readonly memberHolds: Set<MemberHold> = new Set<MemberHold>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Call> = new Set<Call>();
+  /** For calls that only the client's close can end. */
+  readonly untilClosed: TimeLimit;
   readonly #closeConcurrency: number;
   #isClosed = false;
 
@@ -93,6 +96,12 @@ export class Session {
     this.connection = connection;
     this.events = events;
     this.warnings = new Warnings(events);
+    const isClosed = (): boolean => this.#isClosed;
+    this.untilClosed = {
+      get leftMs() {
+        return isClosed() ? 0 : Infinity;
+      },
+    };
   }
 
   get isClosed(): boolean {

@@ -3,7 +3,6 @@
 
 import { now, type Instant } from '../runtime/clock.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
-import { failureKind } from '../redis/failure.js';
 import type { Findings } from '../waiting/findings.js';
 import type { LockBackend } from './backend.js';
 import { deadlineOf, leftMs, type Deadline } from './deadline.js';
@@ -126,21 +125,14 @@ export class Tries {
     const mayHaveAcquired = this.#waitLimit.mayHaveRun && this.#isUnanswered;
     const mayStand = waiter.leave(isAcquired ? this.#request.leaseMs : undefined);
     if (!mayStand && !mayHaveAcquired) return;
+    const { cleanup } = this.#session;
     const remove = (): void => {
-      this.#session.cleanup.remove(this.#lock, waiter.ownerId);
+      cleanup.remove(this.#lock, waiter.ownerId);
     };
     remove();
-    if (!mayHaveAcquired) return;
-    // The removal may have overtaken the try: where the script is not known that takes a second round trip.
-    const removal = this.#sent?.then(
-      ({ outcome }) => {
-        if (mayStand || outcome !== 'held') remove();
-      },
-      (error: unknown) => {
-        if (failureKind(error) === 'unanswered') remove();
-      },
-    );
-    if (removal) this.#session.cleanup.expect(removal);
+    if (!mayHaveAcquired || !this.#sent) return;
+    const isLeft = this.#sent.then(({ outcome }) => mayStand || outcome !== 'held');
+    cleanup.removeAfter(isLeft, remove);
   }
 
   /** undefined: the answer took longer than the lease, so what it granted is over. */

@@ -4,7 +4,7 @@ import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
 import type { Events } from '../api/events.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import type { Argument, Driver, RedisClient, Sender } from './driver.js';
-import { isUnknownScript } from './failure.js';
+import { isUnknownScript, UnsentError } from './failure.js';
 import { Greeting } from './greeting.js';
 import { homesOf, type Homes } from './homes.js';
 import type { Link, LinkStatus, SubscriptionListener } from './link.js';
@@ -125,16 +125,21 @@ export class Connection {
     });
   }
 
-  /** Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. */
+  /**
+   * Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. It did not run then, and is not
+   * sent in full when the limit is over by that time.
+   */
   run<T>(
     script: Script,
     keys: readonly string[],
     args: readonly Argument[],
     read: (reply: unknown) => T,
+    limit: TimeLimit = NO_LIMIT,
   ): Promise<T> {
     const parts = [script.sha1, keys.length, ...keys, ...args];
     return this.#commands.ask('evalsha', parts, read, (error) => {
       if (!isUnknownScript(error)) return denied(error, script);
+      if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
       const inFull = [script.source, ...parts.slice(1)];
       return this.#commands.ask('eval', inFull, read, (refusal) => denied(refusal, script));
     });
@@ -156,7 +161,7 @@ export class Connection {
   ): Promise<T> {
     return this.#replicated
       ? this.#replicated.run({ script, keys, args }, read, isEffect, limit)
-      : this.run(script, keys, args, read);
+      : this.run(script, keys, args, read, limit);
   }
 
   /** Runs one plain command once. */

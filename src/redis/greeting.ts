@@ -3,6 +3,7 @@
 import { UnavailableError } from '../api/errors.js';
 import type { RedisClient } from './driver.js';
 import { failureKind } from './failure.js';
+import { loadScripts } from './script-loading.js';
 import {
   isTooOld,
   majorVersion,
@@ -59,7 +60,10 @@ export class Greeting {
       hasShardedChannels(await answerOf(client, 'pubsub', 'SHARDNUMSUB'), this.#server);
     if (runId === undefined || runId !== this.#server.runId) this.#listener.another();
     this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
-    if (!isTooOld(this.#server)) return;
+    if (!isTooOld(this.#server)) {
+      loadScripts(client);
+      return;
+    }
     const error = new UnavailableError(tooOldMessage(this.#server));
     if (!this.#saidTooOld) this.#listener.tooOld(error);
     this.#saidTooOld = true;

@@ -77,8 +77,10 @@ export class Replicated {
         return await this.#on(node).run(send, isNeeded, limitMs, () => limit.leftMs <= 0);
       } catch (error) {
         const redirection = redirectionOf(error);
-        if (isKnown && isUnknownScript(error)) isKnown = false;
-        else if (!redirection || redirections === MAX_REDIRECTIONS)
+        if (isKnown && isUnknownScript(error)) {
+          if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
+          isKnown = false;
+        } else if (!redirection || redirections === MAX_REDIRECTIONS)
           throw scriptDenial(error, script) ?? error;
         asked = redirection?.kind === 'ASK' ? this.#nodeCalled(redirection.address) : undefined;
         if (redirection && !asked) await this.#lookFor(key);

@@ -6,7 +6,7 @@ import { OptionError } from '../../api/errors.js';
 import type { Cleanup } from '../../core/cleanup.js';
 import type { ReentrantLockBackend, VoteReply } from '../reentrant/reentrant-backend.js';
 import type { Connection } from '../../redis/connection.js';
-import { describe, failureKind } from '../../redis/failure.js';
+import { describe } from '../../redis/failure.js';
 
 /** Commands that were not answered in time, and still are not; whatever lock they were for. */
 const overdue = new WeakMap<Connection, number>();
@@ -20,10 +20,8 @@ export class Master {
   readonly name: string;
   readonly lock: ReentrantLockBackend;
   readonly #cleanup: Cleanup;
-  /** Owners whose votes are not answered, and what they wait for. */
-  readonly #asked = new Map<string, Promise<VoteReply>>();
-  /** Those of them that were given up, and not found. */
-  readonly #overtaken = new Set<string>();
+  /** Owners for whom its vote was asked and is not known, and whether it will have been given. */
+  readonly #asked = new Map<string, Promise<boolean>>();
 
   constructor(lock: ReentrantLockBackend, cleanup: Cleanup) {
     this.name = lock.connection.address;
@@ -47,23 +45,16 @@ export class Master {
     return !isReady && !lastError;
   }
 
-  /** Asks for its vote. One that comes after it was given up already is taken back. */
-  async vote(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<VoteReply> {
+  /** Asks for its vote. */
+  vote(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<VoteReply> {
     const vote = this.lock.vote(ownerId, leaseMs, limit);
-    this.#asked.set(ownerId, vote);
-    try {
-      const given = await vote;
-      if (this.#overtaken.has(ownerId) && given.reply.outcome === 'acquired')
-        this.withdraw(ownerId);
-      return given;
-    } catch (error) {
-      if (this.#overtaken.has(ownerId) && failureKind(error) === 'unanswered')
-        this.withdraw(ownerId);
-      throw error;
-    } finally {
-      this.#asked.delete(ownerId);
-      this.#overtaken.delete(ownerId);
-    }
+    const isGiven = vote.then(({ reply }) => reply.outcome === 'acquired');
+    this.#asked.set(ownerId, isGiven);
+    const settled = (): void => {
+      if (this.#asked.get(ownerId) === isGiven) this.#asked.delete(ownerId);
+    };
+    isGiven.then(settled, settled);
+    return vote;
   }
 
   /** Confirms it there, as `reenter` does. A lease that is asked for counts only if it is remembered. */
@@ -87,31 +78,44 @@ export class Master {
 
   /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
   async release(ownerId: string): Promise<boolean> {
+    const vote = this.#asked.get(ownerId);
     const releasing = this.lock.release(ownerId);
     // The client of this master may be closing at the same time as that of the Redlock.
     this.#cleanup.expect(releasing);
     try {
       const isReleased = await releasing;
-      // A script that the server does not know takes a second round trip, and what was sent meanwhile goes before it.
-      const vote = this.#asked.get(ownerId);
-      if (!isReleased && vote) {
-        this.#overtaken.add(ownerId);
-        this.#cleanup.expect(vote);
-      }
+      if (!isReleased) this.#withdrawAfter(vote, ownerId);
       return isReleased;
     } catch (error) {
       this.#cleanup.remove(this.lock, ownerId);
+      this.#withdrawAfter(vote, ownerId);
       throw error;
     }
   }
 
   /** Takes back a vote, or one that may still come; those who wait are told only if it may have kept them out. */
   withdraw(ownerId: string, isTold = false): void {
+    this.#withdrawAfter(this.#asked.get(ownerId), ownerId);
     const withdrawn = isTold ? this.lock.release(ownerId) : this.lock.withdraw(ownerId);
     const handled = withdrawn.catch(() => {
       this.#cleanup.remove(this.lock, ownerId);
     });
     this.#cleanup.expect(handled);
+  }
+
+  #withdrawAfter(vote: Promise<boolean> | undefined, ownerId: string): void {
+    if (!vote) return;
+    this.#cleanup.removeAfter(vote, () => {
+      this.withdraw(ownerId);
+    });
+  }
+
+  /** Gives it an owner again that it has lost, and its hold count. */
+  async repair(ownerId: string, holdCount: number, leaseMs: number): Promise<void> {
+    const vote = this.vote(ownerId, leaseMs);
+    // The count goes right behind: a release that is sent after this finds both done.
+    const counted = holdCount > 1 ? this.lock.reenter(ownerId, holdCount, 0) : undefined;
+    await Promise.all([vote, counted]);
   }
 
   /** Both are sent at once; it takes both for the lease to count. */

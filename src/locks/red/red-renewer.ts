@@ -83,23 +83,8 @@ function repair(
     const master = lock.masters[index];
     if (reply !== 'deleted' || !master || repaired.has(index)) continue;
     repaired.add(index);
-    void repairOne(master, grant, leaseMs);
-  }
-}
-
-async function repairOne(master: Master, grant: GrantState, leaseMs: number): Promise<void> {
-  const { lock } = master;
-  const { ownerId, holdCount } = grant;
-  try {
-    // The count goes right behind: a release that is sent after this finds both done.
-    const acquired = lock.vote(ownerId, leaseMs);
-    if (holdCount > 1) lock.reenter(ownerId, holdCount, 0).catch(() => undefined);
-    await acquired;
-  } catch {
     // It is not there, or somebody else is: the next renewal sees.
-  } finally {
-    // Released meanwhile: that may have overtaken it.
-    if (grant.ageMs < 0) master.withdraw(ownerId);
+    master.repair(grant.ownerId, grant.holdCount, leaseMs).catch(() => undefined);
   }
 }
 

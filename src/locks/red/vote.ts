@@ -5,7 +5,6 @@ import type { HeldReply } from '../../core/replies.js';
 import type { SeenHolder } from '../../api/errors.js';
 import type { NodeAnswer } from '../../api/node-answer.js';
 import type { VoteReply } from '../reentrant/reentrant-backend.js';
-import { failureKind } from '../../redis/failure.js';
 import type { Master } from './master.js';
 import { poll, refusalOfMany, type Answer } from './poll.js';
 import type { RestartGuard } from './restart-guard.js';
@@ -43,21 +42,11 @@ export async function vote(election: Election): Promise<Vote> {
     excuse(master, guard.leastMs - (upMs[index] ?? 0)),
   );
   const asked = masters.filter((_, index) => !excused[index]);
-  let isOver = false;
+  const limit = { leftMs: nodeTimeoutMs };
+  const send = (master: Master): Promise<VoteReply> => master.vote(ownerId, leaseMs, limit);
   const takeBack = (isTold: boolean): void => {
-    isOver = true;
+    limit.leftMs = 0;
     for (const master of asked) master.withdraw(ownerId, isTold);
-  };
-  const send = async (master: Master): Promise<VoteReply> => {
-    try {
-      const given = await master.vote(ownerId, leaseMs, { leftMs: nodeTimeoutMs });
-      // A vote that came after all was lost is taken back again: it may have been overtaken by what took it back.
-      if (isOver && given.reply.outcome === 'acquired') master.withdraw(ownerId);
-      return given;
-    } catch (error) {
-      if (isOver && failureKind(error) === 'unanswered') master.withdraw(ownerId); // the same for one that was not heard
-      throw error;
-    }
   };
   const decide = (
     answers: readonly Answer<VoteReply>[],

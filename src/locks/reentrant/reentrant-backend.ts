@@ -54,11 +54,11 @@ export class ReentrantLockBackend implements LockBackend {
     return new ReentrantWaiter(this, newOwnerId(), request);
   }
 
-  tryAtOnce(ownerId: string, leaseMs: number): Promise<AcquireReply> | undefined {
-    return this.server.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs);
+  tryAtOnce(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined {
+    return this.server.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs, limit);
   }
 
-  /** @param limit - how long replicas may take to acknowledge it, besides `commandTimeout` */
+  /** @param limit - how long the caller will wait, and so how long replicas may take to acknowledge it */
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
     return this.server.connection.runReplicated(
       scripts.acquire,
@@ -102,7 +102,7 @@ export class ReentrantLockBackend implements LockBackend {
     const read = (reply: unknown): KeepReply => reply as KeepReply;
     return leaseMs > 0
       ? connection.runReplicated(scripts.reenter, keys, args, read, isKept, limit)
-      : connection.run(scripts.reenter, keys, args, read);
+      : connection.run(scripts.reenter, keys, args, read, limit);
   }
 
   release(ownerId: string): Promise<boolean> {

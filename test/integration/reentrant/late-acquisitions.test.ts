@@ -1,10 +1,13 @@
 // A server that has lost the script of the acquisition, but knows that of the release, lets the release overtake.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
+import type { FairLock, Holdfast, Lock } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
 import { knowsOnlyReleases } from '../../support/lock-commands.js';
+import { recordCommands } from '../../support/recorded-commands.js';
 import { RedNodes } from '../../support/red-nodes.js';
+import type { RedisServer } from '../../support/redis-server.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -42,43 +45,37 @@ it.each(replies)('keeps no vote for a Redlock that was released; its reply %s', 
   });
 });
 
-it.each(replies)('keeps no single lock for a caller that gave up; its reply %s', async (reply) => {
-  await using servers = await startMasters(1);
-  const nodes = new RedNodes(servers);
-  await nodes.loadScripts();
-  await using proxy = await startProxy(servers[0]!.port);
-  await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: 60_000 });
-  const lock = client.getLock(uniqueName());
-  await lock.isLocked();
-  await knowsOnlyReleases(servers[0]!.url);
-  await overtaken(proxy, reply, () =>
-    rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) })),
-  );
-  await eventually(async () => {
-    expect(await nodes.owners(lock)).toEqual(['']);
-  });
-});
+const kinds = [
+  ['lock', (client: Holdfast, name: string): Lock => client.getLock(name)],
+  ['place in line', (client: Holdfast, name: string): Lock => client.getFairLock(name)],
+] as const;
 
-it.each(replies)(
-  'keeps no place in line for a caller that gave up; its reply %s',
-  async (reply) => {
-    await using servers = await startMasters(1);
-    const nodes = new RedNodes(servers);
-    await nodes.loadScripts();
-    await using proxy = await startProxy(servers[0]!.port);
-    await using holder = newClient({ redis: servers[0]!.url, lockWatchdogTimeout: 60_000 });
+it.each(kinds)(
+  'sends no script in full for a caller that has given up by then, and keeps no %s',
+  async (_, getLock) => {
+    await using server = await startMasters(1);
+    const [{ port, url }] = server as unknown as [RedisServer];
+    await using proxy = await startProxy(port);
+    await using holder = newClient({ redis: url, lockWatchdogTimeout: 60_000 });
     await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: 60_000 });
-    const lock = client.getFairLock(uniqueName());
-    const hold = await holder.getFairLock(lock.name).acquire();
+    const name = uniqueName();
+    const hold = await getLock(holder, name).acquire();
+    const lock = getLock(client, name);
     await lock.isLocked();
-    await knowsOnlyReleases(servers[0]!.url);
-    await overtaken(proxy, reply, () =>
-      rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) })),
-    );
-    await eventually(async () => {
-      expect(await holder.getFairLock(lock.name).getWaiters()).toEqual([]);
+    await knowsOnlyReleases(url);
+    const commands = await recordCommands(url, async () => {
+      proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
+      await rejectionOf(lock.acquire({ signal: AbortSignal.timeout(20) }));
+      await sleep(500);
     });
+    const sent = commands.filter(({ byScript }) => !byScript).map(({ name: word }) => word);
+    expect(sent).toEqual(['EVALSHA', 'EVALSHA']);
+    if (isFair(lock)) expect(await lock.getWaiters()).toEqual([]);
     await hold.release();
-    expect(await nodes.owners(lock)).toEqual(['']);
+    expect(await lock.isLocked()).toBe(false);
   },
 );
+
+function isFair(lock: Lock): lock is FairLock {
+  return 'getWaiters' in lock;
+}

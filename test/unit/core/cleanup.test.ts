@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
 import { WaitLimit, WaitEnded } from '../../../src/runtime/wait-limit.js';
+import { LostError, UnsentError } from '../../../src/redis/failure.js';
 import { Schedule } from '../../../src/runtime/schedule.js';
 import { FakeNode, FakeServer } from '../../support/fake-backend.js';
 import { expectPending } from '../../support/occupancy.js';
@@ -31,6 +32,32 @@ it('is removed at once where the server answers', async () => {
   await pass(0);
   expect(server.heldNames).toEqual([]);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+describe('an owner that a command may still make one after it was removed', () => {
+  it.each([
+    ['left something', () => Promise.resolve(true), []],
+    ['is not answered', () => Promise.reject(new LostError()), []],
+    ['left nothing', () => Promise.resolve(false), ['a']],
+    ['was not sent', () => Promise.reject(new UnsentError('not connected')), ['a']],
+  ])('is removed as it needs when the command %s', async (_, send, left) => {
+    cleanup.removeAfter(send(), () => {
+      cleanup.remove(node.lock('a'), 'me:1');
+    });
+    await pass(0);
+    expect(server.heldNames).toEqual(left);
+  });
+
+  it('is waited for by whoever closes', async () => {
+    let answer: (isLeft: boolean) => void = () => undefined;
+    cleanup.removeAfter(new Promise((resolve) => (answer = resolve)), () => {
+      cleanup.remove(node.lock('a'), 'me:1');
+    });
+    const closing = cleanup.close(new WaitLimit({ limitMs: 1_000 }));
+    answer(true);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+  });
 });
 
 it('is tried again until the server answers', async () => {

@@ -4,7 +4,6 @@ import type { VoteReply } from '../../../src/locks/reentrant/reentrant-backend.j
 import type { Master } from '../../../src/locks/red/master.js';
 import { fixedGuard } from '../../../src/locks/red/restart-guard.js';
 import { vote, type Vote } from '../../../src/locks/red/vote.js';
-import { LostError } from '../../../src/redis/failure.js';
 
 class FakeMaster {
   readonly name = 'master';
@@ -58,21 +57,4 @@ it('by one master is no more than an answer that is missing, also while others a
     ],
   });
   for (const master of granting) expect(master.withdraw).toHaveBeenCalledOnce();
-});
-
-it('that is lost takes a vote back again whose answer is lost after that: it may come all the same', async () => {
-  const late = new FakeMaster('acquired');
-  let lose: (error: Error) => void = () => undefined;
-  const pending = new Promise<VoteReply>((_, reject) => (lose = reject));
-  Object.assign(late, { vote: () => pending });
-  const reply = { outcome: 'held', holder: 'they:1', holderTtlMs: 500 } as const;
-  const held: VoteReply = { reply, longestLeaseMs: 500 };
-  const others = [new FakeMaster('acquired'), new FakeMaster('acquired')];
-  for (const other of others) Object.assign(other, { vote: () => Promise.resolve(held) });
-  expect(await elect([late, ...others])).toMatchObject({ outcome: 'held' });
-  expect(late.withdraw).toHaveBeenCalledOnce();
-  lose(new LostError());
-  await vi.waitFor(() => {
-    expect(late.withdraw).toHaveBeenCalledTimes(2);
-  });
 });
