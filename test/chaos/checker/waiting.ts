@@ -126,8 +126,9 @@ interface Gap {
 /** The times between a release and the next one's entry, where the next one waited already. */
 function gapsOf(evidence: Evidence, lock: string): Gap[] {
   const { history } = evidence;
+  // A lock of several that has it is not what somebody waits for a wake-up from, but the lock is not free meanwhile.
   const roots = history.entered.filter(
-    ({ inside, locks }) => inside === undefined && locks.length === 1 && locks[0] === lock,
+    ({ inside, locks }) => inside === undefined && locks.includes(lock),
   );
   return roots.flatMap((next, index): Gap[] => {
     const before = roots[index - 1];

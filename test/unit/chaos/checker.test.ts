@@ -32,7 +32,7 @@ function held(
   id: string,
   from: number,
   until: number,
-  more: { isFair?: boolean; inside?: string } = {},
+  more: { isFair?: boolean; inside?: string; locks?: readonly string[] } = {},
 ): Noted[] {
   return [
     [from - 1, { ...CALL, ...more, id }],
@@ -184,4 +184,27 @@ it('what should never come up is accused', () => {
 it('the same seed makes the same plan, another one another', () => {
   expect(planRound('fair', 7)).toEqual(planRound('fair', 7));
   expect(planRound('fair', 7)).not.toEqual(planRound('fair', 8));
+});
+
+it('who waits and is not woken is told; not while a lock of several has it', () => {
+  const calm = 1e6 + 4_000;
+  /** Of three sections the third waits from the beginning, and enters after 300 ms. */
+  const turns = (between: readonly string[]): Noted[] =>
+    [0, 1, 2].flatMap((turn) => {
+      const from = calm + turn * 1_000;
+      const [first, second, third] = [
+        `w0.0.c0k0.${turn}`,
+        `w1.0.c0k0.${turn}`,
+        `w2.0.c0k0.${turn}`,
+      ];
+      const [called, ...rest] = held(third, from + 500, from + 600);
+      return [
+        ...held(first, from, from + 200),
+        [from, called![1]] as const,
+        ...held(second, from + 210, from + 490, { locks: between }),
+        ...rest,
+      ];
+    });
+  expect(rulesBroken(turns(['y']))).toEqual(['nobody is woken']);
+  expect(rulesBroken(turns([LOCK, 'y']))).toEqual([]);
 });
