@@ -2,7 +2,7 @@
 
 import { parseBoolean, parseCount, parseDuration, parseOptions, parseText } from './api/options.js';
 import { newClientId } from './core/client-id.js';
-import type { RedisSource } from './redis/ioredis/driver.js';
+import type { RedisSource } from './redis/ioredis/source.js';
 
 /**
  * Options of a {@link Holdfast}; times in milliseconds.
@@ -86,26 +86,16 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
     'commandTimeout',
     1,
   );
-  const clientId = parseText(given.clientId ?? newClientId(), 'clientId');
-  const keyPrefix =
-    given.keyPrefix === undefined || given.keyPrefix === ''
-      ? ''
-      : parseText(given.keyPrefix, 'keyPrefix');
-  const hasClassicUnlockChannels = parseBoolean(
-    given.classicUnlockChannels ?? false,
-    'classicUnlockChannels',
-  );
-  const replicas = parseCount(given.replicas ?? 0, 'replicas');
-  // A dead connection must be noticed in time for another renewal.
-  const silenceLimitMs = Math.min(commandTimeoutMs, renewalIntervalMs);
+  const { clientId, keyPrefix = '', classicUnlockChannels, replicas } = given;
   return {
-    clientId,
-    keyPrefix,
+    clientId: parseText(clientId ?? newClientId(), 'clientId'),
+    keyPrefix: keyPrefix === '' ? '' : parseText(keyPrefix, 'keyPrefix'),
     lockWatchdogTimeoutMs,
     commandTimeoutMs,
-    silenceLimitMs,
-    hasClassicUnlockChannels,
-    replicas,
+    // A dead connection must be noticed in time for another renewal.
+    silenceLimitMs: Math.min(commandTimeoutMs, renewalIntervalMs),
+    hasClassicUnlockChannels: parseBoolean(classicUnlockChannels ?? false, 'classicUnlockChannels'),
+    replicas: parseCount(replicas ?? 0, 'replicas'),
   };
 }
 

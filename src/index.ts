@@ -7,7 +7,7 @@ export type { FairLock } from './api/fair-lock.js';
 export type { HoldDescription, HoldfastDescription, LockDescription } from './api/description.js';
 export type { Hold } from './api/hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
-export type { RedisSource } from './redis/ioredis/driver.js';
+export type { RedisSource } from './redis/ioredis/source.js';
 export {
   ClosedError,
   HoldfastError,

@@ -135,14 +135,19 @@ export function parseDuration(durationMs: unknown, what: string, minimumMs: numb
   throw invalid(what, durationMs, right);
 }
 
-function isWholeNumber(value: unknown, minimum: number, maximum: number): value is number {
-  return Number.isInteger(value) && (value as number) >= minimum && (value as number) <= maximum;
-}
-
 /** How many of something: a whole number of at least 0. */
 export function parseCount(count: unknown, what: string): number {
-  if (typeof count === 'number' && Number.isSafeInteger(count) && count >= 0) return count;
+  if (isWholeNumber(count, 0)) return count;
   throw invalid(what, count, 'a whole number of at least 0');
+}
+
+/** `maximum`: unless it is given, the largest up to which numbers are exact. */
+export function isWholeNumber(
+  value: unknown,
+  minimum: number,
+  maximum: number = Number.MAX_SAFE_INTEGER,
+): value is number {
+  return Number.isInteger(value) && (value as number) >= minimum && (value as number) <= maximum;
 }
 
 export function parseText(text: unknown, what: string): string {
@@ -166,13 +171,10 @@ function parseWait(wait: unknown, lockName: string): number {
 
 function parseWatchedLease(lease: unknown, lockName: string): number | undefined {
   if (lease === undefined || lease === -1) return undefined;
-  try {
-    return parseLease(lease, 'lease', lockName);
-  } catch {
-    const right =
-      'a whole number of milliseconds of at least 1; left out or -1, the watchdog renews it';
-    throw invalid('lease', lease, right, lockName);
-  }
+  if (isWholeNumber(lease, 1, MAX_LEASE_MS)) return lease;
+  const right =
+    'a whole number of milliseconds of at least 1; left out or -1, the watchdog renews it';
+  throw invalid('lease', lease, right, lockName);
 }
 
 function parseSignal(signal: unknown, lockName: string): AbortSignal | undefined {

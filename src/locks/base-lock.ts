@@ -128,13 +128,13 @@ export abstract class BaseLock implements Lock {
     return inspected(kind, description, depth, options);
   }
 
-  /** For people. @internal */
+  /** For people. */
   protected abstract readonly kind: string;
 
-  /** What this client holds of it, as far as it may rely on that. @internal */
+  /** What this client holds of it, as far as it may rely on that. */
   abstract readonly held: HeldHere | undefined;
 
-  /** Acquires it; `scope` is that of a `withLock`. @internal */
+  /** Acquires it; `scope` is that of a `withLock`. */
   protected abstract acquireHold(
     request: AcquireRequest,
     origin: HoldOrigin,

@@ -18,11 +18,11 @@ import {
 import type { SingleHold } from '../core/single-hold.js';
 import type { HoldInScope } from '../scopes/held.js';
 
-export class SingleLock extends BaseLock {
+export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseLock {
   readonly #session: Session;
-  readonly #backend: LockBackend;
+  readonly #backend: Backend;
 
-  constructor(session: Session, backend: LockBackend) {
+  constructor(session: Session, backend: Backend) {
     super();
     this.#session = session;
     this.#backend = backend;
@@ -32,23 +32,21 @@ export class SingleLock extends BaseLock {
     return this.#backend.name;
   }
 
-  /** What a lock that is made of it needs. @internal */
-  get parts(): { session: Session; backend: LockBackend } {
+  /** What other kinds of lock need that are made of it. */
+  get parts(): { session: Session; backend: Backend } {
     return { session: this.#session, backend: this.#backend };
   }
 
-  /** @internal */
   protected override get kind(): string {
     return this.#backend.kind;
   }
 
-  /** @internal */
   override get held(): HeldHere | undefined {
     const grant = this.#session.grantOf(this.#backend.id);
     return grant && { ownerId: grant.ownerId, remainingMs: grant.remaining() };
   }
 
-  /** The same for the same lock of the same client, whatever object stands for it. @internal */
+  /** The same for the same lock of the same client, whatever object stands for it. */
   get id(): string {
     return this.#backend.id;
   }
@@ -60,12 +58,12 @@ export class SingleLock extends BaseLock {
     else await this.#session.anonymous.unlock(this.id);
   }
 
-  /** Whether the caller is inside a hold of it. @internal */
+  /** Whether the caller is inside a hold of it. */
   get isHeldAround(): boolean {
     return nearestHolder(currentScope(), this.id) !== undefined;
   }
 
-  /** Whether `unlock()` has something to undo, or to tell the loss of. @internal */
+  /** Whether `unlock()` has something to undo, or to tell the loss of. */
   get isUnlockable(): boolean {
     if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
     return this.#session.anonymous.isUnlockable(this.#backend.id);

@@ -17,11 +17,8 @@ const IS_REPLICA = 'ERR WAIT cannot be used with';
 interface Sending {
   /** Its place among all that was sent. */
   readonly number: number;
-  /** By how many replicas it was acknowledged, when that was last asked. */
-  count: number;
-  isOver: boolean;
-  /** Why it will not be known. */
-  failure: Error | undefined;
+  /** By how many replicas it was acknowledged, when that was last asked; or why it will not be known. */
+  outcome: number | Error;
   readonly isGivenUp: () => boolean;
   /** Tells that something of this has changed. */
   changed: () => void;
@@ -63,9 +60,7 @@ export class Acknowledgements {
     const endsAtMs = performance.now() + limitMs;
     const sending: Sending = {
       number: ++this.#sentCount,
-      count: 0,
-      isOver: false,
-      failure: undefined,
+      outcome: 0,
       isGivenUp,
       changed: () => undefined,
     };
@@ -82,59 +77,45 @@ export class Acknowledgements {
   #sendWithWait<T>(send: () => Promise<T>): Promise<T> {
     this.#node.gather();
     const reply = send();
-    if (!this.#isWaiting) this.#wait();
+    if (!this.#isWaiting) void this.#wait();
     return reply;
   }
 
-  #wait(): void {
+  async #wait(): Promise<void> {
     this.#isWaiting = true;
     const upTo = this.#sentCount;
-    const covered = (): Sending[] => [...this.#pending].filter(({ number }) => number <= upTo);
-    this.#link
+    const outcome = await this.#link
       .ask('wait', [this.#replicas, this.#waitMs], Number, undefined, this.#node)
-      .then(
-        (count) => {
-          for (const sending of covered()) this.#counted(sending, count);
-        },
-        (error: unknown) => {
-          for (const sending of covered()) this.#failed(sending, error);
-        },
-      )
-      .finally(() => {
-        this.#isWaiting = false;
-        if (this.#pending.size > 0) this.#wait();
-      });
+      .catch(asFailure);
+    this.#isWaiting = false;
+    for (const sending of this.#pending) {
+      if (sending.number > upTo) continue;
+      sending.outcome = outcome;
+      if (this.#isOver(sending)) this.#pending.delete(sending);
+      sending.changed();
+    }
+    if (this.#pending.size > 0) void this.#wait();
   }
 
-  #counted(sending: Sending, count: number): void {
-    sending.count = count;
-    sending.isOver = count >= this.#replicas;
-    if (sending.isOver) this.#pending.delete(sending);
-    sending.changed();
-  }
-
-  #failed(sending: Sending, error: unknown): void {
-    sending.isOver = true;
-    sending.failure = asFailure(error);
-    this.#pending.delete(sending);
-    sending.changed();
+  #isOver({ outcome }: Sending): boolean {
+    return outcome instanceof Error || outcome >= this.#replicas;
   }
 
   async #acknowledged(sending: Sending, endsAtMs: number, limitMs: number): Promise<void> {
-    if (!sending.isOver) {
+    if (!this.#isOver(sending)) {
       let timer: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
         sending.changed = () => {
-          if (sending.isOver || sending.isGivenUp()) resolve();
+          if (this.#isOver(sending) || sending.isGivenUp()) resolve();
         };
         timer = setTimer(resolve, endsAtMs - performance.now());
       });
       clearTimeout(timer);
     }
-    if (sending.failure) throw sending.failure;
-    if (sending.isOver) return;
+    if (sending.outcome instanceof Error) throw sending.outcome;
+    if (this.#isOver(sending)) return;
     throw new UnavailableError(
-      `${String(sending.count)} of ${String(this.#replicas)} replicas acknowledged it within ${String(Math.round(limitMs))} ms, so it does not count`,
+      `${String(sending.outcome)} of ${String(this.#replicas)} replicas acknowledged it within ${String(Math.round(limitMs))} ms, so it does not count`,
     );
   }
 }

@@ -16,12 +16,8 @@ export interface Homes {
 
 /** `connect` makes clients for the one server, wherever that is. */
 export function homesOf(commands: RedisClient, connect: () => RedisClient): Homes {
-  return commands.cluster ? new ClusterHomes(commands.cluster) : singleHome(connect);
-}
-
-/** The only one: it never changes. */
-function singleHome(connect: () => RedisClient): Homes {
-  const nothing = (): void => undefined;
+  if (commands.cluster) return new ClusterHomes(commands.cluster);
+  const nothing = (): void => undefined; // the only one never changes
   return { of: () => '', has: () => true, connect, refresh: nothing, onChange: nothing };
 }
 

@@ -22,26 +22,22 @@ export class LockKeys {
 
   /** Who was forced out of it, while that owner's lease would still have run. */
   get forced(): string {
-    this.#forced ??= inSlotOf(this.lock, 'holdfast_forced');
-    return this.#forced;
+    return (this.#forced ??= inSlotOf(this.lock, 'holdfast_forced'));
   }
 
   /** The line for it, if it is a fair lock: owner -> ticket. */
   get line(): string {
-    this.#line ??= inSlotOf(this.lock, 'holdfast_line');
-    return this.#line;
+    return (this.#line ??= inSlotOf(this.lock, 'holdfast_line'));
   }
 
   /** The places in that line: owner -> what is known of it. */
   get places(): string {
-    this.#places ??= inSlotOf(this.lock, 'holdfast_places');
-    return this.#places;
+    return (this.#places ??= inSlotOf(this.lock, 'holdfast_places'));
   }
 
   /** The longest lease that was asked of a master, if it is a Redlock. */
   get longestLease(): string {
-    this.#longestLease ??= inSlotOf(this.lock, 'holdfast_longest_lease');
-    return this.#longestLease;
+    return (this.#longestLease ??= inSlotOf(this.lock, 'holdfast_longest_lease'));
   }
 
   /** What the names of the channels begin with where clients hear that it was handed to them. */

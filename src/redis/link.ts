@@ -46,9 +46,7 @@ export class Link {
     this.client = client;
     this.#listener = listener;
     const { silenceLimitMs, longestSilenceMs } = limits;
-    this.#silence = new Silence(silenceLimitMs, longestSilenceMs, (error) => {
-      this.#drop(error);
-    });
+    this.#silence = new Silence(silenceLimitMs, longestSilenceMs, this.#drop);
     this.#trouble = new Trouble(client, this, listener, () => {
       this.#silence.handshakeEnded();
     });
@@ -194,11 +192,11 @@ export class Link {
     this.#epoch++;
   }
 
-  #drop(error: Error): void {
+  readonly #drop = (error: Error): void => {
     if (this.#closing) return;
     this.#trouble.failed(error);
     this.reconnect();
-  }
+  };
 
   #because(): string {
     const { lastError } = this;

@@ -113,13 +113,9 @@ export class Replicated {
 
   /** Any command with the key makes the client follow the redirection, and learn where the slot is. */
   async #lookFor(key: string): Promise<Sender> {
-    await this.#link.ask('exists', [key], drop);
+    await this.#link.ask('exists', [key], () => undefined);
     const node = this.#nodeWith(key);
     if (!node) throw new UnsentError('the node that has the key is not known');
     return node;
   }
-}
-
-function drop(): void {
-  // Nobody is interested.
 }

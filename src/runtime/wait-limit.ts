@@ -1,7 +1,7 @@
 // How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
 
 import { setTimer, type TimeLimit } from './clock.js';
-import { abortablesOf, type Abortables } from './abortables.js';
+import { endOnAbort } from './end-on-abort.js';
 
 /** How long before its end a long sleep is interrupted by a last look: early enough for a slow server to answer. */
 const LAST_LOOK_MS = 800;
@@ -54,7 +54,7 @@ export class WaitLimit implements TimeLimit, Call {
   readonly #registry: Set<Call> | undefined;
   #endsAtMs: number;
   #timer: NodeJS.Timeout | undefined;
-  readonly #abortables: Abortables | undefined;
+  readonly #stopListening: (() => void) | undefined;
   #ending: Ending | undefined;
   /** Rejects the promise that is awaited now. */
   #stop: ((over: WaitEnded) => void) | undefined;
@@ -76,8 +76,7 @@ export class WaitLimit implements TimeLimit, Call {
     this.isSingleAttempt = isSingleAttempt;
     this.#registry = registry;
     this.#endsAtMs = performance.now() + limitMs;
-    if (signal) this.#abortables = abortablesOf(signal);
-    this.#abortables?.add(this);
+    if (signal) this.#stopListening = endOnAbort(signal, this);
     registry?.add(this);
   }
 
@@ -168,7 +167,7 @@ export class WaitLimit implements TimeLimit, Call {
 
   dispose(): void {
     clearTimeout(this.#timer);
-    this.#abortables?.delete(this);
+    this.#stopListening?.();
     this.#registry?.delete(this);
   }
 

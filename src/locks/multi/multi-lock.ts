@@ -25,12 +25,10 @@ export class MultiLock extends BaseLock {
     this.name = `multi(${this.#members.map(({ name }) => name).join(', ')})`;
   }
 
-  /** @internal */
   protected override get kind(): string {
     return 'MultiLock';
   }
 
-  /** @internal */
   override get held(): HeldHere | undefined {
     const held = this.#members.map((member) => member.held);
     const [first] = held;

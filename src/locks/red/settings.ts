@@ -1,6 +1,6 @@
 // How the options of `getRedLock()` were meant.
 
-import { invalid, parseDuration, parseOptions } from '../../api/options.js';
+import { invalid, isWholeNumber, parseDuration, parseOptions } from '../../api/options.js';
 import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js';
 
 export interface RedLockSettings {
@@ -33,11 +33,6 @@ function parseRestartGuard(restartGuard: unknown): RedLockSettings['guard'] {
 
 function parseMaxExtensions(maxExtensions: unknown): number {
   if (maxExtensions === undefined || maxExtensions === Infinity) return Infinity;
-  if (
-    typeof maxExtensions === 'number' &&
-    Number.isSafeInteger(maxExtensions) &&
-    maxExtensions >= 0
-  )
-    return maxExtensions;
+  if (isWholeNumber(maxExtensions, 0)) return maxExtensions;
   throw invalid('maxExtensions', maxExtensions, 'a whole number of at least 0, or Infinity');
 }

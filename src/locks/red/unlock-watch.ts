@@ -60,16 +60,14 @@ export class UnlockWatch implements Subscription {
       this.#passedOnAtMs = performance.now();
       this.#notify();
     } else {
-      this.#timer ??= setTimer(() => {
-        this.#notify();
-      }, GATHER_MS);
+      this.#timer ??= setTimer(this.#notify, GATHER_MS);
     }
   }
 
-  #notify(): void {
+  readonly #notify = (): void => {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#heard.clear();
     this.#listener.message('0');
-  }
+  };
 }

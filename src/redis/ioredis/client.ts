@@ -2,7 +2,7 @@
 
 import type { ClientListener, ClusterNodes, Endpoint, RedisClient } from '../driver.js';
 import { ASKING_DENIED, isCluster } from './clients.js';
-import { hasNodes, seeToComeback } from './comeback.js';
+import { seeToComeback } from './comeback.js';
 import { disconnect } from './disconnection.js';
 import { asFailure } from './failures.js';
 import { IoredisNodes } from './nodes.js';
@@ -40,7 +40,8 @@ export class IoredisClient extends IoredisSender implements RedisClient {
 
   /** (A cluster may say that it is and have no node.) */
   get isReady(): boolean {
-    return this.ioredis.status === 'ready' && !(isCluster(this.ioredis) && !hasNodes(this.ioredis));
+    const { ioredis } = this;
+    return ioredis.status === 'ready' && (!isCluster(ioredis) || ioredis.nodes().length > 0);
   }
 
   listen(listener: ClientListener): void {

@@ -1,6 +1,6 @@
 // Makes the ioredis clients that a Holdfast talks through: its own ones, whatever the user gave.
 
-import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
+import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
 import type { Ioredis } from './source.js';
 
@@ -12,11 +12,6 @@ type DuplicateOptions = ClusterOptions & { redisOptions: { replyMapping?: never 
 
 export function isCluster(client: Ioredis): client is Cluster {
   return client.isCluster;
-}
-
-/** Whether it is of the ioredis that is imported here: another copy may be another version, which takes its own commands only. */
-export function isOfOurIoredis(client: Ioredis): boolean {
-  return client instanceof Redis || client instanceof Cluster;
 }
 
 /** What the user's own client puts in front of each key. */

@@ -27,8 +27,3 @@ export function seeToComeback(cluster: Cluster): () => void {
     cluster.off('close', lookLater);
   };
 }
-
-/** Whether it can be relied on that it is ready. */
-export function hasNodes(cluster: Cluster): boolean {
-  return cluster.nodes().length > 0;
-}

@@ -5,8 +5,6 @@ import { IoredisClient } from './client.js';
 import { clientLike, keyPrefixOf } from './clients.js';
 import { templateOf, type RedisSource } from './source.js';
 
-export type { RedisSource };
-
 /** @throws OptionError the source is none */
 export function ioredisDriver(source: RedisSource): Driver {
   const template = templateOf(source);

@@ -1,9 +1,9 @@
 // How a command is sent by an ioredis client, or by one of the connections of a cluster's.
 
-import { Command } from 'ioredis';
+import { Cluster, Command, Redis } from 'ioredis';
 import type { Writable } from 'node:stream';
 import type { Argument, Sender } from '../driver.js';
-import { isCluster, isOfOurIoredis } from './clients.js';
+import { isCluster } from './clients.js';
 import { asFailure } from './failures.js';
 import type { Ioredis } from './source.js';
 
@@ -11,11 +11,12 @@ const UTF8 = { replyEncoding: 'utf8' } as const;
 
 export class IoredisSender implements Sender {
   protected readonly ioredis: Ioredis;
+  /** Whether it is of the ioredis that is imported here: another copy may be another version, which takes its own commands only. */
   readonly #isOfOurs: boolean;
 
   constructor(ioredis: Ioredis) {
     this.ioredis = ioredis;
-    this.#isOfOurs = isOfOurIoredis(ioredis);
+    this.#isOfOurs = ioredis instanceof Redis || ioredis instanceof Cluster;
   }
 
   send<T>(
