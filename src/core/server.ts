@@ -31,6 +31,8 @@ export class Server {
   readonly keyPrefix: string;
   readonly channels: Channels;
   readonly watchdog: Watchdog;
+  /** Where all of its client that is due at a time stands. */
+  readonly schedule: Schedule;
   readonly #shared = new Map<object, unknown>();
   readonly #lines = new Lines<Line>();
   readonly #events: Events;
@@ -39,6 +41,7 @@ export class Server {
 
   constructor(options: NodeOptions, events: Events, schedule: Schedule) {
     this.#events = events;
+    this.schedule = schedule;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new Connection(options, events);

@@ -14,6 +14,7 @@ import type { Events } from '../api/events.js';
 import { ownersOf } from './client-id.js';
 import { retry } from './retry.js';
 import { Cleanup, type Removable } from './cleanup.js';
+import { NestedCalls } from './nested-calls.js';
 import type { Conflicting } from './key-conflict.js';
 import { lockLost, type LostLock } from './loss.js';
 import type { TimeLimit } from '../runtime/clock.js';
@@ -67,6 +68,7 @@ export class Session {
   readonly connection: Reachable;
   readonly cleanup: Cleanup = new Cleanup();
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
+  readonly nestedCalls: NestedCalls;
   /** The one timer of its client. */
   readonly schedule: Schedule;
   /** All that is held on the server. */
@@ -96,6 +98,7 @@ export class Session {
     this.connection = connection;
     this.events = events;
     this.warnings = new Warnings(events);
+    this.nestedCalls = new NestedCalls(this);
     const isClosed = (): boolean => this.#isClosed;
     this.untilClosed = {
       get leftMs() {

@@ -4,30 +4,22 @@
 import type { LockBackend } from './backend.js';
 import type { Session } from './session.js';
 import type { WaitingEvent } from '../api/events.js';
-import { nestedCallMessage } from './refusals.js';
 import { outwards, type Scope } from '../scopes/scope.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
-
-/** After how long a wait for a lock that this client itself holds outside any scope is warned of. */
-const NESTED_CALL_WARNING_MS = 1_000;
 
 /** Returns how to end it. */
 export function noticeWaiting(
   session: Session,
-  { id, name }: LockBackend,
+  lock: LockBackend,
   position: Scope | undefined,
   waitLimit: WaitLimit,
   event: WaitingEvent,
 ): () => void {
   session.events.emit('waiting', () => event);
-  const deafen = [...outwards(position)].map((scope) => scope.onEnter(id, waitLimit));
-  const timer = setTimeout(() => {
-    const holder = session.anonymous.held(id)?.ownerId;
-    if (holder === undefined) return;
-    session.warnings.warn('nested call', name, nestedCallMessage(name, holder), holder);
-  }, NESTED_CALL_WARNING_MS);
+  const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, waitLimit));
+  const endWaiting = session.nestedCalls.begin(lock);
   return () => {
-    clearTimeout(timer);
+    endWaiting();
     for (const stop of deafen) stop();
   };
 }

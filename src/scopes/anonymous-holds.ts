@@ -17,11 +17,23 @@ export class AnonymousHolds {
   readonly #holds = new Map<string, HoldInScope[]>();
   /** A lock has one owner at a time, so what was lost of it is older than what is held. */
   readonly #losses = new Map<string, Losses>();
+  /** For locks that somebody waits for: called when one that was not held anonymously is. */
+  readonly #listeners = new Map<string, (hold: HoldInScope) => void>();
 
   add(id: string, hold: HoldInScope): void {
     const holds = this.#holds.get(id);
-    if (holds) holds.push(hold);
-    else this.#holds.set(id, [hold]);
+    if (holds) {
+      holds.push(hold);
+      return;
+    }
+    this.#holds.set(id, [hold]);
+    this.#listeners.get(id)?.(hold);
+  }
+
+  /** Calls back when this lock, which was not held anonymously, is, until the function that it returns is called. One listener a lock. */
+  onHeld(id: string, listener: (hold: HoldInScope) => void): () => void {
+    this.#listeners.set(id, listener);
+    return () => this.#listeners.delete(id);
   }
 
   delete(id: string, hold: HoldInScope): void {

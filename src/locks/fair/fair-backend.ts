@@ -6,6 +6,7 @@ import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
 import type { Renewable } from '../../core/watchdog.js';
 import type { TimeLimit } from '../../runtime/clock.js';
+import type { Schedule } from '../../runtime/schedule.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { FairLine } from './fair-line.js';
@@ -144,6 +145,11 @@ export class FairLockBackend extends ReentrantLockBackend {
 
   subscribeToGrants(listener: ChannelListener): Subscription {
     return this.server.channels.subscribe(this.#grantChannel, this.server.isSharded, listener);
+  }
+
+  /** Where the line for this lock is scheduled. */
+  get schedule(): Schedule {
+    return this.server.schedule;
   }
 
   watchPlace(place: RenewedPlace): void {

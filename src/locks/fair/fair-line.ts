@@ -1,24 +1,31 @@
 // The line for one fair lock as far as this client stands in it: its places, the channel where it hears that the lock
 // was handed to one of them, and a look at the lock when the holder's lease is over.
 
-import { setTimer } from '../../runtime/clock.js';
 import type { Renewable } from '../../core/watchdog.js';
+import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
+import type { Due, Schedule } from '../../runtime/schedule.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { Findings } from '../../waiting/findings.js';
 
-/** Two ends of a lease that are as near as this are one. */
-const SAME_TIME_MS = 5;
-
 /** A place in this line. */
 interface PlaceInLine extends Renewable<unknown> {
-  /** The lock was handed over to it while it had this nonce. */
+  /** The lock was handed over to this place while the place had this nonce. */
   granted(nonce: number): void;
-  /** It is its turn to try. */
+  /** The caller who waits at this place is to try. */
   wake(): void;
+}
+
+/** The end of the holder's lease, as far as it was told. */
+interface LeaseEnd {
+  /** When it was told. */
+  readonly toldAt: Instant;
+  /** How long the lease went on then. */
+  readonly ttlMs: number;
 }
 
 /** The fair lock, as the line for it knows it. */
 interface LineLock {
+  readonly schedule: Schedule;
   subscribeToGrants(listener: ChannelListener): Subscription;
   subscribeToUnlocks(listener: ChannelListener): Subscription;
   renewPlaces(places: Iterable<PlaceInLine>): void;
@@ -26,34 +33,36 @@ interface LineLock {
   returnGrant(ownerId: string): void;
 }
 
-export class FairLine {
+export class FairLine implements Due {
+  /** What the callers in this line were told last of who has the lock. */
   readonly findings: Findings = new Findings();
   readonly #lock: LineLock;
   readonly #onEmpty: () => void;
   readonly #places = new Map<string, PlaceInLine>();
   #grants: Subscription | undefined;
   #unlocks: Subscription | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  #lookAtMs = Infinity;
+  /** When the lock is looked at because of time; undefined: its lease has no end that is known. */
+  #leaseEnd: LeaseEnd | undefined;
+  /** Whether a look at the lock is under way. */
   #isLooking = false;
-  /** Who asks who has the lock, for all. */
-  #looker: PlaceInLine | undefined;
-  /** Since when, on the monotonic clock. */
-  #lookedSinceMs = 0;
-  /** A message came while a look was under way: that may have been too early. */
+  /** A message came while a look was under way, which may have reached the server before what the message tells of. */
   #shallLookAgain = false;
+  /** The place that asks, for all in this line, who has the lock; undefined: none does now. */
+  #looker: PlaceInLine | undefined;
+  /** Since when that place, or the last one that did, asks; on the monotonic clock. */
+  #askedSinceMs = 0;
 
   constructor(lock: LineLock, onEmpty: () => void) {
     this.#lock = lock;
     this.#onEmpty = onEmpty;
   }
 
-  /** Whether grants are known to be heard. */
+  /** Whether our subscription to grants is known to stand. */
   get isListening(): boolean {
     return this.#grants?.isUp ?? false;
   }
 
-  /** Whether a grant may have come since then (on the monotonic clock), and nobody heard it. */
+  /** Whether a grant may have been published since `sinceMs` (on the monotonic clock) without being heard here. */
   mayHaveMissed(sinceMs: number): boolean {
     return this.#grants?.mayHaveMissed(sinceMs) ?? false;
   }
@@ -61,7 +70,7 @@ export class FairLine {
   join(place: PlaceInLine): void {
     this.#places.set(place.ownerId, place);
     this.#grants ??= this.#lock.subscribeToGrants({
-      // Before, our places counted as deaf, or were passed over.
+      // Until the server knows that we listen, it takes our places for deaf, and may have passed them over.
       subscribed: () => {
         this.renew(this.#places.values());
       },
@@ -72,7 +81,8 @@ export class FairLine {
         this.hear(payload);
       },
     });
-    // Freed with nobody in line: by a reentrant lock of this name, or after the line was deleted.
+    // A release that finds nobody in line hands the lock to nobody, and publishes on the unlock channel: that of a reentrant lock
+    // of this name, or one after the line was deleted.
     const look = (): void => {
       this.#look();
     };
@@ -83,21 +93,24 @@ export class FairLine {
     this.#places.delete(place.ownerId);
     if (this.#looker === place) this.#looker = undefined;
     if (this.#places.size > 0) return;
-    clearTimeout(this.#timer);
+    this.#lock.schedule.delete(this);
     this.#grants?.close();
     this.#unlocks?.close();
     this.#onEmpty();
   }
 
-  /** One that wants to know who has the lock asks for all, unless one did since `sinceMs` (monotonic): their places do not depend on which. */
+  /**
+   * The caller at this place wants to know who has the lock, and asks for all in this line; unless another one has been asking
+   * since `sinceMs` (on the monotonic clock). No place is lost or won by who asks.
+   */
   look(place: PlaceInLine, sinceMs: number): void {
-    if (this.#looker && this.#lookedSinceMs >= sinceMs) return;
+    if (this.#looker && this.#askedSinceMs >= sinceMs) return;
     this.#looker = place;
-    this.#lookedSinceMs = performance.now();
+    this.#askedSinceMs = performance.now();
     place.wake();
   }
 
-  /** A place was told who has the lock. If that is another of ours, nobody has told that one. */
+  /** The caller at this place was told who has the lock. If the holder is another place of this line, its caller does not know yet. */
   looked(place: PlaceInLine, holder: string): void {
     if (this.#looker === place) this.#looker = undefined;
     this.#places.get(holder)?.wake();
@@ -107,22 +120,34 @@ export class FairLine {
     this.#lock.renewPlaces(places);
   }
 
-  /** The lock's lease ends in `ttlMs` (-1: never) if nobody prolongs it; it is looked at then. */
+  /**
+   * The lock is looked at in `ttlMs`, when its lease ends if nobody prolongs it. -1: the lease has no end; below that, the lock is
+   * free. What is told here replaces what was told before; an entry in the schedule that is due earlier stays, and `due` looks at
+   * the clock, so that many who join one after another cost no timers.
+   */
   scheduleLook(ttlMs: number): void {
     if (this.#places.size === 0 || ttlMs === -1) return;
-    const atMs = performance.now() + ttlMs;
-    if (Math.abs(atMs - this.#lookAtMs) < SAME_TIME_MS) return;
-    clearTimeout(this.#timer);
-    this.#lookAtMs = atMs;
-    const look = (): void => {
-      this.#lookAtMs = Infinity;
+    if (ttlMs < 0) {
+      this.#leaseEnd = undefined;
       this.#look();
-    };
-    if (ttlMs < 0) look();
-    else this.#timer = setTimer(look, ttlMs);
+      return;
+    }
+    this.#leaseEnd = { toldAt: now(), ttlMs };
+    this.#lock.schedule.within(this, ttlMs);
   }
 
-  /** A grant, "<nonce> <owner>", or that the holder's lease is shorter than it was: "ends <ttlMs>". */
+  due(): void {
+    if (!this.#leaseEnd) return;
+    const leftMs = this.#leaseEnd.ttlMs - elapsedMs(this.#leaseEnd.toldAt);
+    if (leftMs > 0) {
+      this.#lock.schedule.within(this, leftMs);
+      return;
+    }
+    this.#leaseEnd = undefined;
+    this.#look();
+  }
+
+  /** A message for this line: a grant, "<nonce> <owner>", or that the holder's lease is shorter than the one before it, "ends <ttlMs>". */
   hear(message: string): void {
     const space = message.indexOf(' ');
     const [what, rest] = [message.slice(0, space), message.slice(space + 1)];
@@ -135,7 +160,7 @@ export class FairLine {
     else this.#lock.returnGrant(rest);
   }
 
-  /** Hands the lock on if nobody holds it. */
+  /** Looks at the lock, and hands it to the first in line if nobody holds it. */
   #look(): void {
     if (this.#isLooking) {
       this.#shallLookAgain = true;
@@ -144,13 +169,13 @@ export class FairLine {
     this.#isLooking = true;
     this.#lock.handOn().then(
       (ttlMs) => {
-        // Free, and nobody in line: then our places are gone.
+        // The lock is free, and there was nobody to hand it to: then our places are gone.
         if (ttlMs < -1) this.renew(this.#places.values());
         else this.scheduleLook(ttlMs);
         this.#looked();
       },
       () => {
-        this.#looked(); // the next renewal tells how long the lock is held
+        this.#looked(); // the next renewal of the places tells how long the lock is held
       },
     );
   }

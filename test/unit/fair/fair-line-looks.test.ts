@@ -72,6 +72,25 @@ describe('the lock is looked at', () => {
     await expectNextLookIn(9_000);
   });
 
+  it('when the lease ends that was told last, and 1,000 who are told that it ends ever later set no timer each', async () => {
+    await waitingFor(4_000);
+    const setTimer = vi.spyOn(globalThis, 'setTimeout');
+    for (let i = 1; i <= 1_000; i++) await waitingFor(4_000 + 10 * i);
+    expect(setTimer).not.toHaveBeenCalled();
+    setTimer.mockRestore();
+    await expectNextLookIn(14_000);
+  });
+
+  it('when the lease is over by the wall clock, as after the machine was suspended', async () => {
+    await waitingFor(9_000);
+    vi.setSystemTime(Date.now() + 8_000);
+    redis.server.schedule.within({ due: () => undefined }, 1_001); // whatever is due next
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(looks()).toBe(0);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(looks()).toBe(1);
+  });
+
   it('sooner when the holder confirms a shorter lease', async () => {
     await waitingFor(9_000);
     await redis.publish(redis.grantChannel, 'ends 1500');
