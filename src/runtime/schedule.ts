@@ -75,27 +75,24 @@ export class Schedule {
   readonly #ring = (): void => {
     this.#timer = undefined;
     this.#ringsAtMs = Infinity;
+    const nowMs = performance.now();
+    this.#noticeStep(nowMs);
     try {
-      for (const { item } of this.#takeDue()) item.due();
+      for (let [first] = this.#heap; first && first.atMs <= nowMs; [first] = this.#heap) {
+        this.#remove(first);
+        first.item.due();
+      }
     } finally {
-      this.#arm(); // also if one of them failed
+      this.#arm(); // also if one of them failed: the others are due in the next round
     }
   };
 
-  /** What is due now, out of the schedule. */
-  *#takeDue(): Generator<Entry> {
+  /** After a step of the wall clock all are due now. (Whoever was due earlier stays before the others: the heap remains one.) */
+  #noticeStep(nowMs: number): void {
     const ahead = aheadMs();
     const isStep = ahead - this.#aheadMs > CLOCK_STEP_MS;
     if (isStep || ahead < this.#aheadMs) this.#aheadMs = ahead;
-    const all = isStep ? [...this.#heap] : undefined;
-    const untilMs = performance.now();
-    for (;;) {
-      const entry = all ? all.pop() : this.#heap[0];
-      if (!entry || (!all && entry.atMs > untilMs)) return;
-      if (this.#entries.get(entry.item) !== entry) continue; // gone since the step was noticed
-      this.#remove(entry);
-      yield entry;
-    }
+    if (isStep) for (const entry of this.#heap) entry.atMs = Math.min(entry.atMs, nowMs);
   }
 
   #remove({ item, index }: Entry): void {

@@ -116,6 +116,30 @@ it('one that fails keeps no other from being due', () => {
   expect(item.dueAtMs).toHaveLength(1);
 });
 
+it('one that fails after a step of the wall clock keeps no other from being looked at', () => {
+  const fails = (): Item =>
+    new Item(() => {
+      throw new Error('a defect');
+    });
+  const others = [new Item(), new Item()];
+  const [one, other] = others;
+  schedule.within(new Item(), 100);
+  schedule.within(fails(), 50_000);
+  schedule.within(one!, 60_000);
+  schedule.within(other!, 70_000);
+  schedule.within(fails(), 80_000);
+  vi.setSystemTime(Date.now() + 1_000);
+  for (let passedMs = 0; passedMs < 110; passedMs += 10) {
+    try {
+      vi.advanceTimersByTime(10);
+    } catch (error) {
+      expect(error).toHaveProperty('message', 'a defect');
+    }
+  }
+  expect(others.map(({ dueAtMs }) => dueAtMs.length)).toEqual([1, 1]);
+  schedule.stop();
+});
+
 it('with nothing to wait for it keeps no process alive, and does again with something', () => {
   vi.useRealTimers();
   const own = new Schedule();
