@@ -2,6 +2,7 @@
 // a release that did not get through. Removed as soon as the server answers.
 
 import { setTimer } from '../runtime/clock.js';
+import { inOwnContext } from '../runtime/own-context.js';
 import { QuorumError } from '../api/errors.js';
 import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
@@ -122,9 +123,8 @@ export class Cleanup {
 
   #tryAgainSoon(): void {
     if (this.#state === 'closed') return;
-    this.#timer ??= setTimer(
-      this.tryAgain,
-      this.#state === 'closing' ? CLOSING_RETRY_MS : RETRY_MS,
-    );
+    const delayMs = this.#state === 'closing' ? CLOSING_RETRY_MS : RETRY_MS;
+    // Not in the context of whoever left something: what all others left is tried then, too.
+    this.#timer ??= inOwnContext(() => setTimer(this.tryAgain, delayMs));
   }
 }

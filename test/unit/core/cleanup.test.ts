@@ -1,4 +1,5 @@
 // Owners that nobody wants any more: removed as soon as the server answers.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
 import { WaitLimit, WaitEnded } from '../../../src/runtime/wait-limit.js';
@@ -69,6 +70,24 @@ it('is tried again until the server answers', async () => {
   await pass(1_000);
   expect(server.heldNames).toEqual([]);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+it('is tried again outside the context of whoever did not want it any more', async () => {
+  vi.useRealTimers(); // faked ones know no contexts
+  const storage = new AsyncLocalStorage<string>();
+  const triedIn: (string | undefined)[] = [];
+  const release = async (): Promise<boolean> => {
+    triedIn.push(storage.getStore());
+    await Promise.resolve();
+    if (triedIn.length === 1) throw new LostError();
+    return true;
+  };
+  const removed = storage.run('a caller', () => {
+    cleanup.remove({ id: 'a', release }, 'me:1');
+    return cleanup.close(new WaitLimit({ limitMs: 10_000 })); // which tries again soon
+  });
+  await removed;
+  expect(triedIn).toEqual(['a caller', undefined]);
 });
 
 it('waits for the connection where there is none, without a timer', async () => {
