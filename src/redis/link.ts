@@ -61,7 +61,12 @@ export class Link {
         this.#trouble.attemptBegan();
         this.#silence.awaitHandshake();
       },
-      ready: () => void this.#greet(),
+      ready: () => {
+        if (this.#closing) return;
+        // Also for one that says so out of turn: what the greeting finds then, nobody else would ever ask again.
+        this.#silence.awaitHandshake();
+        void this.#greet();
+      },
       closed: (unsaid) => {
         this.#ended(unsaid);
         listener.closed?.(unsaid);

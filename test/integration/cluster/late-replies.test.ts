@@ -45,6 +45,34 @@ describe.skipIf(topologiesUnavailable)('a cluster whose answer comes too late', 
     60_000,
   );
 
+  it('is connected to again where an answer to CLUSTER SLOTS comes as late, and tells of nodes', async () => {
+    const { client, ours } = await readyWithoutNodes(0);
+    for (const each of ours) learnNodes(each);
+    await expect(client.getLock(uniqueName()).tryLock(10_000)).resolves.toBe(true);
+    await client.close();
+  }, 60_000);
+
+  it('is connected to again where a MOVED comes as late, and tells of a node', async () => {
+    const { instance, ours } = watchedCluster();
+    const client = newClient({ redis: instance, lockWatchdogTimeout: 3_000 });
+    await client.ping();
+    for (const each of ours) {
+      each.disconnect(true);
+      learnNodes(each);
+    }
+    await expect(client.getLock(uniqueName()).tryLock(10_000)).resolves.toBe(true);
+    await client.close();
+  }, 60_000);
+
+  /** What ioredis does when it is told of nodes, whatever it is doing. */
+  function learnNodes(cluster: Cluster): void {
+    interface Pool {
+      findOrCreate(node: { host: string; port: number }): unknown;
+    }
+    const { connectionPool } = cluster as unknown as { connectionPool: Pool };
+    for (const { port } of proxies) connectionPool.findOrCreate({ host: '127.0.0.1', port });
+  }
+
   /** A client whose ioredis says that it is ready, and has no node. */
   async function readyWithoutNodes(
     replicas: number,
