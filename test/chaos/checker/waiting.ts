@@ -95,10 +95,18 @@ export function slowWakeUps(evidence: Evidence): Violation[] {
     ({ from, until }) =>
       until < firstFaultAt || (from > healedAt + aftermathMs(plan) && until < stoppedAt + 10_000),
   );
+  const isQuiet = (each: Gap): boolean => !stoodAnybodyStill(evidence, each);
   return [
-    ...tooManySlow(calm, 0.3, 'somebody waited'),
-    ...tooManySlow(met, 0.1, 'another client had just called'),
+    ...tooManySlow(calm.filter(isQuiet), 0.3, 'somebody waited'),
+    ...tooManySlow(met.filter(isQuiet), 0.1, 'another client had just called'),
   ];
+}
+
+/** A machine that has more to do than it can lets everybody wait, also those who stand still for too short a time to be noted. */
+function stoodAnybodyStill({ history, ownLags }: Evidence, { from, next }: Gap): boolean {
+  return [...history.lags, ...ownLags].some(
+    ({ at, ms }) => overlapMs(at - ms, at, from, next.enteredAt!) > 0,
+  );
 }
 
 function tooManySlow(gaps: readonly Gap[], share: number, who: string): Violation[] {

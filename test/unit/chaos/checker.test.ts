@@ -207,4 +207,7 @@ it('who waits and is not woken is told; not while a lock of several has it', () 
     });
   expect(rulesBroken(turns(['y']))).toEqual(['nobody is woken']);
   expect(rulesBroken(turns([LOCK, 'y']))).toEqual([]);
+  const busy: Noted = [calm + 400, { what: 'lagged', ms: 60 }];
+  const all = turns(['y']);
+  expect(rulesBroken([...all, busy])).toEqual([]); // of three only two are left that were slow
 });
