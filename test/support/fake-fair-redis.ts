@@ -1,5 +1,5 @@
 // One Redis as the fair locks of one client see it, without Redis: tests answer each script, and say what is published.
-import { vi } from 'vitest';
+import { afterEach, beforeEach, vi } from 'vitest';
 import type { AcquireReply } from '../../src/core/replies.js';
 import type { LockRequest } from '../../src/core/request.js';
 import { Listeners } from '../../src/core/listeners.js';
@@ -30,6 +30,19 @@ export interface Sent {
   answer(reply: unknown): Promise<void>;
   /** The connection is lost before the answer comes. */
   fail(): Promise<void>;
+}
+
+/** With fake timers, for each test of the file that this is called in; returns the present test's. */
+export function fakeFairRedisPerTest(): () => FakeFairRedis {
+  let redis: FakeFairRedis;
+  beforeEach(() => {
+    vi.useFakeTimers();
+    redis = new FakeFairRedis();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+  return () => redis;
 }
 
 export class FakeFairRedis {

@@ -1,10 +1,10 @@
 // Ways past the line of a fair lock: the reentrant lock of the same name, and forceUnlock().
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { FairLock, Hold, Holdfast } from '../../../src/index.js';
+import { describe, expect, it } from 'vitest';
+import type { Hold } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
-import { FairLine } from '../../support/fair-line.js';
+import { twoFairClientsPerTest } from '../../support/fair-clients.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { sharedConnection } from '../../support/shared-connection.js';
 
@@ -12,27 +12,11 @@ import { sharedConnection } from '../../support/shared-connection.js';
 const SOON_MS = 5_000;
 
 const redis = sharedConnection();
-let line: FairLine;
-let client: Holdfast;
-let other: Holdfast;
-let lock: FairLock;
-let others: FairLock;
-
-beforeEach(() => {
-  line = new FairLine(redis);
-  client = newClient({ lockWatchdogTimeout: 30_000 });
-  other = newClient({ lockWatchdogTimeout: 30_000 });
-  lock = line.lockOf(client);
-  others = line.lockOf(other);
-});
-
-afterEach(async () => {
-  await line.isGone();
-  await Promise.all([client.close(), other.close()]);
-});
+const present = twoFairClientsPerTest(redis);
 
 describe('the reentrant lock of the same name', () => {
   it('and the fair one exclude each other', async () => {
+    const { line, other, lock } = present();
     const plain = other.getLock(line.name);
     await lock.lock();
     expect(await plain.tryLock()).toBe(false);
@@ -43,6 +27,7 @@ describe('the reentrant lock of the same name', () => {
   });
 
   it('wakes the first in line by its release', async () => {
+    const { line, client, other } = present();
     const plain = await other.getLock(line.name).acquire();
     const first = await line.join(client, 'first');
     const second = await line.join(other, 'second');
@@ -51,6 +36,7 @@ describe('the reentrant lock of the same name', () => {
   });
 
   it('is woken by the release of the fair one, when nobody is in line any more', async () => {
+    const { line, client, other, lock } = present();
     const hold = await lock.acquire();
     const waiting = nextEvent(other, 'waiting');
     const plain = other.getLock(line.name).acquire();
@@ -60,6 +46,7 @@ describe('the reentrant lock of the same name', () => {
   });
 
   it('and the fair one are held by one caller at a time, whoever comes in whatever way', async () => {
+    const { line, client, other } = present();
     const occupancy = new Occupancy();
     const enter = (index: number): Promise<unknown> => {
       const from = index % 2 === 0 ? client : other;
@@ -74,6 +61,7 @@ describe('the reentrant lock of the same name', () => {
 
 describe('forceUnlock()', () => {
   it('hands the lock to the first in line, and the holder learns that it was forced out', async () => {
+    const { line, client, other, others } = present();
     const lost = eventsOf(other, 'lost');
     await using third = newClient();
     const hold: Hold = await others.acquire({ lease: 60_000 });
@@ -96,6 +84,7 @@ describe('forceUnlock()', () => {
   });
 
   it('of one that was handed over hands it on', async () => {
+    const { line, other, lock, others } = present();
     const hold = await others.acquire();
     const acquiring = lock.acquire();
     await line.hasLength(1);

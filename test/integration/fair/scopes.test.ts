@@ -1,35 +1,18 @@
 // A fair lock and its callers: who holds it re-enters past the line, and who does not wait does not barge in.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { FairLock, Holdfast } from '../../../src/index.js';
+import { describe, expect, it } from 'vitest';
 import { newClient } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
-import { FairLine } from '../../support/fair-line.js';
+import { twoFairClientsPerTest } from '../../support/fair-clients.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { sharedConnection } from '../../support/shared-connection.js';
 
 const redis = sharedConnection();
-let line: FairLine;
-let client: Holdfast;
-let other: Holdfast;
-let lock: FairLock;
-let others: FairLock;
-
-beforeEach(() => {
-  line = new FairLine(redis);
-  client = newClient({ lockWatchdogTimeout: 30_000 });
-  other = newClient({ lockWatchdogTimeout: 30_000 });
-  lock = line.lockOf(client);
-  others = line.lockOf(other);
-});
-
-afterEach(async () => {
-  await line.isGone();
-  await Promise.all([client.close(), other.close()]);
-});
+const present = twoFairClientsPerTest(redis);
 
 describe('while others wait in line', () => {
   it('nested calls of a holder re-enter', async () => {
+    const { line, client, other, lock } = present();
     let waiting: Promise<void> | undefined;
     await client.run(async () => {
       await lock.lock();
@@ -49,6 +32,7 @@ describe('while others wait in line', () => {
   });
 
   it('nested calls of a holder that was handed the lock re-enter', async () => {
+    const { line, client, other, lock, others } = present();
     const hold = await others.acquire();
     const first = await line.join(client, 'first', {
       body: async () => {
@@ -64,6 +48,7 @@ describe('while others wait in line', () => {
   });
 
   it('parallel withLock of one run go one at a time, and each waits in line', async () => {
+    const { line, client, other, lock, others } = present();
     const occupancy = new Occupancy();
     const hold = await others.acquire();
     const before = await line.join(other, 'before');
@@ -82,6 +67,7 @@ describe('while others wait in line', () => {
   });
 
   it('parallel withLock inside a holder go one at a time, past the line', async () => {
+    const { line, other, lock } = present();
     const occupancy = new Occupancy();
     let waiting: Promise<void> | undefined;
     await lock.withLock(async () => {
@@ -98,6 +84,7 @@ describe('while others wait in line', () => {
 
 describe('who does not wait', () => {
   it('gets false, and does not join', async () => {
+    const { line, other, lock, others } = present();
     const hold = await others.acquire();
     const first = await line.join(other, 'first');
     for (const attempt of [() => lock.tryLock(), () => lock.tryAcquire({ wait: 0 })]) {
@@ -111,6 +98,7 @@ describe('who does not wait', () => {
   });
 
   it('does not get past those who wait, though the lock is free', async () => {
+    const { line, lock, others } = present();
     await using slow = newClient({ lockWatchdogTimeout: 6_000 }); // renews, and asks, every 2 s
     await others.lock(60_000);
     const first = await line.join(slow, 'first', { body: () => sleep(50) });
@@ -123,6 +111,7 @@ describe('who does not wait', () => {
   });
 
   it('for long enough leaves the line when its time is over', async () => {
+    const { line, other, lock, others } = present();
     const hold = await others.acquire();
     const first = await line.join(other, 'first');
     expect(await lock.tryLock(300)).toBe(false);
@@ -134,6 +123,7 @@ describe('who does not wait', () => {
   });
 
   it('for a short time gets a lock that becomes free meanwhile', async () => {
+    const { line, lock, others } = present();
     const hold = await others.acquire();
     const trying = lock.tryLock(20_000);
     await line.hasLength(1);

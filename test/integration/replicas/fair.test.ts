@@ -1,39 +1,25 @@
 // `replicas: n` and the fair lock: whoever gets it by a hand-over, which waits for no replica, asks before it enters.
-import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
-import { startReplicated, type Replicated } from '../../support/redis-topologies.js';
+import { replicatedPerTest } from '../../support/replicated-servers.js';
 import { settledWithin } from '../../support/settled-within.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('a hand-over that replicas must acknowledge', () => {
-  let servers: Replicated;
-  let master: Redis;
-  let replica: Redis;
-
-  beforeEach(async () => {
-    servers = await startReplicated({ delayMs: 30 });
-    master = new Redis(servers.master.url);
-    replica = new Redis(servers.replicas[0]!.url);
-    await Promise.all([master.ping(), replica.ping()]);
-  }, 60_000);
-
-  afterEach(async () => {
-    master.disconnect();
-    replica.disconnect();
-    await servers[Symbol.asyncDispose]();
-  });
+  const present = replicatedPerTest({ delayMs: 30 });
 
   function connect(options: Partial<HoldfastOptions> = {}): Holdfast {
     const longOnes = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
-    return newClient({ redis: servers.master.url, replicas: 1, ...longOnes, ...options });
+    const redis = present().servers.master.url;
+    return newClient({ redis, replicas: 1, ...longOnes, ...options });
   }
 
   it.each([{ lease: -1 }, { lease: 5_000 }])(
     'is known to a replica when the next one enters (%o)',
     async (options) => {
+      const { replica } = present();
       await using first = connect();
       await using second = connect();
       const hold = await first.getFairLock(uniqueName()).acquire();
@@ -55,6 +41,7 @@ describe.skipIf(topologiesUnavailable)('a hand-over that replicas must acknowled
   it.each([{ connection: 'same' }, { connection: 'new' }])(
     'is passed on by one whom too few acknowledge, on the $connection connection',
     async ({ connection }) => {
+      const { servers, master } = present();
       await using first = connect({ replicas: 0 });
       await using second = connect({ commandTimeout: 500 });
       await using third = connect({ replicas: 0 });

@@ -1,43 +1,26 @@
 // `replicas: n`: what prolongs a lease counts only when n replicas know it, so that none of them ends it before its holder does.
-import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
-import {
-  cutReplication,
-  startReplicated,
-  type Replicated,
-} from '../../support/redis-topologies.js';
+import { cutReplication } from '../../support/redis-topologies.js';
+import { replicatedPerTest } from '../../support/replicated-servers.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => {
-  let servers: Replicated;
-  let master: Redis;
-  let replica: Redis;
-
-  beforeEach(async () => {
-    servers = await startReplicated();
-    master = new Redis(servers.master.url);
-    replica = new Redis(servers.replicas[0]!.url);
-    await Promise.all([master.ping(), replica.ping()]);
-  }, 60_000);
-
-  afterEach(async () => {
-    master.disconnect();
-    replica.disconnect();
-    await servers[Symbol.asyncDispose]();
-  });
+  const present = replicatedPerTest();
 
   function connect(options: Partial<HoldfastOptions> = {}): Holdfast {
-    return newClient({ redis: servers.master.url, replicas: 1, commandTimeout: 5_000, ...options });
+    const redis = present().servers.master.url;
+    return newClient({ redis, replicas: 1, commandTimeout: 5_000, ...options });
   }
 
   const short = { lockWatchdogTimeout: 2_000 };
   const long = { lockWatchdogTimeout: 30_000 };
 
   it('is over when none of them confirms a renewal, though the master does', async () => {
+    const { servers } = present();
     await using client = connect(short);
     const hold = await client.getLock(uniqueName()).acquire();
     await nextEvent(client, 'renewed');
@@ -52,6 +35,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   });
 
   it('goes on when they are back before it ends', async () => {
+    const { servers } = present();
     await using client = connect(short);
     const lost = eventsOf(client, 'lost');
     const hold = await client.getLock(uniqueName()).acquire();
@@ -72,6 +56,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   ])(
     'on a master that was cut off %s somebody gets in at its successor (replicas: %d)',
     async (_, replicas) => {
+      const { servers, replica } = present();
       await using holder = connect({ ...short, replicas });
       await using rival = newClient({ redis: servers.replicas[0]!.url });
       const hold = await holder.getLock(uniqueName()).acquire();
@@ -85,6 +70,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   );
 
   it('is extended when they know it', async () => {
+    const { replica } = present();
     await using client = connect(long);
     await using hold = await client.getLock(uniqueName()).acquire({ lease: 5_000 });
     await hold.extend(60_000);
@@ -93,6 +79,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   });
 
   it('is as long as it was when too few of them know of its extension', async () => {
+    const { servers } = present();
     await using client = connect({ ...long, commandTimeout: 1_000 });
     await using hold = await client.getLock(uniqueName()).acquire({ lease: 5_000 });
     await servers.replicas[0]!.pause();
@@ -107,6 +94,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
 
   // Only since Redis 8 does WAIT on a new connection ask for nothing.
   it('is not taken for known by a renewal that finds it long enough, on a new connection', async () => {
+    const { servers, master } = present();
     await using client = connect({ lockWatchdogTimeout: 4_000, commandTimeout: 1_000 });
     const hold = await client.getLock(uniqueName()).acquire();
     await nextEvent(client, 'renewed');
@@ -118,6 +106,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   });
 
   it('is not prolonged by a nested acquisition that too few of them know of', async () => {
+    const { servers, replica } = present();
     await using client = connect({ ...long, commandTimeout: 1_000 });
     const lock = client.getLock(uniqueName());
     await using hold = await lock.acquire({ lease: 5_000 });
@@ -137,6 +126,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   });
 
   it('ends on the master alone: neither a release nor a nested one waits for them', async () => {
+    const { servers, master } = present();
     await using client = connect(long);
     const lock = client.getLock(uniqueName());
     const outer = await lock.acquire();
@@ -150,6 +140,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   });
 
   it('of a lock whose key is gone is over, whatever the replicas say', async () => {
+    const { servers, master } = present();
     await using client = connect(short);
     const names = [uniqueName(), uniqueName()];
     const holds = await Promise.all(names.map((name) => client.getLock(name).acquire()));

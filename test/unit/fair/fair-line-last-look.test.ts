@@ -1,22 +1,16 @@
 // Who wants to know who has a fair lock, before its wait ends: one asks for all of this client.
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { beforeEach, expect, it, vi } from 'vitest';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { FakeFairRedis } from '../../support/fake-fair-redis.js';
+import { fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
 
-let redis: FakeFairRedis;
+const redis = fakeFairRedisPerTest();
 let places: FairPlace[];
 let sinceMs: number;
 
 beforeEach(async () => {
-  vi.useFakeTimers();
-  redis = new FakeFairRedis();
   places = [];
   sinceMs = performance.now();
-  for (let i = 0; i < 3; i++) places.push(await redis.waiting());
-});
-
-afterEach(() => {
-  vi.useRealTimers();
+  for (let i = 0; i < 3; i++) places.push(await redis().waiting());
 });
 
 /** Which of them try now. */
@@ -32,7 +26,7 @@ it('of those that want to know it, one tries', () => {
 
 it('another one does once that one is answered', async () => {
   places[1]?.look(sinceMs);
-  await redis.join(places[1]!);
+  await redis().join(places[1]!);
   expect(up()).toEqual([]);
   places[2]?.look(sinceMs);
   expect(up()).toEqual([2]);
@@ -55,6 +49,6 @@ it('another one does when that one has looked for too long', async () => {
 
 it('one of whom another is told that it has the lock asks for itself: its grant got lost', async () => {
   places[1]?.look(sinceMs);
-  await redis.join(places[1]!, [places[2]!.ownerId, 20_000, '1000']);
+  await redis().join(places[1]!, [places[2]!.ownerId, 20_000, '1000']);
   expect(up()).toEqual([2]);
 });

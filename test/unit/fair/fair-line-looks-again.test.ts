@@ -1,35 +1,29 @@
 // What is heard while a look at a fair lock is under way: the look may have been too early, so there is another one after it.
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { FakeFairRedis } from '../../support/fake-fair-redis.js';
+import { fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
 
-let redis: FakeFairRedis;
+const redis = fakeFairRedisPerTest();
 let place: FairPlace;
 
 /** A look is under way. */
 beforeEach(async () => {
-  vi.useFakeTimers();
-  redis = new FakeFairRedis();
-  place = await redis.waiting();
+  place = await redis().waiting();
   await unlocked();
   expect(looks()).toBe(1);
 });
 
-afterEach(() => {
-  vi.useRealTimers();
-});
-
 function looks(): number {
-  return redis.all('handOver').length;
+  return redis().all('handOver').length;
 }
 
 function unlocked(): Promise<void> {
-  return redis.publish(redis.keys.channel, '0');
+  return redis().publish(redis().keys.channel, '0');
 }
 
 /** Answers a look at a lock that is held for so long. */
 function found(ttlMs: number): Promise<void> {
-  return redis.last('handOver').answer([0, '', ttlMs]);
+  return redis().last('handOver').answer([0, '', ttlMs]);
 }
 
 it('an unlock leads to another look when the first is answered', async () => {
@@ -37,18 +31,20 @@ it('an unlock leads to another look when the first is answered', async () => {
   expect(looks()).toBe(1);
   await found(600_000);
   expect(looks()).toBe(2);
-  await redis.last('handOver').answer([0, `1 ${place.ownerId}`, 30_000]);
+  await redis()
+    .last('handOver')
+    .answer([0, `1 ${place.ownerId}`, 30_000]);
   expect(place.mayTry).toBe(true);
 });
 
 it('an unlock leads to another look when the first fails', async () => {
   await unlocked();
-  await redis.last('handOver').fail();
+  await redis().last('handOver').fail();
   expect(looks()).toBe(2);
 });
 
 it('a subscription that stands leads to another look', async () => {
-  await redis.confirmSubscriptions();
+  await redis().confirmSubscriptions();
   expect(looks()).toBe(1);
   await found(600_000);
   expect(looks()).toBe(2);

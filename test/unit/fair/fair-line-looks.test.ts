@@ -1,33 +1,24 @@
 // When a client looks at a fair lock for which it stands in line: once for all its places, and only when there is reason to.
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { FakeFairRedis } from '../../support/fake-fair-redis.js';
+import { fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
 
-let redis: FakeFairRedis;
-
-beforeEach(() => {
-  vi.useFakeTimers();
-  redis = new FakeFairRedis();
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+const redis = fakeFairRedisPerTest();
 
 /** Stands in line behind a holder whose lease goes on for so long. */
 async function waitingFor(holderTtlMs: number): Promise<FairPlace> {
-  const place = redis.place();
-  await redis.join(place, ['other:1', holderTtlMs, '1000']);
+  const place = redis().place();
+  await redis().join(place, ['other:1', holderTtlMs, '1000']);
   return place;
 }
 
 function looks(): number {
-  return redis.all('handOver').length;
+  return redis().all('handOver').length;
 }
 
 /** Answers a look at a lock that is held for so long. */
 function found(ttlMs: number): Promise<void> {
-  return redis.last('handOver').answer([0, '', ttlMs]);
+  return redis().last('handOver').answer([0, '', ttlMs]);
 }
 
 /** It is looked at when so much time has gone by, and not before. */
@@ -40,14 +31,14 @@ async function expectNextLookIn(delayMs: number): Promise<void> {
 }
 
 function unlocked(): Promise<void> {
-  return redis.publish(redis.keys.channel, '0');
+  return redis().publish(redis().keys.channel, '0');
 }
 
 describe('the lock is looked at', () => {
   it('when the lease of the holder is over, once for all of this client', async () => {
     for (let i = 0; i < 5; i++) await waitingFor(4_000);
     await expectNextLookIn(4_000);
-    expect(redis.last('handOver').args[0]).toBe(''); // nobody gives anything up
+    expect(redis().last('handOver').args[0]).toBe(''); // nobody gives anything up
     expect(vi.getTimerCount()).toBe(2); // the watchdog's, and the subscriber's PING
   });
 
@@ -67,8 +58,8 @@ describe('the lock is looked at', () => {
 
   it('later when a renewal finds the lease prolonged', async () => {
     await waitingFor(4_000);
-    redis.server.watchdog.renewAll();
-    await redis.last('renewPlaces').answer([9_000]);
+    redis().server.watchdog.renewAll();
+    await redis().last('renewPlaces').answer([9_000]);
     await expectNextLookIn(9_000);
   });
 
@@ -84,7 +75,7 @@ describe('the lock is looked at', () => {
   it('when the lease is over by the wall clock, as after the machine was suspended', async () => {
     await waitingFor(9_000);
     vi.setSystemTime(Date.now() + 8_000);
-    redis.server.schedule.within({ due: () => undefined }, 1_001); // whatever is due next
+    redis().server.schedule.within({ due: () => undefined }, 1_001); // whatever is due next
     await vi.advanceTimersByTimeAsync(1_000);
     expect(looks()).toBe(0);
     await vi.advanceTimersByTimeAsync(1);
@@ -93,20 +84,20 @@ describe('the lock is looked at', () => {
 
   it('sooner when the holder confirms a shorter lease', async () => {
     await waitingFor(9_000);
-    await redis.publish(redis.grantChannel, 'ends 1500');
+    await redis().publish(redis().grantChannel, 'ends 1500');
     await expectNextLookIn(1_500);
   });
 
   it('at once when a renewal finds it free', async () => {
     await waitingFor(9_000);
-    redis.server.watchdog.renewAll();
-    await redis.last('renewPlaces').answer([-2]);
+    redis().server.watchdog.renewAll();
+    await redis().last('renewPlaces').answer([-2]);
     expect(looks()).toBe(1);
   });
 
   it('at once when it was unlocked, or when the subscription stands', async () => {
     await waitingFor(9_000);
-    await redis.confirmSubscriptions();
+    await redis().confirmSubscriptions();
     expect(looks()).toBe(1);
     await found(9_000);
     await unlocked();
@@ -142,8 +133,8 @@ describe('while a look is under way', () => {
     await waitingFor(4_000);
     await unlocked();
     await unlocked();
-    await redis.publish(redis.grantChannel, 'ends 100');
-    await redis.confirmSubscriptions();
+    await redis().publish(redis().grantChannel, 'ends 100');
+    await redis().confirmSubscriptions();
     await vi.advanceTimersByTimeAsync(5_000);
     expect(looks()).toBe(1);
   });
@@ -154,7 +145,7 @@ describe('while a look is under way', () => {
     place.leave();
     await found(ttlMs);
     await vi.advanceTimersByTimeAsync(60_000);
-    expect(redis.all('renewPlaces')).toEqual([]);
+    expect(redis().all('renewPlaces')).toEqual([]);
     expect(looks()).toBe(1);
     expect(vi.getTimerCount()).toBe(0);
   });
@@ -165,41 +156,43 @@ describe('a look', () => {
     const places = [await waitingFor(4_000), await waitingFor(4_000)];
     await unlocked();
     await found(-2);
-    expect(redis.all('renewPlaces')).toHaveLength(1);
-    await redis.last('renewPlaces').answer(['gone', 'gone']);
+    expect(redis().all('renewPlaces')).toHaveLength(1);
+    await redis().last('renewPlaces').answer(['gone', 'gone']);
     expect(places.map((place) => place.mayTry)).toEqual([true, true]);
   });
 
   it('that hands the lock to one of ours wakes it', async () => {
     const places = [await waitingFor(4_000), await waitingFor(4_000)];
     await unlocked();
-    await redis.last('handOver').answer([0, `2 ${places[1]!.ownerId}`, 30_000]);
+    await redis()
+      .last('handOver')
+      .answer([0, `2 ${places[1]!.ownerId}`, 30_000]);
     expect(places.map((place) => place.mayTry)).toEqual([false, true]);
   });
 
   it('that fails is made good for by the next renewal', async () => {
     await waitingFor(4_000);
     await expectNextLookIn(4_000);
-    await redis.last('handOver').fail();
+    await redis().last('handOver').fail();
     await vi.advanceTimersByTimeAsync(6_000);
     expect(looks()).toBe(1);
-    await redis.last('renewPlaces').answer([3_000]);
+    await redis().last('renewPlaces').answer([3_000]);
     await expectNextLookIn(3_000);
   });
 
   it('that fails does not keep a message from being followed by another', async () => {
     await waitingFor(4_000);
     await unlocked();
-    await redis.last('handOver').fail();
+    await redis().last('handOver').fail();
     await unlocked();
     expect(looks()).toBe(2);
   });
 });
 
 it('a lock that is forced open goes on to the first in line, whatever becomes of that', async () => {
-  const forcing = redis.lock.forceUnlock(1_000);
-  expect(redis.sent.map(({ script }) => script)).toEqual(['forceUnlock', 'handOver']);
-  await redis.last('handOver').fail();
-  await redis.last('forceUnlock').answer(['other:1']);
+  const forcing = redis().lock.forceUnlock(1_000);
+  expect(redis().sent.map(({ script }) => script)).toEqual(['forceUnlock', 'handOver']);
+  await redis().last('handOver').fail();
+  await redis().last('forceUnlock').answer(['other:1']);
   expect(await forcing).toBe('other:1');
 });

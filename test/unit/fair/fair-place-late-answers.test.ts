@@ -1,36 +1,29 @@
 // Answers and grants that come when a place has moved on: it gave up, tried anew, or its try stays without an answer.
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { FakeFairRedis, HELD } from '../../support/fake-fair-redis.js';
+import { fakeFairRedisPerTest, HELD } from '../../support/fake-fair-redis.js';
 import { expectPending } from '../../support/occupancy.js';
 
 /** The lock is free, but others are first. */
 const FREE = ['other:1', -2, '1000'];
 
-let redis: FakeFairRedis;
-
-beforeEach(() => {
-  vi.useFakeTimers();
-  redis = new FakeFairRedis();
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+const redis = fakeFairRedisPerTest();
 
 function scriptsSent(): string[] {
-  return redis.sent.map(({ script }) => script);
+  return redis().sent.map(({ script }) => script);
 }
 
 /** One that joined with nonce 1, and has so many renewals on their way, with nonces from 2 on. */
 async function renewing(count: number): Promise<FairPlace> {
-  const place = await redis.waiting();
-  for (let i = 0; i < count; i++) redis.server.watchdog.renewAll();
+  const place = await redis().waiting();
+  for (let i = 0; i < count; i++) redis().server.watchdog.renewAll();
   return place;
 }
 
 async function answerRenewal(nonce: number, reply: unknown): Promise<void> {
-  const renewal = redis.all('renewPlaces').find(({ args }) => args[1] === nonce);
+  const renewal = redis()
+    .all('renewPlaces')
+    .find(({ args }) => args[1] === nonce);
   await renewal!.answer([reply]);
 }
 
@@ -41,34 +34,34 @@ async function expectAsleep(place: FairPlace): Promise<void> {
 
 /** That it has the lock, without asking. */
 async function expectHandedOver(place: FairPlace): Promise<void> {
-  const { length } = redis.all('join');
+  const { length } = redis().all('join');
   expect(place.mayTry).toBe(true);
   expect(await place.try()).toMatchObject({ outcome: 'handed over' });
-  expect(redis.all('join')).toHaveLength(length);
+  expect(redis().all('join')).toHaveLength(length);
 }
 
 /** That it takes nothing for granted, but asks. */
 function expectAsks(place: FairPlace): void {
-  const { length } = redis.all('join');
+  const { length } = redis().all('join');
   void place.try();
-  expect(redis.all('join')).toHaveLength(length + 1);
+  expect(redis().all('join')).toHaveLength(length + 1);
 }
 
 describe('a place that was left while it tried', () => {
   it('offers the lock to nobody when its join is answered', async () => {
-    const place = redis.place();
+    const place = redis().place();
     void place.try();
     expect(place.leave()).toBe(true);
-    await redis.last('join').answer(FREE);
+    await redis().last('join').answer(FREE);
     expect(scriptsSent()).toEqual(['join']);
   });
 
   it('does not join again when its offer is answered', async () => {
-    const place = redis.place();
+    const place = redis().place();
     void place.try();
-    await redis.last('join').answer(FREE);
+    await redis().last('join').answer(FREE);
     expect(place.leave()).toBe(true);
-    await redis.last('handOver').answer([0, '', -2]);
+    await redis().last('handOver').answer([0, '', -2]);
     expect(scriptsSent()).toEqual(['join', 'handOver']);
   });
 });
@@ -84,16 +77,16 @@ describe('a try without an answer', () => {
   });
 
   it('forgets the grant that came meanwhile: the lock may be lost again since', async () => {
-    await redis.grant(3, place);
-    await redis.last('join').fail();
+    await redis().grant(3, place);
+    await redis().last('join').fail();
     await trying;
     expectAsks(place);
   });
 
   it('refuses the grant that comes later', async () => {
-    await redis.last('join').fail();
+    await redis().last('join').fail();
     await trying;
-    await redis.grant(3, place);
+    await redis().grant(3, place);
     expectAsks(place);
   });
 });
@@ -104,31 +97,31 @@ describe('a place that was told that it is gone', () => {
     await answerRenewal(2, 'gone');
     const triedAtMs = performance.now();
     const trying = place.try(); // nonce 3
-    await redis.grant(1, place);
-    await redis.grant(2, place);
-    await redis.last('join').answer(HELD);
+    await redis().grant(1, place);
+    await redis().grant(2, place);
+    await redis().last('join').answer(HELD);
     await trying;
     place.wait({ holder: 'other:1', holderTtlMs: 600_000 }, triedAtMs);
     await expectAsleep(place);
-    await redis.grant(3, place);
+    await redis().grant(3, place);
     await expectHandedOver(place);
   });
 
   it('and joined since is not told again by an older renewal', async () => {
     const place = await renewing(2);
     await answerRenewal(2, 'gone');
-    await redis.join(place); // nonce 4
+    await redis().join(place); // nonce 4
     await answerRenewal(3, 'gone');
     await expectAsleep(place);
-    await redis.grant(4, place);
+    await redis().grant(4, place);
     await expectHandedOver(place);
   });
 
   it('and has been handed the lock since keeps it, whatever an older renewal found', async () => {
     const place = await renewing(2);
     await answerRenewal(2, 'gone');
-    await redis.join(place);
-    await redis.grant(4, place);
+    await redis().join(place);
+    await redis().grant(4, place);
     await answerRenewal(3, 'gone');
     await expectHandedOver(place);
   });
@@ -139,8 +132,8 @@ describe('a place that was told that it is gone', () => {
     const triedAtMs = performance.now();
     const trying = place.try();
     await answerRenewal(3, 'gone');
-    await redis.grant(4, place);
-    await redis.last('join').answer(HELD);
+    await redis().grant(4, place);
+    await redis().last('join').answer(HELD);
     await trying;
     place.wait({ holder: 'other:1', holderTtlMs: 600_000 }, triedAtMs);
     await expectHandedOver(place);
@@ -148,9 +141,9 @@ describe('a place that was told that it is gone', () => {
 });
 
 it('one that may not wait subscribes to nothing, leaves no timer, and nothing on the server', async () => {
-  const place = redis.place({ waitMs: 0 });
-  expect(await redis.join(place, ['other:1', 4_000, '0'])).toMatchObject({ outcome: 'held' });
-  expect(redis.subscriptions).toEqual([]);
+  const place = redis().place({ waitMs: 0 });
+  expect(await redis().join(place, ['other:1', 4_000, '0'])).toMatchObject({ outcome: 'held' });
+  expect(redis().subscriptions).toEqual([]);
   expect(vi.getTimerCount()).toBe(0);
   expect(place.leave()).toBe(false);
   await vi.advanceTimersByTimeAsync(60_000);

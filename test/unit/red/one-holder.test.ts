@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Hold } from '../../../src/api/hold.js';
 import { RedOracle } from '../../support/red-oracle.js';
+import { pass, playOut, work } from '../../support/red-scenario.js';
 import { SimulatedMaster, simulatedRedLock } from '../../support/red-simulation.js';
 
 beforeEach(() => {
@@ -82,7 +83,8 @@ async function play(given: Scenario): Promise<RedOracle> {
     const percentMs = lockWatchdogTimeout / 100;
     return { upMs: upPercent * percentMs, downMs: downPercent * percentMs };
   };
-  const ends: (() => void)[] = [];
+  const contenders = new AbortController();
+  const { signal } = contenders;
   for (const [index, each] of given.contenders.entries()) {
     const { lock } = simulatedRedLock(masters, {
       clientId: `client-${index}`,
@@ -91,15 +93,11 @@ async function play(given: Scenario): Promise<RedOracle> {
       restartGuard: LONGEST_LEASE_MS,
       delays,
     });
-    const abort = new AbortController();
-    ends.push(() => {
-      abort.abort();
-    });
     void (async () => {
       await pass(each.startAtMs);
       for (let round = 0; round < each.rounds; round++) {
         const { waitMs: wait, leaseMs: lease } = each;
-        const request = { wait, signal: abort.signal, ...(lease !== undefined && { lease }) };
+        const request = { wait, signal, ...(lease !== undefined && { lease }) };
         const hold = await lock.tryAcquire(request).catch(() => undefined);
         if (hold) await use(hold, `client ${index}, round ${round}`, each, oracle);
       }
@@ -112,19 +110,11 @@ async function play(given: Scenario): Promise<RedOracle> {
       await pass(LONGEST_LEASE_MS);
     }
   })();
-  for (let ms = 0; ms < 6_000; ms += 5) {
-    await vi.advanceTimersByTimeAsync(5);
-    oracle.look();
-  }
-  for (const end of ends) end();
-  await vi.advanceTimersByTimeAsync(20_000);
-  return oracle;
+  return await playOut(oracle, contenders, 6_000, 5);
 }
 
 async function use(hold: Hold, who: string, each: Contender, oracle: RedOracle): Promise<void> {
-  const end = oracle.begin(who, hold);
-  if (each.extendMs !== undefined) await hold.extend(each.extendMs).catch(() => undefined);
-  await pass(each.workMs);
+  const end = await work(hold, who, each, oracle);
   if (each.releases) {
     end(); // whoever releases relies on it no longer
     await hold.release().catch(() => undefined);
@@ -134,10 +124,6 @@ async function use(hold: Hold, who: string, each: Contender, oracle: RedOracle):
   await pass(1_000);
   end();
   void hold.release().catch(() => undefined);
-}
-
-function pass(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 it('a lock over several masters was granted to several: never two holders for any (wait, lease, delay)', async () => {

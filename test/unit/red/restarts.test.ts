@@ -9,6 +9,7 @@ import {
   type RestartGuard,
 } from '../../../src/locks/red/restart-guard.js';
 import { RedOracle } from '../../support/red-oracle.js';
+import { pass, playOut, work } from '../../support/red-scenario.js';
 import { SimulatedMaster, simulatedRedLock } from '../../support/red-simulation.js';
 
 beforeEach(() => {
@@ -100,7 +101,8 @@ async function play(given: Scenario, guard: MakeGuard): Promise<RedOracle> {
   const oracle = new RedOracle();
   let command = 0;
   const delayMs = (): number => given.delays[command++ % given.delays.length]!;
-  const ends: (() => void)[] = [];
+  const contenders = new AbortController();
+  const { signal } = contenders;
   for (const [index, each] of given.contenders.entries()) {
     const { lock } = simulatedRedLock(masters, {
       clientId: `client-${index}`,
@@ -116,11 +118,6 @@ async function play(given: Scenario, guard: MakeGuard): Promise<RedOracle> {
         );
       },
     });
-    const abort = new AbortController();
-    ends.push(() => {
-      abort.abort();
-    });
-    const { signal } = abort;
     void (async () => {
       await pass(each.startAtMs);
       for (let round = 0; !signal.aborted; round++) {
@@ -137,26 +134,14 @@ async function play(given: Scenario, guard: MakeGuard): Promise<RedOracle> {
       masters[index]!.restart();
     }, atMs);
   }
-  for (let ms = 0; ms < DURATION_MS; ms += 20) {
-    await vi.advanceTimersByTimeAsync(20);
-    oracle.look();
-  }
-  for (const end of ends) end();
-  await vi.advanceTimersByTimeAsync(20_000);
-  return oracle;
+  return await playOut(oracle, contenders, DURATION_MS, 20);
 }
 
 async function use(hold: Hold, who: string, each: Contender, oracle: RedOracle): Promise<void> {
-  const end = oracle.begin(who, hold);
-  if (each.extendMs !== undefined) await hold.extend(each.extendMs).catch(() => undefined);
-  await pass(each.workMs);
+  const end = await work(hold, who, each, oracle);
   if (!each.releases) await pass(each.workMs); // who is slow
   end(); // whoever releases relies on it no longer
   await hold.release().catch(() => undefined);
-}
-
-function pass(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 it('whoever is cut off, and whichever master restarts empty, there are never two holders', async () => {
