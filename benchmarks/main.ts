@@ -1,39 +1,68 @@
-// npm run bench: runs all benchmarks, or those that are named; --smoke runs each only long enough to see that it works.
+// npm run bench: measures all rows, or those that are named, and says how holdfast stands to its targets.
 
 import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { givenRedis, UnusableRedisError } from '../test/support/given-redis.js';
-import { commands } from './commands.js';
-import { contended } from './contended.js';
-import { fair } from './fair.js';
-import { redlock } from './redlock.js';
-import type { Benchmark } from './support/benchmark.js';
+import { redissonContenders } from './redisson/contenders.js';
+import { Results } from './report/results.js';
+import { printTargets } from './report/target.js';
+import { contended } from './rows/contended.js';
+import { handOver } from './rows/hand-over.js';
+import { holds } from './rows/holds.js';
+import { line } from './rows/line.js';
+import { redlock } from './rows/redlock.js';
+import type { Effort, Row } from './rows/row.js';
+import { uncontended } from './rows/uncontended.js';
+import { waiters } from './rows/waiters.js';
 import { describeMachine } from './support/machine.js';
-import { uncontended } from './uncontended.js';
+import { Progress } from './support/progress.js';
 
-const BENCHMARKS: readonly Benchmark[] = [uncontended, contended, commands, fair, redlock];
+const ROWS: readonly Row[] = [uncontended, contended, handOver, waiters, holds, line, redlock];
 
-const USAGE = `usage: npm run bench -- [--smoke] [${BENCHMARKS.map(({ name }) => name).join('] [')}]`;
+const USAGE = `usage: npm run bench -- [--quick | --smoke] [row ...]
+
+  --quick  all rows within three minutes
+  --smoke  only long enough to see that every row works
+
+${ROWS.map(({ name, what }) => `  ${name.padEnd(12)}${what}`).join('\n')}`;
 
 const { values, positionals } = parseArguments();
-const unknown = positionals.find((name) => !BENCHMARKS.some((known) => known.name === name));
-if (unknown !== undefined) refuse(`there is no benchmark "${unknown}"`);
-const chosen = BENCHMARKS.filter(
-  ({ name }) => positionals.length === 0 || positionals.includes(name),
-);
+const unknown = positionals.find((name) => !ROWS.some((row) => row.name === name));
+if (unknown !== undefined) refuse(`there is no row "${unknown}"`);
+const effort: Effort = values.smoke ? 'smoke' : values.quick ? 'quick' : 'full';
+const rows = ROWS.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
 
 await using redis = await givenRedis().catch(failPlainly);
-console.log(await describeMachine(redis.url));
-for (const benchmark of chosen) {
-  const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
-  const isSound = await benchmark.run({ url: redis.url, keyPrefix, isSmoke: values.smoke });
-  if (!isSound) process.exitCode = 1;
+const machine = await describeMachine(redis.url);
+for (const [what, value] of Object.entries(machine)) console.log(`${what.padEnd(9)}${value}`);
+const redisson = effort === 'smoke' ? [] : redissonContenders();
+const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
+const progress = new Progress();
+const results = new Results(machine, effort);
+for (const row of rows) {
+  const context = { url: redis.url, keyPrefix, effort, redisson, progress };
+  results.add(row.name, await row.run(context));
+}
+progress.clear();
+printTargets(results.targets);
+for (const violation of results.violations) console.error(`VIOLATED: ${violation}`);
+if (results.violations.length > 0) process.exitCode = 1;
+const isWhole = effort === 'full' && rows.length === ROWS.length;
+const folder = new URL(isWhole ? 'results/' : 'results/partial/', import.meta.url);
+for (const file of effort === 'smoke' ? results.draw() : results.write(folder)) {
+  console.log(`${effort === 'smoke' ? 'drew' : 'wrote'} ${file}`);
 }
 
-function parseArguments(): { values: { smoke: boolean }; positionals: string[] } {
+function parseArguments(): {
+  values: { smoke: boolean; quick: boolean };
+  positionals: string[];
+} {
   try {
     return parseArgs({
-      options: { smoke: { type: 'boolean', default: false } },
+      options: {
+        smoke: { type: 'boolean', default: false },
+        quick: { type: 'boolean', default: false },
+      },
       allowPositionals: true,
     });
   } catch (error) {

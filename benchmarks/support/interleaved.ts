@@ -3,17 +3,18 @@
 
 /**
  * Calls `slice` for every contender in every round and returns what it returned, by contender, in the order of rounds.
- * The first round warms up and does not count.
+ * Round 0 warms up and does not count; it is left out where every slice begins with processes of its own.
  */
 export async function interleaved<Contender, Result>(
   contenders: readonly Contender[],
   rounds: number,
-  slice: (contender: Contender) => Promise<Result>,
+  slice: (contender: Contender, round: number) => Promise<Result>,
+  hasWarmUp = true,
 ): Promise<Map<Contender, Result[]>> {
   const results = new Map<Contender, Result[]>(contenders.map((contender) => [contender, []]));
-  for (let round = 0; round <= rounds; round++) {
+  for (let round = hasWarmUp ? 0 : 1; round <= rounds; round++) {
     for (const contender of shuffled(contenders)) {
-      const result = await slice(contender);
+      const result = await slice(contender, round);
       if (round > 0) results.get(contender)!.push(result);
     }
   }

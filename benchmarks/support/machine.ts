@@ -5,15 +5,22 @@ import { createRequire } from 'node:module';
 import { availableParallelism, cpus, loadavg } from 'node:os';
 import { Redis } from 'ioredis';
 
-/** A few lines for the head of a report. */
-export async function describeMachine(url: string): Promise<string> {
+/** For the head of a report. */
+export interface Machine {
+  readonly CPU: string;
+  readonly Node: string;
+  readonly Redis: string;
+  readonly ioredis: string;
+}
+
+export async function describeMachine(url: string): Promise<Machine> {
   const [cpu] = cpus();
-  return [
-    `CPU      ${cpu?.model.trim() ?? 'unknown'}, ${availableParallelism()} cores, load ${loadavg()[0]!.toFixed(2)}`,
-    `Node.js  ${process.versions.node}`,
-    `Redis    ${await redisVersion(url)}`,
-    `ioredis  ${ioredisVersion()}`,
-  ].join('\n');
+  return {
+    CPU: `${cpu?.model.trim() ?? 'unknown'}, ${availableParallelism()} cores, load ${loadavg()[0]!.toFixed(2)}`,
+    Node: process.versions.node,
+    Redis: await redisVersion(url),
+    ioredis: ioredisVersion(),
+  };
 }
 
 async function redisVersion(url: string): Promise<string> {

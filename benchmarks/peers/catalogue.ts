@@ -1,0 +1,42 @@
+// Everybody who takes part, by name.
+
+import { fair, plain } from './holdfast.js';
+import { localMutex } from './local-mutex.js';
+import { nodeRedisson, nodeRedissonTuned } from './node-redisson.js';
+import { nothing } from './nothing.js';
+import type { Peer } from './peer.js';
+import { publish } from './publish.js';
+import { raw } from './raw.js';
+import { redisSemaphore, redisSemaphoreTuned } from './redis-semaphore.js';
+import { redissonLike } from './redisson-like.js';
+import { redlock, redlockTuned } from './redlock.js';
+import { redlockUniversal, redlockUniversalTuned } from './redlock-universal.js';
+
+/** The libraries of npm, each at its defaults and once tuned. */
+const COMPETITORS: readonly Peer[] = [
+  redlock,
+  redlockTuned,
+  redisSemaphore,
+  redisSemaphoreTuned,
+  redlockUniversal,
+  redlockUniversalTuned,
+  nodeRedisson,
+  nodeRedissonTuned,
+];
+
+export const PEERS: readonly Peer[] = [
+  raw,
+  localMutex,
+  publish,
+  nothing,
+  plain,
+  fair,
+  redissonLike,
+  ...COMPETITORS,
+];
+
+export function peerOf(id: string): Peer {
+  const peer = PEERS.find((known) => known.id === id);
+  if (!peer) throw new Error(`there is no peer "${id}"`);
+  return peer;
+}

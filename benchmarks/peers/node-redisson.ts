@@ -1,0 +1,55 @@
+// npm's node-redisson: told of releases by pub/sub, or by a stream.
+
+import { Redisson } from 'node-redisson';
+import type { Peer, PeerClient, PeerOptions, Release } from './peer.js';
+
+export const nodeRedisson: Peer = {
+  id: 'node-redisson',
+  label: 'node-redisson',
+  role: 'competitor',
+  pollMs: 0,
+  connect: (options) => connect(options, 'pubsub'),
+};
+
+export const nodeRedissonTuned: Peer = {
+  id: 'node-redisson-streams',
+  label: 'node-redisson, on streams',
+  role: 'competitor',
+  tuned: "`eventAdapter: 'streams'`",
+  pollMs: 0,
+  connect: (options) => connect(options, 'streams'),
+};
+
+async function connect(
+  { urls, leaseMs }: PeerOptions,
+  eventAdapter: 'pubsub' | 'streams',
+): Promise<PeerClient> {
+  const { hostname: host, port, username, password } = new URL(urls[0]!);
+  const options = { host, port: Number(port), username, password };
+  const client = new Redisson({
+    redis: { options },
+    eventAdapter,
+    ...(leaseMs && { lockWatchdogTimeout: BigInt(leaseMs) }),
+  });
+  await client.redis.ping();
+  const acquire = async (name: string): Promise<Release> => {
+    const lock = client.getLock(name); // an owner of its own
+    await lock.lock();
+    return () => lock.unlock();
+  };
+  return {
+    acquire,
+    async withLock(name, work) {
+      const release = await acquire(name);
+      try {
+        await work();
+      } finally {
+        await release();
+      }
+    },
+    async keep(name) {
+      await acquire(name);
+    },
+    close: () => void client.quit(),
+  };
+}

@@ -1,0 +1,36 @@
+// Redisson's locks, of one client for each server and lease.
+
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.redisson.Redisson;
+import org.redisson.api.RBucket;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+
+final class Locks {
+  private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
+
+  private Locks() {}
+
+  static RLock lock(Order order, String name) {
+    var client = client(order.urls().get(0), order.leaseMs());
+    return order.peer().equals("redisson-fair") ? client.getFairLock(name) : client.getLock(name);
+  }
+
+  /** A number that others count up, too. */
+  static RBucket<String> counter(String url, String name) {
+    return client(url, 0).getBucket(name + ":counter", StringCodec.INSTANCE);
+  }
+
+  private static RedissonClient client(String url, long leaseMs) {
+    return CLIENTS.computeIfAbsent(url + leaseMs, key -> {
+      var config = new Config();
+      if (leaseMs > 0) config.setLockWatchdogTimeout(leaseMs);
+      config.useSingleServer().setAddress(url);
+      return Redisson.create(config);
+    });
+  }
+}

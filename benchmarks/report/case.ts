@@ -1,0 +1,103 @@
+// One table: what was measured of each contender, round by round.
+
+import { formatRatio, formatWidth } from './format.js';
+import { median, pairedRatio, spread, sum, type Spread, width } from '../support/statistics.js';
+import { printTable } from '../support/table.js';
+
+export interface Metric {
+  readonly key: string;
+  /** With its unit. */
+  readonly label: string;
+  readonly digits: number;
+  /** How rounds are put together; by their median if not said. */
+  readonly summary?: 'max' | 'sum';
+  /** Compared with the floor, round by round. */
+  readonly isRatio?: true;
+}
+
+export interface Series {
+  readonly id: string;
+  readonly label: string;
+  /** By the key of the metric, then by round. */
+  readonly values: Readonly<Record<string, readonly number[]>>;
+}
+
+export interface Case {
+  /** Without spaces: the name of its chart. */
+  readonly id: string;
+  readonly title: string;
+  /** The first one says how much the rounds differed. */
+  readonly metrics: readonly Metric[];
+  /** The id of the series that the others are compared with. */
+  readonly floor?: string;
+  readonly series: readonly Series[];
+  readonly notes?: readonly string[];
+}
+
+/** A row whose rounds lie further apart than this is marked. */
+const WIDE = 0.3;
+
+export function seriesOf(
+  results: ReadonlyMap<{ id: string; label: string }, readonly Record<string, number>[]>,
+): Series[] {
+  return [...results].map(([{ id, label }, rounds]) => {
+    const keys = Object.keys(rounds[0] ?? {});
+    const values = keys.map((key) => [key, rounds.map((round) => round[key]!)] as const);
+    return { id, label, values: Object.fromEntries(values) };
+  });
+}
+
+/** The values of one contender, by round. */
+export function valuesOf({ series }: Case, id: string, key: string): readonly number[] {
+  return series.find((one) => one.id === id)?.values[key] ?? [];
+}
+
+/** Of a contender to the floor of the case. */
+export function ratioToFloor(one: Case, id: string, key: string): Spread {
+  return pairedRatio(valuesOf(one, id, key), valuesOf(one, one.floor!, key));
+}
+
+function summaryOf({ summary, key }: Metric, { values }: Series): number {
+  const rounds = values[key] ?? [];
+  if (summary === 'max') return Math.max(...rounds);
+  if (summary === 'sum') return sum(rounds);
+  return median(rounds);
+}
+
+export function printCase(one: Case): void {
+  const { title, metrics, series, floor, notes = [] } = one;
+  const ratios = floor === undefined ? [] : metrics.filter(({ isRatio }) => isRatio);
+  const floorLabel = series.find(({ id }) => id === floor)?.label ?? '';
+  console.log(`\n${title}`);
+  printTable([
+    [
+      '',
+      ...metrics.map(({ label }) => label),
+      ...ratios.map(({ label }) => `${label.split(',')[0]!} x floor`),
+      'spread',
+    ],
+    ...series.map((row) => [
+      row.label,
+      ...metrics.map((metric) => formatNumber(summaryOf(metric, row), metric.digits)),
+      ...ratios.map(({ key }) => formatRatio(ratioToFloor(one, row.id, key))),
+      formatWidth(roundsOf(one, row), WIDE),
+    ]),
+  ]);
+  if (floor !== undefined) console.log(`  floor: ${floorLabel}`);
+  for (const note of notes) console.log(`  ${note}`);
+}
+
+/** How much the rounds of a contender differ: its ratio to the floor where there is one. */
+function roundsOf(one: Case, { id, values }: Series): number {
+  const { key } = one.metrics[0]!;
+  if ((values[key]?.length ?? 0) < 2) return Number.NaN; // one round says nothing of that
+  const isFloor = one.floor === undefined || id === one.floor;
+  return width(isFloor ? spread(values[key] ?? []) : ratioToFloor(one, id, key));
+}
+
+function formatNumber(value: number, digits: number): string {
+  return value.toLocaleString('en', {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
+}

@@ -1,0 +1,157 @@
+// Row 2: many want one lock. How fast does it go from one to the next, how evenly, how long does one wait, what does the server
+// have to do for it, and is there ever more than one inside?
+
+import { Redis } from 'ioredis';
+import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
+import { atLeast, atMost, type TargetResult } from '../report/target.js';
+import { interleaved } from '../support/interleaved.js';
+import { median, pairedRatio, spread, sum } from '../support/statistics.js';
+import { contender, npmLocks, type Contender } from './contenders.js';
+import { Crew } from './crew.js';
+import { listener } from './listener.js';
+import type { Row, RowContext } from './row.js';
+import { section } from './section.js';
+
+export const METRICS: readonly Metric[] = [
+  { key: 'rate', label: 'hand-overs/s', digits: 0 },
+  { key: 'jain', label: 'Jain', digits: 3 },
+  { key: 'p50', label: 'wait p50, ms', digits: 1 },
+  { key: 'p99', label: 'p99, ms', digits: 1 },
+  { key: 'longest', label: 'longest, ms', digits: 0, summary: 'max' },
+  { key: 'scripts', label: 'scripts', digits: 2 },
+  { key: 'commands', label: 'commands', digits: 1 },
+  { key: 'violations', label: 'violations', digits: 0, summary: 'sum' },
+  { key: 'stuck', label: 'stuck', digits: 0, summary: 'sum' },
+];
+
+interface Topology {
+  readonly processes: number;
+  readonly callers: number;
+}
+
+const SIZES = {
+  smoke: { rounds: 1, sliceMs: 100, topologies: [{ processes: 2, callers: 4 }] },
+  quick: {
+    rounds: 2,
+    sliceMs: 400,
+    topologies: [
+      { processes: 1, callers: 200 },
+      { processes: 4, callers: 8 },
+    ],
+  },
+  full: {
+    rounds: 7,
+    sliceMs: 2_000,
+    topologies: [
+      { processes: 1, callers: 200 },
+      { processes: 4, callers: 8 },
+      { processes: 8, callers: 32 },
+    ],
+  },
+} satisfies Record<string, { rounds: number; sliceMs: number; topologies: readonly Topology[] }>;
+
+export const contended: Row = {
+  name: 'contended',
+  what: 'many want one lock, in one process and in several; a counter inside',
+  async run(context) {
+    const redis = new Redis(context.url);
+    try {
+      const cases: Case[] = [];
+      const targets: TargetResult[] = [];
+      const violations: string[] = [];
+      for (const topology of SIZES[context.effort].topologies) {
+        const { one, control } = await measure(context, redis, topology);
+        context.progress.clear();
+        printCase(one);
+        cases.push(one);
+        targets.push(...targetsOf(one));
+        violations.push(...violationsOf(one));
+        if (control === 0) violations.push(`${one.title}: the counter does not see violations`);
+      }
+      const beside = await listener(context, redis);
+      return {
+        cases: [...cases, beside.one],
+        targets: [...targets, ...beside.targets],
+        violations,
+      };
+    } finally {
+      redis.disconnect();
+    }
+  },
+};
+
+async function measure(
+  { url, keyPrefix, effort, redisson, progress }: RowContext,
+  counter: Redis,
+  { processes, callers }: Topology,
+): Promise<{ one: Case; control: number }> {
+  const title = `one lock, ${processes} x ${callers} callers`;
+  const { rounds, sliceMs } = SIZES[effort];
+  progress.begin(title);
+  const floors = processes === 1 ? [contender('local-mutex')] : [];
+  const contenders = [...floors, ...npmLocks(), ...redisson];
+  using crew = new Crew(contenders, processes);
+  let slice = 0;
+  const run = async (one: Contender, durationMs: number): Promise<Record<string, number>> => {
+    const name = `${keyPrefix}contended:${processes}x${callers}:${++slice}`;
+    const options = { name, counter, counterUrl: url, durationMs };
+    return (await section(crew.parties(one, [url], callers), options)).figures;
+  };
+  const results = await interleaved(contenders, rounds, async (one, round) => {
+    progress.step(`round ${round} of ${rounds}, ${one.label}`);
+    return await run(one, round === 0 ? sliceMs / 4 : sliceMs);
+  });
+  const { violations: control = 0 } = await run(contender('nothing'), sliceMs / 4);
+  const one: Case = {
+    id: `contended-${processes}x${callers}`,
+    title: `${title}, which read, await and write a number inside`,
+    metrics: METRICS,
+    series: seriesOf(results),
+    notes: [`violations without any lock: ${control}`],
+    ...(floors.length > 0 && { floor: 'local-mutex' }),
+  };
+  return { one, control };
+}
+
+function targetsOf(one: Case): TargetResult[] {
+  const own = (key: string): readonly number[] => valuesOf(one, 'holdfast', key);
+  switch (one.id) {
+    case 'contended-1x200':
+      return [
+        atLeast(0.99, '1 x 200 callers, Jain', spread(own('jain'))),
+        atLeast(
+          0.7,
+          '1 x 200 callers, rate / a mutex in memory',
+          pairedRatio(own('rate'), valuesOf(one, 'local-mutex', 'rate')),
+        ),
+      ];
+    case 'contended-4x8':
+      return [
+        atLeast(
+          5,
+          `4 x 8 callers, rate / ${best(one)}`,
+          pairedRatio(own('rate'), valuesOf(one, best(one), 'rate')),
+        ),
+        atLeast(0.99, '4 x 8 callers, Jain', spread(own('jain'))),
+        atMost(100, '4 x 8 callers, longest wait, ms', spread(own('longest'))),
+        atMost(1.5, '4 x 8 callers, script calls per acquisition', spread(own('scripts'))),
+      ];
+    default:
+      return [];
+  }
+}
+
+/** The id of the fastest that is not ours. */
+function best({ series, floor }: Case): string {
+  const others = series.filter(({ id }) => !id.startsWith('holdfast') && id !== floor);
+  const rate = (values: (typeof others)[number]['values']): number => median(values['rate'] ?? []);
+  return others.reduce((one, other) => (rate(other.values) > rate(one.values) ? other : one)).id;
+}
+
+/** Never two inside under our locks. */
+function violationsOf(one: Case): string[] {
+  return ['holdfast', 'holdfast-fair']
+    .map((id) => ({ id, count: sum(valuesOf(one, id, 'violations')) }))
+    .filter(({ count }) => count !== 0)
+    .map(({ id, count }) => `${one.title}: ${id} let ${count} in beside somebody else`);
+}

@@ -1,0 +1,30 @@
+// Who takes part in a row, and how its worker processes are started.
+
+import { PEERS } from '../peers/catalogue.js';
+import type { Peer } from '../peers/peer.js';
+import { WorkerProcess } from '../worker/worker-process.js';
+
+export interface Contender extends Omit<Peer, 'connect'> {
+  readonly runtime: 'node' | 'java';
+  /** `nodeOptions` are for Node.js alone. */
+  start(...nodeOptions: string[]): WorkerProcess;
+}
+
+/** In the order of the catalogue. */
+const CONTENDERS: readonly Contender[] = PEERS.map((peer) => ({
+  ...peer,
+  runtime: 'node',
+  start: (...nodeOptions) => WorkerProcess.node(...nodeOptions),
+}));
+
+export function contender(id: string): Contender {
+  return CONTENDERS.find((known) => known.id === id)!;
+}
+
+/** The locks of npm, ours among them; the tuned ones too. */
+export function npmLocks(): Contender[] {
+  const others = CONTENDERS.filter(
+    ({ id, role }) => role === 'competitor' && id !== 'redisson-like',
+  );
+  return [contender('holdfast'), contender('holdfast-fair'), ...others];
+}

@@ -1,0 +1,119 @@
+// Row 3: how long after the release in one process is the next holder, in another one, inside? Both are idle before.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  printCase,
+  ratioToFloor,
+  seriesOf,
+  valuesOf,
+  type Case,
+  type Metric,
+} from '../report/case.js';
+import { atMost, type TargetResult } from '../report/target.js';
+import { interleaved } from '../support/interleaved.js';
+import { median, pairedRatio, quantile } from '../support/statistics.js';
+import type { WorkerProcess } from '../worker/worker-process.js';
+import { contender, npmLocks, type Contender } from './contenders.js';
+import type { Row, RowContext } from './row.js';
+
+const METRICS: readonly Metric[] = [
+  { key: 'p50', label: 'p50, µs', digits: 0, isRatio: true },
+  { key: 'p90', label: 'p90, µs', digits: 0 },
+];
+
+/** How long it takes at most until somebody waits, in every sense: subscribed, and having looked again. */
+const SETTLED_MS = 20;
+
+const SIZES = {
+  smoke: { rounds: 1, sliceMs: 1, hasWarmUp: false },
+  quick: { rounds: 4, sliceMs: 150, hasWarmUp: true },
+  full: { rounds: 30, sliceMs: 400, hasWarmUp: true },
+};
+
+interface Ends {
+  readonly giver: WorkerProcess;
+  readonly taker: WorkerProcess;
+}
+
+export const handOver: Row = {
+  name: 'hand-over',
+  what: 'from the release in one process to the next holder in another',
+  async run(context) {
+    const one = await measure(context);
+    context.progress.clear();
+    printCase(one);
+    return { cases: [one], targets: targetsOf(one) };
+  },
+};
+
+async function measure({ url, keyPrefix, effort, redisson, progress }: RowContext): Promise<Case> {
+  const { rounds, sliceMs, hasWarmUp } = SIZES[effort];
+  progress.begin('hand-over between processes');
+  const contenders = [contender('publish'), ...npmLocks(), ...redisson];
+  const ends = new Map<Contender['runtime'], Ends>();
+  for (const one of contenders) {
+    if (!ends.has(one.runtime)) ends.set(one.runtime, { giver: one.start(), taker: one.start() });
+  }
+  let last = 0;
+  try {
+    const results = await interleaved(
+      contenders,
+      rounds,
+      async (one, round) => {
+        progress.step(`round ${round} of ${rounds}, ${one.label}`);
+        const micros: number[] = [];
+        const endMs = performance.now() + sliceMs;
+        do {
+          const name = `${keyPrefix}hand-over:${++last}`;
+          micros.push(await handOverMicros(ends.get(one.runtime)!, one, url, name));
+        } while (performance.now() < endMs);
+        return { p50: median(micros), p90: quantile(micros, 0.9) };
+      },
+      hasWarmUp,
+    );
+    return {
+      id: 'hand-over',
+      title: 'from the release in one process to being inside in another',
+      metrics: METRICS,
+      floor: 'publish',
+      series: seriesOf(results),
+    };
+  } finally {
+    for (const { giver, taker } of ends.values()) {
+      giver[Symbol.dispose]();
+      taker[Symbol.dispose]();
+    }
+  }
+}
+
+async function handOverMicros(
+  { giver, taker }: Ends,
+  { id, pollMs }: Contender,
+  url: string,
+  name: string,
+): Promise<number> {
+  const target = { peer: id, urls: [url], name };
+  await giver.ask({ do: 'hold', ...target });
+  await taker.ask({ do: 'wait', ...target });
+  // Who looks from time to time must not be met always in the same moment of its sleep.
+  await sleep(SETTLED_MS + Math.random() * pollMs);
+  const letGoMs = await giver.ask({ do: 'let go', name });
+  const enteredMs = await taker.ask({ do: 'tell', name });
+  return (enteredMs - letGoMs) * 1_000;
+}
+
+function targetsOf(one: Case): TargetResult[] {
+  const p50 = (id: string): readonly number[] => valuesOf(one, id, 'p50');
+  const others = one.series.filter(({ id }) => !id.startsWith('holdfast') && id !== one.floor);
+  const best = others.reduce((fastest, other) =>
+    median(p50(other.id)) < median(p50(fastest.id)) ? other : fastest,
+  );
+  return [
+    atMost(1.5, 'fair hand-over, p50 / one PUBLISH', ratioToFloor(one, 'holdfast-fair', 'p50')),
+    atMost(
+      0.9,
+      `release to the next section, p50 / ${best.label}`,
+      pairedRatio(p50('holdfast'), p50(best.id)),
+    ),
+  ];
+}

@@ -1,0 +1,123 @@
+// Row 5: what it costs to keep 10, 1,000 and 100,000 locks whose leases are renewed: of a core here and there, of the heap.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
+import type { Growth } from '../report/growth.js';
+import { atMost, type TargetResult } from '../report/target.js';
+import { interleaved } from '../support/interleaved.js';
+import { serverUsageOf } from '../support/server-usage.js';
+import { median, spread } from '../support/statistics.js';
+import { npmLocks, type Contender } from './contenders.js';
+import type { Row, RowContext } from './row.js';
+
+/** The leases are shorter, so that one need not measure for half a minute each; the figures are for this one. */
+const LEASE_MS = 30_000;
+const MANY = 100_000;
+
+const METRICS: readonly Metric[] = [
+  { key: 'client', label: 'client, % of a core', digits: 3 },
+  { key: 'server', label: 'server, % of a core', digits: 3 },
+  { key: 'micros', label: 'server µs a lock', digits: 2 },
+  { key: 'commands', label: 'commands a lock', digits: 2 },
+  { key: 'heap', label: 'heap, bytes a lock', digits: 0 },
+];
+
+/** A window is a whole lease, in which everybody renews: some once, some three times. */
+const SIZES = {
+  smoke: { rounds: 1, leaseMs: 2_000, windowMs: 200, counts: [10] },
+  quick: { rounds: 1, leaseMs: 2_000, windowMs: 2_000, counts: [10, 1_000] },
+  full: { rounds: 3, leaseMs: 12_000, windowMs: 12_000, counts: [10, 1_000, MANY] },
+};
+
+export const holds: Row = {
+  name: 'holds',
+  what: '10, 1,000 and 100,000 locks that are kept: what renewing them takes',
+  async run(context) {
+    const { effort, progress, redisson } = context;
+    const redis = new Redis(context.url);
+    const { rounds, counts } = SIZES[effort];
+    const contenders = [
+      ...npmLocks().filter(({ id, tuned }) => !tuned && id !== 'holdfast-fair'),
+      ...redisson.filter(({ id }) => id === 'redisson'),
+    ];
+    try {
+      const cases: Case[] = [];
+      for (const count of counts) {
+        const title = `${count.toLocaleString('en')} locks that are kept`;
+        progress.begin(title);
+        const results = await interleaved(
+          contenders,
+          rounds,
+          async (one, round) => {
+            progress.step(`round ${round} of ${rounds}, ${one.label}`);
+            return await measure(context, redis, one, count, round);
+          },
+          false,
+        );
+        const one: Case = {
+          id: `holds-${count}`,
+          title: `${title}, by leases of 30 s; a lock: in a third of a lease`,
+          metrics: METRICS,
+          series: seriesOf(results),
+        };
+        progress.clear();
+        printCase(one);
+        cases.push(one);
+      }
+      return { cases, growths: [growthOf(cases, counts)], targets: cases.flatMap(targetsOf) };
+    } finally {
+      redis.disconnect();
+    }
+  },
+};
+
+async function measure(
+  { url, keyPrefix, effort }: RowContext,
+  redis: Redis,
+  one: Contender,
+  count: number,
+  round: number,
+): Promise<Record<string, number>> {
+  const { leaseMs, windowMs } = SIZES[effort];
+  const keep = { do: 'keep', peer: one.id, urls: [url], leaseMs } as const;
+  const name = `${keyPrefix}holds:${one.id}:${count}:${round}`;
+  using worker = one.start('--expose-gc');
+  await worker.ask({ ...keep, name: `${name}:first`, count: 1 }); // then the client is there
+  const heap = await worker.ask({ do: 'heap' });
+  await worker.ask({ ...keep, name, count });
+  const held = await worker.ask({ do: 'heap' });
+  const before = await worker.ask({ do: 'usage' });
+  const { used } = await serverUsageOf(redis, () => sleep(windowMs));
+  const after = await worker.ask({ do: 'usage' });
+  const longer = LEASE_MS / leaseMs;
+  return {
+    client: ((after.cpuMicros - before.cpuMicros) / (after.atMs - before.atMs)) * (0.1 / longer),
+    server: (used.cpuMicros / windowMs) * (0.1 / longer),
+    micros: used.cpuMicros / count / 3,
+    commands: used.commands / count / 3,
+    heap: (held - heap) / count,
+  };
+}
+
+function growthOf(cases: readonly Case[], counts: readonly number[]): Growth {
+  return {
+    id: 'holds-growth',
+    title: 'What renewing takes of a core of the client, by leases of 30 s',
+    xLabel: 'locks',
+    yLabel: '% of a core',
+    curves: cases[0]!.series.map(({ id, label }) => ({
+      label,
+      points: cases.map((one, i) => [counts[i]!, median(valuesOf(one, id, 'client'))] as const),
+    })),
+  };
+}
+
+function targetsOf(one: Case): TargetResult[] {
+  if (one.id !== `holds-${MANY}`) return [];
+  const own = (key: string): ReturnType<typeof spread> => spread(valuesOf(one, 'holdfast', key));
+  return [
+    atMost(5, '100,000 locks, renewals, % of a core', own('client')),
+    atMost(1_500, '100,000 locks, heap, bytes a lock', own('heap')),
+  ];
+}

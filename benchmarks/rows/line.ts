@@ -1,0 +1,105 @@
+// Row 6: does it matter how many stand in the line of a fair lock? Hand-overs per second while each who leaves joins again.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { printCase, seriesOf, valuesOf, type Case } from '../report/case.js';
+import type { Growth } from '../report/growth.js';
+import { interleaved } from '../support/interleaved.js';
+import { monotonicMs } from '../support/clock.js';
+import { serverUsage } from '../support/server-usage.js';
+import { median } from '../support/statistics.js';
+import { contender, type Contender } from './contenders.js';
+import type { Row, RowContext } from './row.js';
+
+const SIZES = {
+  smoke: { rounds: 1, windowMs: 100, lengths: [100], longestOfRedisson: 0 },
+  quick: { rounds: 1, windowMs: 700, lengths: [10, 100, 1_000, 10_000], longestOfRedisson: 100 },
+  full: {
+    rounds: 3,
+    windowMs: 3_000,
+    lengths: [10, 100, 1_000, 10_000],
+    longestOfRedisson: 10_000,
+  },
+};
+
+/** What a line may take to form. Redisson's grows with its square. */
+const FORMED_WITHIN_MS = 120_000;
+
+export const line: Row = {
+  name: 'line',
+  what: 'hand-overs of a fair lock, with 10 to 10,000 in line',
+  async run(context) {
+    const { effort, progress, redisson } = context;
+    const redis = new Redis(context.url);
+    const { rounds, lengths, longestOfRedisson } = SIZES[effort];
+    const javas = redisson.filter(({ id }) => id === 'redisson-fair');
+    try {
+      const cases: Case[] = [];
+      for (const length of lengths) {
+        const title = `fair hand-overs with ${length.toLocaleString('en')} in line`;
+        progress.begin(title);
+        const contenders = [
+          contender('holdfast-fair'),
+          ...(length <= longestOfRedisson ? javas : []),
+        ];
+        const results = await interleaved(
+          contenders,
+          rounds,
+          async (one, round) => {
+            progress.step(`round ${round} of ${rounds}, ${one.label}`);
+            return { rate: await measure(context, redis, one, `${length}:${round}`, length) };
+          },
+          false,
+        );
+        const metrics = [{ key: 'rate', label: 'hand-overs/s', digits: 0 }];
+        const one: Case = { id: `line-${length}`, title, metrics, series: seriesOf(results) };
+        progress.clear();
+        printCase(one);
+        cases.push(one);
+      }
+      return { cases, growths: [growthOf(cases, lengths)] };
+    } finally {
+      redis.disconnect();
+    }
+  },
+};
+
+async function measure(
+  { url, keyPrefix, effort }: RowContext,
+  redis: Redis,
+  one: Contender,
+  run: string,
+  length: number,
+): Promise<number> {
+  const target = { peer: one.id, urls: [url], name: `${keyPrefix}line:${one.id}:${run}` };
+  using holder = one.start();
+  using worker = one.start();
+  await holder.ask({ do: 'hold', ...target });
+  const { scripts } = await serverUsage(redis);
+  const span = { fromMs: monotonicMs(), toMs: -1 };
+  await worker.ask({ do: 'crowd', ...target, callers: length, ...span });
+  // Nobody can stand in line without a script call.
+  const deadlineMs = monotonicMs() + FORMED_WITHIN_MS;
+  while ((await serverUsage(redis)).scripts - scripts < length && monotonicMs() < deadlineMs)
+    await sleep(50);
+  await sleep(200);
+  await holder.ask({ do: 'let go', name: target.name });
+  const { windowMs } = SIZES[effort];
+  const count = await worker.ask({ do: 'tally', name: target.name, durationMs: windowMs });
+  return (count * 1_000) / windowMs;
+}
+
+function growthOf(cases: readonly Case[], lengths: readonly number[]): Growth {
+  return {
+    id: 'line-growth',
+    title: 'Fair hand-overs per second, by the length of the line',
+    xLabel: 'in line',
+    yLabel: 'hand-overs/s',
+    curves: cases[0]!.series.map(({ id, label }) => ({
+      label,
+      points: cases
+        .map((one, i) => [lengths[i]!, median(valuesOf(one, id, 'rate'))] as const)
+        .filter(([, rate]) => !Number.isNaN(rate)),
+    })),
+  };
+}

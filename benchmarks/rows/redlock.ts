@@ -1,0 +1,108 @@
+// Row 7: one lock on five masters that know nothing of each other: take and release, and 4 x 8 callers that want it.
+
+import { Redis } from 'ioredis';
+import { startMasters } from '../../test/support/redis-topologies.js';
+import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
+import { interleaved } from '../support/interleaved.js';
+import { sum } from '../support/statistics.js';
+import { contender, npmLocks, type Contender } from './contenders.js';
+import { METRICS } from './contended.js';
+import { Crew } from './crew.js';
+import type { Row, RowContext } from './row.js';
+import { section } from './section.js';
+import { Soloists } from './soloists.js';
+
+const PAIR: readonly Metric[] = [
+  { key: 'p50', label: 'p50, µs', digits: 0, isRatio: true },
+  { key: 'p99', label: 'p99, µs', digits: 0 },
+  { key: 'client', label: 'client µs', digits: 0 },
+];
+
+const SIZES = {
+  smoke: { rounds: 1, pairMs: 20, sliceMs: 100, processes: 1 },
+  quick: { rounds: 2, pairMs: 100, sliceMs: 1_000, processes: 4 },
+  full: { rounds: 15, pairMs: 300, sliceMs: 4_000, processes: 4 },
+};
+
+/** A slice of seconds, and fewer of them. */
+const CONTENDED_ROUNDS = { smoke: 1, quick: 1, full: 5 };
+
+export const redlock: Row = {
+  name: 'redlock',
+  what: 'one lock on five masters',
+  async run(context) {
+    if (process.env['HOLDFAST_TEST_BACKEND'] === 'none') {
+      console.log('\nredlock: left out, it takes masters of its own, and none can be started here');
+      return { cases: [] };
+    }
+    await using masters = await startMasters(5);
+    const urls = masters.map(({ url }) => url);
+    const counter = new Redis(context.url);
+    try {
+      const contenders = npmLocks().filter(
+        ({ id }) => id !== 'holdfast-fair' && !id.startsWith('node-redisson'),
+      );
+      const cases = [await pairs(context, contenders, urls)];
+      cases.push(await crowds(context, contenders, urls, counter));
+      const found = sum(valuesOf(cases[1]!, 'holdfast', 'violations'));
+      const violations = [`five masters: holdfast let ${found} in beside somebody else`];
+      return { cases, violations: found === 0 ? [] : violations };
+    } finally {
+      counter.disconnect();
+    }
+  },
+};
+
+async function pairs(
+  { keyPrefix, effort, progress }: RowContext,
+  contenders: readonly Contender[],
+  urls: readonly string[],
+): Promise<Case> {
+  const { rounds, pairMs } = SIZES[effort];
+  const title = 'five masters, acquire + release, uncontended, one at a time';
+  progress.begin(title);
+  const floor = contender('raw');
+  using workers = new Soloists(
+    [floor, ...contenders].filter(({ isTunedForWaiting }) => !isTunedForWaiting),
+  );
+  const results = await interleaved(workers.contenders, rounds, async (one, round) => {
+    progress.step(`round ${round} of ${rounds}, ${one.label}`);
+    const name = `${keyPrefix}redlock:${one.id}`;
+    const order = { do: 'pairs', peer: one.id, urls, call: 'acquire', name } as const;
+    const result = await workers.of(one).ask({ ...order, lanes: 1, durationMs: pairMs });
+    const { p50Micros, p99Micros, cpuMicros, count } = result;
+    return { p50: p50Micros, p99: p99Micros, client: cpuMicros / count };
+  });
+  const series = seriesOf(results);
+  const one: Case = { id: 'redlock-1', title, metrics: PAIR, floor: floor.id, series };
+  progress.clear();
+  printCase(one);
+  return one;
+}
+
+async function crowds(
+  { url, keyPrefix, effort, progress }: RowContext,
+  contenders: readonly Contender[],
+  urls: readonly string[],
+  counter: Redis,
+): Promise<Case> {
+  const { sliceMs, processes } = SIZES[effort];
+  const rounds = CONTENDED_ROUNDS[effort];
+  const title = `five masters, one lock, ${processes} x 8 callers`;
+  progress.begin(title);
+  using crew = new Crew(contenders, processes);
+  let slice = 0;
+  const results = await interleaved(contenders, rounds, async (one, round) => {
+    progress.step(`round ${round} of ${rounds}, ${one.label}`);
+    const name = `${keyPrefix}redlock:contended:${++slice}`;
+    const durationMs = round === 0 ? sliceMs / 4 : sliceMs;
+    const options = { name, counter, counterUrl: url, durationMs };
+    return (await section(crew.parties(one, urls, 8), options)).figures;
+  });
+  // The commands that were counted are those of the counter's server.
+  const metrics = METRICS.filter(({ key }) => key !== 'scripts' && key !== 'commands');
+  const one: Case = { id: 'redlock-4x8', title, metrics, series: seriesOf(results) };
+  progress.clear();
+  printCase(one);
+  return one;
+}

@@ -1,0 +1,92 @@
+// Row 4: a thousand wait for one lock that is not released. What does that take of their process, and of the server?
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { printCase, seriesOf, type Case, type Metric } from '../report/case.js';
+import { interleaved } from '../support/interleaved.js';
+import { monotonicMs } from '../support/clock.js';
+import { serverUsageOf } from '../support/server-usage.js';
+import { npmLocks, type Contender } from './contenders.js';
+import type { Row, RowContext } from './row.js';
+
+const WAITERS = 1_000;
+const SETTLE_MS = 500;
+
+const METRICS: readonly Metric[] = [
+  { key: 'heap', label: 'heap, bytes a waiter', digits: 0 },
+  { key: 'client', label: 'client, % of a core', digits: 2 },
+  { key: 'server', label: 'server, % of a core', digits: 2 },
+  { key: 'commands', label: 'commands/s', digits: 0 },
+];
+
+const SIZES = {
+  smoke: { rounds: 1, windowMs: 200 },
+  quick: { rounds: 1, windowMs: 1_000 },
+  full: { rounds: 3, windowMs: 10_000 },
+};
+
+export const waiters: Row = {
+  name: 'waiters',
+  what: 'a thousand wait for one lock: heap, client and server meanwhile',
+  async run(context) {
+    const { effort, progress } = context;
+    const redis = new Redis(context.url);
+    const { rounds } = SIZES[effort];
+    const contenders = npmLocks().filter(({ role, tuned }) =>
+      effort === 'smoke' ? role === 'ours' : effort === 'full' || !tuned,
+    );
+    progress.begin(`${WAITERS} waiters`);
+    try {
+      const results = await interleaved(
+        contenders,
+        rounds,
+        async (one, round) => {
+          progress.step(`round ${round} of ${rounds}, ${one.label}`);
+          return await measure(context, redis, one, round);
+        },
+        false,
+      );
+      const one: Case = {
+        id: 'waiters',
+        title: `${WAITERS.toLocaleString('en')} wait for one lock, which is not released`,
+        metrics: METRICS,
+        series: seriesOf(results),
+      };
+      progress.clear();
+      printCase(one);
+      return { cases: [one] };
+    } finally {
+      redis.disconnect();
+    }
+  },
+};
+
+async function measure(
+  { url, keyPrefix, effort }: RowContext,
+  redis: Redis,
+  one: Contender,
+  round: number,
+): Promise<Record<string, number>> {
+  const { windowMs } = SIZES[effort];
+  const target = { peer: one.id, urls: [url] };
+  const name = `${keyPrefix}waiters:${one.id}:${round}`;
+  using holder = one.start();
+  using worker = one.start('--expose-gc');
+  await holder.ask({ do: 'keep', ...target, name, count: 1 });
+  // So that the client is there before its heap is looked at.
+  await worker.ask({ do: 'keep', ...target, name: `${name}:other`, count: 1 });
+  const heap = await worker.ask({ do: 'heap' });
+  const span = { fromMs: monotonicMs(), toMs: -1 };
+  await worker.ask({ do: 'crowd', ...target, name: `${name}:0`, callers: WAITERS, ...span });
+  await sleep(SETTLE_MS);
+  const waiting = await worker.ask({ do: 'heap' });
+  const before = await worker.ask({ do: 'usage' });
+  const { used } = await serverUsageOf(redis, () => sleep(windowMs));
+  const after = await worker.ask({ do: 'usage' });
+  return {
+    heap: (waiting - heap) / WAITERS,
+    client: ((after.cpuMicros - before.cpuMicros) / (after.atMs - before.atMs)) * 0.1,
+    server: (used.cpuMicros / windowMs) * 0.1,
+    commands: (used.commands * 1_000) / windowMs,
+  };
+}

@@ -1,0 +1,150 @@
+// What the benchmarks and their worker processes tell each other, a line of JSON at a time; those in Java
+// (benchmarks/redisson/RedissonWorker.java) understand the same. Times are in milliseconds on the machine's monotonic clock.
+
+/** Which lock of which library, and where. */
+export interface Target {
+  /** The id of a peer. */
+  readonly peer: string;
+  readonly urls: readonly string[];
+  readonly leaseMs?: number;
+}
+
+/** Take and release, over and over, where nobody else wants it. */
+export interface PairsOrder extends Target {
+  readonly do: 'pairs';
+  readonly call: 'acquire' | 'withLock';
+  /** In front of the names. */
+  readonly name: string;
+  /** How many are in flight, each on a name of its own. */
+  readonly lanes: number;
+  readonly durationMs: number;
+}
+
+export interface Pairs {
+  readonly count: number;
+  readonly durationMs: number;
+  /** From the call to the end of the release, in microseconds. */
+  readonly p50Micros: number;
+  readonly p99Micros: number;
+  /** What this process spent, in microseconds of a core. */
+  readonly cpuMicros: number;
+}
+
+/** So many callers want one lock, each again as soon as it has released it. */
+export interface CrowdOrder extends Target {
+  readonly do: 'crowd';
+  readonly name: string;
+  readonly callers: number;
+  /** Nobody asks before, so that those of several processes begin together. */
+  readonly fromMs: number;
+  /** Nobody asks any more from then on; -1: they never stop. */
+  readonly toMs: number;
+  /** Where the key is that is read, awaited and written inside; none: nothing is done inside. */
+  readonly counterUrl?: string;
+}
+
+/** Asked for when they are done: what became of them. */
+interface DisbandOrder {
+  readonly do: 'disband';
+  readonly name: string;
+}
+
+export interface Crowd {
+  /** How many of the stays of each caller began between `fromMs` and `toMs`. */
+  readonly stays: readonly number[];
+  /** How long those waited, and those who still did at the end, in milliseconds. */
+  readonly waitsMs: readonly number[];
+  /** All stays, also those that began after the end. */
+  readonly entries: number;
+  /** Callers that did not get in within a second after everybody had stopped asking. */
+  readonly stuck: number;
+}
+
+/** How many stays of a crowd begin within the next so many milliseconds. */
+interface TallyOrder {
+  readonly do: 'tally';
+  readonly name: string;
+  readonly durationMs: number;
+}
+
+/** Take it and hold it. */
+interface HoldOrder extends Target {
+  readonly do: 'hold';
+  readonly name: string;
+}
+
+/** Let go of what was taken by `hold`; the answer is when that began. */
+interface LetGoOrder {
+  readonly do: 'let go';
+  readonly name: string;
+}
+
+/** Begin to wait for it, and release it at once when it comes. */
+interface WaitOrder extends Target {
+  readonly do: 'wait';
+  readonly name: string;
+}
+
+/** The answer is when the wait ended, which it may first have to do. */
+interface TellOrder {
+  readonly do: 'tell';
+  readonly name: string;
+}
+
+/** Take so many, `name:0` and so on, and have the library keep them. */
+export interface KeepOrder extends Target {
+  readonly do: 'keep';
+  readonly name: string;
+  readonly count: number;
+}
+
+/** What this process takes. */
+interface UsageOrder {
+  readonly do: 'usage';
+}
+
+/** Bytes of heap after a collection; Node.js has to be started with --expose-gc. */
+interface HeapOrder {
+  readonly do: 'heap';
+}
+
+export interface Usage {
+  readonly atMs: number;
+  readonly cpuMicros: number;
+}
+
+export type Order =
+  | PairsOrder
+  | CrowdOrder
+  | DisbandOrder
+  | TallyOrder
+  | HoldOrder
+  | LetGoOrder
+  | WaitOrder
+  | TellOrder
+  | KeepOrder
+  | UsageOrder
+  | HeapOrder;
+
+export type AnswerTo<O extends Order> = O extends PairsOrder
+  ? Pairs
+  : O extends DisbandOrder
+    ? Crowd
+    : O extends UsageOrder
+      ? Usage
+      : O extends TallyOrder | LetGoOrder | TellOrder | HeapOrder
+        ? number
+        : null;
+
+/** Orders are carried out side by side; answers come as they are ready. */
+export interface Request {
+  readonly id: number;
+  readonly order: Order;
+}
+
+export interface Reply {
+  readonly id: number;
+  readonly answer?: unknown;
+  /** Why it could not be done. */
+  readonly error?: string;
+}

@@ -1,0 +1,80 @@
+// A worker process as the benchmarks see it: Node.js, or Java with the real Redisson.
+
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import type { AnswerTo, Order, Reply } from './messages.js';
+
+/** Many waiters of one process are what is measured: some libraries warn of them. */
+const EXPECTED = ['HoldfastWarning', 'MaxListenersExceededWarning'].map(
+  (name) => `--disable-warning=${name}`,
+);
+
+interface Pending {
+  resolve(answer: unknown): void;
+  reject(error: Error): void;
+}
+
+export class WorkerProcess implements Disposable {
+  readonly #process: ChildProcessByStdio<Writable, Readable, null>;
+  readonly #pending = new Map<number, Pending>();
+  #lastId = 0;
+  #end: Error | undefined;
+
+  private constructor(program: string, args: readonly string[]) {
+    this.#process = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#process.stdin.on('error', () => undefined); // it ended, which is told
+    this.#process.on('error', (error) => {
+      this.#ended(error);
+    });
+    this.#process.on('exit', (code, signal) => {
+      this.#ended(new Error(`a worker process (${program}) ended: ${signal ?? String(code)}`));
+    });
+    createInterface(this.#process.stdout).on('line', (line) => {
+      this.#answered(JSON.parse(line) as Reply);
+    });
+  }
+
+  /** A process of Node.js, on the version of ioredis that this one has. */
+  static node(...options: string[]): WorkerProcess {
+    const file = fileURLToPath(new URL('worker.ts', import.meta.url));
+    return new WorkerProcess(process.execPath, [
+      ...process.execArgv,
+      ...EXPECTED,
+      ...options,
+      file,
+    ]);
+  }
+
+  static java(args: readonly string[]): WorkerProcess {
+    return new WorkerProcess('java', args);
+  }
+
+  async ask<O extends Order>(order: O): Promise<AnswerTo<O>> {
+    if (this.#end) throw this.#end;
+    const id = ++this.#lastId;
+    const answer = await new Promise((resolve, reject) => {
+      this.#pending.set(id, { resolve, reject });
+      this.#process.stdin.write(`${JSON.stringify({ id, order })}\n`);
+    });
+    return answer as AnswerTo<O>;
+  }
+
+  [Symbol.dispose](): void {
+    this.#process.kill('SIGKILL');
+  }
+
+  #answered({ id, answer, error }: Reply): void {
+    const reply = this.#pending.get(id);
+    this.#pending.delete(id);
+    if (error === undefined) reply?.resolve(answer);
+    else reply?.reject(new Error(error));
+  }
+
+  #ended(why: Error): void {
+    this.#end = why;
+    for (const reply of this.#pending.values()) reply.reject(why);
+    this.#pending.clear();
+  }
+}

@@ -1,0 +1,104 @@
+// A worker process of the benchmarks: does to the locks of any library what it is told, a line of JSON at a time.
+
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { createInterface } from 'node:readline';
+import pLimit from 'p-limit';
+import { peerOf } from '../peers/catalogue.js';
+import type { PeerClient } from '../peers/peer.js';
+import { Crowd } from './crowd.js';
+import type { Crowd as Outcome, KeepOrder, Order, Reply, Request, Target } from './messages.js';
+import { pairs } from './pairs.js';
+import { Relay } from './relay.js';
+import { heapBytes, usage } from './usage.js';
+
+/** How many locks are taken at a time when many are. */
+const AT_A_TIME = 256;
+
+const clients = new Map<string, Promise<PeerClient>>();
+const crowds = new Map<string, Crowd>();
+const relay = new Relay();
+const storage = new AsyncLocalStorage();
+
+async function carryOut(order: Order): Promise<unknown> {
+  switch (order.do) {
+    case 'pairs':
+      // From the first run() on every promise of a Node.js before 24 is slower: then it is so for all alike.
+      if (order.call === 'withLock') storage.run('in use', () => undefined);
+      return await pairs(await clientOf(order), order);
+    case 'crowd':
+      crowds.set(order.name, new Crowd(await clientOf(order), order));
+      return null;
+    case 'disband':
+      return await disband(order.name);
+    case 'tally':
+      return await crowds.get(order.name)!.tally(order.durationMs);
+    case 'hold':
+      await relay.hold(await clientOf(order), order.name);
+      return null;
+    case 'let go':
+      return await relay.letGo(order.name);
+    case 'wait':
+      relay.wait(await clientOf(order), order.name);
+      return null;
+    case 'tell':
+      return await relay.tell(order.name);
+    case 'keep':
+      await keep(await clientOf(order), order);
+      return null;
+    case 'usage':
+      return usage();
+    case 'heap':
+      return await heapBytes();
+  }
+}
+
+function clientOf({ peer, urls, leaseMs }: Target): Promise<PeerClient> {
+  const key = JSON.stringify([peer, urls, leaseMs]);
+  let client = clients.get(key);
+  if (!client) clients.set(key, (client = peerOf(peer).connect({ urls, leaseMs })));
+  return client;
+}
+
+async function disband(name: string): Promise<Outcome> {
+  const outcome = await crowds.get(name)!.disband();
+  crowds.delete(name);
+  // Those who are stuck would go on asking: the next slice gets a client without them.
+  if (outcome.stuck > 0) {
+    for (const client of clients.values()) (await client).close();
+    clients.clear();
+  }
+  return outcome;
+}
+
+async function keep(client: PeerClient, { name, count }: KeepOrder): Promise<void> {
+  const limit = pLimit(AT_A_TIME);
+  const names = Array.from({ length: count }, (_, i) => `${name}:${i}`);
+  await limit.map(names, (lock) => client.keep(lock));
+}
+
+function answer(reply: Reply): void {
+  process.stdout.write(`${JSON.stringify(reply)}\n`);
+}
+
+/** What escapes from a library's own timers; a client that was closed under those who were stuck may say so. */
+const strays = new Set(['Error: Connection is closed.']);
+process.on('unhandledRejection', (reason) => {
+  const message = String(reason);
+  if (!strays.has(message)) console.error(`  nobody handled: ${message}`);
+  strays.add(message);
+});
+
+console.log = console.error; // stdout is for answers
+createInterface(process.stdin)
+  .on('line', (line) => {
+    const { id, order } = JSON.parse(line) as Request;
+    carryOut(order).then(
+      (result) => {
+        answer({ id, answer: result });
+      },
+      (error: unknown) => {
+        answer({ id, error: (error as Error).stack ?? String(error) });
+      },
+    );
+  })
+  .on('close', () => process.exit());
