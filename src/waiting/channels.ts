@@ -18,7 +18,6 @@ export interface ChannelListener {
 }
 
 class Channel {
-  readonly name: string;
   readonly listeners = new Set<ChannelListener>();
   /** When the server confirmed the subscription, on the monotonic clock. */
   subscribedAtMs: number | undefined;
@@ -28,10 +27,6 @@ class Channel {
   last: ChannelListener | undefined;
   /** Since when nobody listens, on the monotonic clock. */
   idleSinceMs = 0;
-
-  constructor(name: string) {
-    this.name = name;
-  }
 
   confirm(): void {
     this.subscribedAtMs = performance.now();
@@ -96,7 +91,7 @@ export class Channels {
     if (this.#isClosed) return SILENCE;
     let channel = this.#channels.get(name);
     if (!channel) {
-      channel = new Channel(name);
+      channel = new Channel();
       this.#channels.set(name, channel);
       this.#subscribers.subscribe(name, isSharded);
     }
@@ -135,11 +130,11 @@ export class Channels {
   /** Looks seldom, however many come and go. */
   readonly #dropIdle = (): void => {
     this.#lingerTimer = undefined;
-    for (const channel of [...this.#channels.values()]) {
+    for (const [name, channel] of [...this.#channels]) {
       if (channel.listeners.size > 0) continue;
       if (performance.now() - channel.idleSinceMs >= LINGER_MS) {
-        this.#channels.delete(channel.name);
-        this.#subscribers.unsubscribe(channel.name);
+        this.#channels.delete(name);
+        this.#subscribers.unsubscribe(name);
       } else this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS / 4);
     }
   };

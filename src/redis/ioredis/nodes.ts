@@ -7,41 +7,39 @@ import { IoredisSender } from './sender.js';
 
 type Connect = (ioredis: Redis) => RedisClient;
 
-class IoredisNode extends IoredisSender implements ClusterNode {
+class IoredisNode extends IoredisSender<Redis> implements ClusterNode {
   readonly address: string;
-  readonly #redis: Redis;
   readonly #connect: Connect;
 
   constructor(redis: Redis, connect: Connect) {
     super(redis);
-    this.#redis = redis;
     this.#connect = connect;
     this.address = addressOf(redis);
   }
 
   /** It has been asked something, or is asked by ioredis itself before its connection counts as ready. */
   get owesAnswer(): boolean {
-    const { status } = this.#redis;
-    const { commandQueue } = this.#redis as { commandQueue?: { length: number } }; // ioredis does not declare it
+    const { status } = this.ioredis;
+    const { commandQueue } = this.ioredis as { commandQueue?: { length: number } }; // ioredis does not declare it
     const isConnecting = status === 'connecting' || status === 'connect';
     return isConnecting || (status === 'ready' && (commandQueue?.length ?? 0) > 0);
   }
 
   get bytesRead(): number | undefined {
-    return (this.#redis.stream as { bytesRead?: number } | undefined)?.bytesRead;
+    return (this.ioredis.stream as { bytesRead?: number } | undefined)?.bytesRead;
   }
 
   /** By the method that tells the cluster's client when it is denied, as that of ioredis' own redirections does. */
   asking(): void {
-    this.#redis.asking().catch(() => undefined);
+    this.ioredis.asking().catch(() => undefined);
   }
 
   disconnect(): void {
-    this.#redis.disconnect();
+    this.ioredis.disconnect();
   }
 
   connectBeside(): RedisClient {
-    return this.#connect(subscriberBeside(this.#redis));
+    return this.#connect(subscriberBeside(this.ioredis));
   }
 }
 

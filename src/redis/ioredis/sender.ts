@@ -9,12 +9,12 @@ import type { Ioredis } from './source.js';
 
 const UTF8 = { replyEncoding: 'utf8' } as const;
 
-export class IoredisSender implements Sender {
-  protected readonly ioredis: Ioredis;
+export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
+  protected readonly ioredis: Client;
   /** Whether it is of the ioredis that is imported here: another copy may be another version, which takes its own commands only. */
   readonly #isOfOurs: boolean;
 
-  constructor(ioredis: Ioredis) {
+  constructor(ioredis: Client) {
     this.ioredis = ioredis;
     this.#isOfOurs = ioredis instanceof Redis || ioredis instanceof Cluster;
   }
