@@ -15,13 +15,15 @@ export interface ChannelListener {
   message(payload: string): void;
   /** One that came after the last listener had gone, while the subscription still stood. */
   late?(payload: string): void;
+  /** Whether a message also tells something to whoever comes to listen after it; left out: all messages do. */
+  concernsAll?(payload: string): boolean;
 }
 
 class Channel {
   readonly listeners = new Set<ChannelListener>();
   /** When the server confirmed the subscription, on the monotonic clock. */
   subscribedAtMs: number | undefined;
-  /** When the last message came, on the monotonic clock, whether or not somebody listened. */
+  /** When the last message came that concerns all, on the monotonic clock, whether or not somebody listened. */
   heardAtMs: number | undefined;
   /** Who listened last, when nobody does any more. */
   last: ChannelListener | undefined;
@@ -79,7 +81,8 @@ export class Channels {
       message: (name, payload) => {
         const channel = this.#channels.get(name);
         if (!channel) return;
-        channel.heardAtMs = performance.now();
+        const [listener = channel.last] = channel.listeners;
+        if (listener?.concernsAll?.(payload) ?? true) channel.heardAtMs = performance.now();
         if (channel.listeners.size === 0) channel.last?.late?.(payload);
         for (const listener of channel.listeners) listener.message(payload);
       },

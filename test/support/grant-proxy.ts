@@ -27,8 +27,10 @@ export class GrantProxy implements AsyncDisposable {
   readonly #listener: Server;
   #grantFlow: Flow = 'pass';
   #commandFlow: Flow = 'pass';
+  #replyFlow: Flow = 'pass';
   #heldGrants: (() => void)[] = [];
   #heldCommands: (() => void)[] = [];
+  #heldReplies: (() => void)[] = [];
 
   constructor(targetUrl: string) {
     const { hostname, port } = new URL(targetUrl);
@@ -61,6 +63,13 @@ export class GrantProxy implements AsyncDisposable {
     for (const pass of this.#heldCommands.splice(0)) pass();
   }
 
+  /** The same of replies alone: commands reach the server. */
+  setReplies(flow: Flow): void {
+    this.#replyFlow = flow;
+    if (flow !== 'pass') return;
+    for (const pass of this.#heldReplies.splice(0)) pass();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listener.close();
     for (const socket of this.#sockets) socket.destroy();
@@ -84,7 +93,12 @@ export class GrantProxy implements AsyncDisposable {
     server.on('data', (bytes: Buffer) => {
       for (const frame of replies.push(bytes)) {
         if (isGrant(frame)) this.#onGrant(client, frame);
-        else pass(client, frame);
+        else if (isSubscriber || this.#replyFlow === 'pass') pass(client, frame);
+        else if (this.#replyFlow === 'hold') {
+          this.#heldReplies.push(() => {
+            pass(client, frame);
+          });
+        }
       }
     });
     for (const [socket, other] of [

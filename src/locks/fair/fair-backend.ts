@@ -12,6 +12,7 @@ import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { FairLine } from './fair-line.js';
 import { FairPlace } from './fair-place.js';
 import { FairServices } from './fair-services.js';
+import type { Grantee } from './grantees.js';
 import type { JoinReply, JoinRequest } from './place-lock.js';
 import type { RenewedPlace } from './place-renewer.js';
 import type { ExpectedKey } from '../../core/key-types.js';
@@ -53,9 +54,14 @@ export class FairLockBackend extends ReentrantLockBackend {
     return await forced;
   }
 
-  /** It is about to stand in line as this owner, and takes a grant until it is forgotten. */
-  expectGrant(ownerId: string): void {
-    this.#services.grantees.expect(this.keys.lock, ownerId);
+  /** A place is about to be made in the line, and takes a grant until its owner is forgotten. */
+  expectGrant(place: RenewedPlace & Grantee): void {
+    this.#services.grantees.expect(this.keys.lock, place.ownerId, place);
+  }
+
+  /** An owner that took grants has the lock. */
+  wasGranted(ownerId: string): void {
+    this.#services.grantees.granted(this.keys.lock, ownerId);
   }
 
   forget(ownerId: string): void {
@@ -63,12 +69,16 @@ export class FairLockBackend extends ReentrantLockBackend {
   }
 
   /**
-   * An owner was granted the lock that does not stand in line here. If nobody has the lock as this owner either, a join of
-   * somebody who has gone came late: the lock would stand idle until the lease of that place is over.
+   * The lock was handed to an owner that does not stand in the line here. If somebody waits as this owner, the grant has overtaken
+   * the answer to the join. If nobody has the lock as this owner either, a join of somebody who has gone came late: the lock would
+   * stand idle until the lease of that place is over.
    */
-  returnGrant(ownerId: string): void {
-    if (!this.#services.grantees.isStray(this.keys.lock, ownerId)) return;
-    this.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
+  grantedOutOfLine(ownerId: string, nonce: number): void {
+    const { grantees } = this.#services;
+    const grantee = grantees.waitingAs(this.keys.lock, ownerId);
+    if (grantee) grantee.granted(nonce);
+    else if (grantees.isStray(this.keys.lock, ownerId))
+      this.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
   }
 
   /** The owners that wait in line, in order. */

@@ -7,6 +7,9 @@ import type { Due, Schedule } from '../../runtime/schedule.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { Findings } from '../../waiting/findings.js';
 
+/** What the message begins with that tells a new end of the lease. */
+const ENDS = 'ends ';
+
 /** A place in this line. */
 interface PlaceInLine extends Renewable<unknown> {
   /** The lock was handed over to this place while the place had this nonce. */
@@ -30,7 +33,7 @@ interface LineLock {
   subscribeToUnlocks(listener: ChannelListener): Subscription;
   renewPlaces(places: Iterable<PlaceInLine>): void;
   handOn(): Promise<number>;
-  returnGrant(ownerId: string): void;
+  grantedOutOfLine(ownerId: string, nonce: number): void;
 }
 
 export class FairLine implements Due {
@@ -80,6 +83,9 @@ export class FairLine implements Due {
       late: (payload) => {
         this.hear(payload);
       },
+      // A grant finds whoever waits as its owner, also outside of this line; a new end of the lease must not be forgotten for what the
+      // answer to an earlier join says.
+      concernsAll: (payload) => payload.startsWith(ENDS),
     });
     // A release that finds nobody in line hands the lock to nobody, and publishes on the unlock channel: that of a reentrant lock
     // of this name, or one after the line was deleted.
@@ -149,15 +155,15 @@ export class FairLine implements Due {
 
   /** A message for this line: a grant, "<nonce> <owner>", or that the holder's lease is shorter than the one before it, "ends <ttlMs>". */
   hear(message: string): void {
-    const space = message.indexOf(' ');
-    const [what, rest] = [message.slice(0, space), message.slice(space + 1)];
-    if (what === 'ends') {
-      this.scheduleLook(Number.parseInt(rest, 10) || 0);
+    if (message.startsWith(ENDS)) {
+      this.scheduleLook(Number.parseInt(message.slice(ENDS.length), 10) || 0);
       return;
     }
-    const place = this.#places.get(rest);
-    if (place) place.granted(Number(what));
-    else this.#lock.returnGrant(rest);
+    const space = message.indexOf(' ');
+    const [nonce, ownerId] = [Number(message.slice(0, space)), message.slice(space + 1)];
+    const place = this.#places.get(ownerId);
+    if (place) place.granted(nonce);
+    else this.#lock.grantedOutOfLine(ownerId, nonce);
   }
 
   /** Looks at the lock, and hands it to the first in line if nobody holds it. */

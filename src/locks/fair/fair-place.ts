@@ -104,6 +104,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     this.#hasLeft = true;
     // Acquired, it is forgotten when it is released or lost. (Or a hold around the caller was entered instead.)
     if (leaseMs === undefined || this.#mayStand) this.#lock.forget(this.ownerId);
+    else this.#lock.wasGranted(this.ownerId);
     this.#line?.leave(this);
     this.#lock.unwatchPlace(this);
     return this.#mayStand;
@@ -167,13 +168,20 @@ export class FairPlace implements Waiter, RenewedPlace {
     const nonce = this.#lock.nextNonce();
     const sentAt = now();
     this.sending(nonce, sentAt);
-    if (mayWait) this.#lock.expectGrant(this.ownerId);
+    if (mayWait) this.#lock.expectGrant(this);
     this.#mayStand ||= mayWait;
-    const request = { ownerId: this.ownerId, leaseMs, mayWait, nonce, ticket: this.#ticket };
     this.#wasListening = this.isListening;
-    const flags = { isFixed: !isWatched, isListening: this.#wasListening };
+    const request = {
+      ownerId: this.ownerId,
+      leaseMs,
+      mayWait,
+      isFixed: !isWatched,
+      isListening: this.#wasListening,
+      nonce,
+      ticket: this.#ticket,
+    };
     try {
-      const reply = await this.#lock.join({ ...request, ...flags }, limit);
+      const reply = await this.#lock.join(request, limit);
       this.#confirmed(nonce);
       if (reply.outcome === 'held') {
         this.#ticket = reply.ticket;

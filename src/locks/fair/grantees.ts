@@ -1,15 +1,27 @@
 // The owners of one client to whom a fair lock may be handed over, or was.
 
+/** Who waits as such an owner. */
+export interface Grantee {
+  /** The lock was handed over to this owner while its place had this nonce. */
+  granted(nonce: number): void;
+}
+
 export class Grantees {
-  /** Each with its lock: members of a MultiLock have one owner. */
-  readonly #owners = new Set<string>();
+  /** Each with its lock, since the members of a MultiLock have one owner; undefined: nobody waits as this owner any more. */
+  readonly #owners = new Map<string, Grantee | undefined>();
   /** All that such owners ever began with: locks of several clients may be members of one MultiLock. */
   readonly #clientIds = new Set<string>();
 
-  /** It is about to stand in line, and is expected until it is forgotten. */
-  expect(lock: string, ownerId: string): void {
-    this.#owners.add(key(lock, ownerId));
+  /** An owner is about to stand in line, and is expected until it is forgotten. */
+  expect(lock: string, ownerId: string, grantee: Grantee): void {
+    this.#owners.set(key(lock, ownerId), grantee);
     this.#clientIds.add(clientIdOf(ownerId));
+  }
+
+  /** An owner has the lock: a grant that comes now is a copy, or came late. */
+  granted(lock: string, ownerId: string): void {
+    const owner = key(lock, ownerId);
+    if (this.#owners.has(owner)) this.#owners.set(owner, undefined);
   }
 
   /** Nobody holds the lock as this owner, nor waits for it. */
@@ -17,9 +29,14 @@ export class Grantees {
     this.#owners.delete(key(lock, ownerId));
   }
 
-  /** Whether it is one of ours, and nobody is here any more who would take the lock as this owner. */
+  /** Who waits for the lock as this owner, whether or not it stands in a line here already. */
+  waitingAs(lock: string, ownerId: string): Grantee | undefined {
+    return this.#owners.get(key(lock, ownerId));
+  }
+
+  /** Whether an owner is one of ours, and nobody is here any more who would take the lock as this owner. */
   isStray(lock: string, ownerId: string): boolean {
-    return this.#clientIds.has(clientIdOf(ownerId)) && !this.#owners.has(key(lock, ownerId));
+    return !this.#owners.has(key(lock, ownerId)) && this.#clientIds.has(clientIdOf(ownerId));
   }
 }
 

@@ -4,6 +4,7 @@ import type { SeenHolder } from '../../api/errors.js';
 import type { KeepReply } from '../../core/replies.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { FairLine } from './fair-line.js';
+import type { Grantee } from './grantees.js';
 import type { RenewedPlace } from './place-renewer.js';
 
 /** What a try at the lock, or at a place in line, was sent with. */
@@ -35,7 +36,8 @@ export interface PlaceLock {
   join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply>;
   handOn(): Promise<number>;
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply>;
-  expectGrant(ownerId: string): void;
+  expectGrant(place: RenewedPlace & Grantee): void;
+  wasGranted(ownerId: string): void;
   forget(ownerId: string): void;
   watchPlace(place: RenewedPlace): void;
   unwatchPlace(place: RenewedPlace): void;

@@ -10,8 +10,8 @@ interface Sending {
 
 export class Sendings {
   readonly #leaseMs: number;
-  /** The newest that was confirmed, and those since then; oldest first. */
-  #known: readonly Sending[] = [];
+  /** The newest that was confirmed, and those since then; oldest first, so by rising nonces. */
+  readonly #known: Sending[] = [];
   #confirmedAt: Instant = now();
 
   /** `leaseMs`: how long the place is kept by each of them. */
@@ -26,8 +26,8 @@ export class Sendings {
 
   /** A command with this nonce is about to be sent. */
   add(nonce: number, at: Instant): void {
-    const stillCount = this.#known.filter((known) => elapsedMs(known.at) < this.#leaseMs);
-    this.#known = [...stillCount, { nonce, at }];
+    this.#dropWhile((known) => elapsedMs(known.at) >= this.#leaseMs);
+    this.#known.push({ nonce, at });
   }
 
   /** When the command with this nonce was sent; undefined: a grant that answers it does not count (any more). */
@@ -42,12 +42,21 @@ export class Sendings {
 
   /** The command with this nonce was answered: older ones were for a place that was lost meanwhile, or are no longer the newest. */
   confirmed(nonce: number): void {
-    this.#known = this.#known.filter((known) => known.nonce >= nonce);
+    this.#dropWhile((known) => known.nonce < nonce);
     this.#confirmedAt = this.sentAt(nonce) ?? this.#confirmedAt;
   }
 
   /** Nothing that was sent before counts any more. */
   forget(): void {
-    this.#known = [];
+    this.#known.length = 0;
+  }
+
+  /** Drops the oldest ones for which this is so. */
+  #dropWhile(isOver: (known: Sending) => boolean): void {
+    for (;;) {
+      const [oldest] = this.#known;
+      if (!oldest || !isOver(oldest)) return;
+      this.#known.shift();
+    }
   }
 }

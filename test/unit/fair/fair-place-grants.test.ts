@@ -158,6 +158,80 @@ describe('a grant that overtakes the answer to the join', () => {
   });
 });
 
+describe('while nobody of its client stands in line, but the subscription still stands', () => {
+  /** One that has sent its join. */
+  async function joining(): Promise<FairPlace> {
+    await redis().confirmSubscriptions();
+    await redis().last('renewPlaces').answer(IN_LINE);
+    place.leave();
+    const newcomer = redis().place();
+    redis().sent.length = 0;
+    void newcomer.try();
+    await vi.advanceTimersByTimeAsync(10);
+    return newcomer;
+  }
+
+  /** The join is answered, and the place waits as an acquisition has it. */
+  async function joined(newcomer: FairPlace): Promise<void> {
+    await redis().last('join').answer(HELD);
+    newcomer.wait({ holder: 'other:1', holderTtlMs: 600_000 }, performance.now() - 10);
+  }
+
+  function scriptsSent(): string[] {
+    return redis().sent.map(({ script }) => script);
+  }
+
+  it('a grant that overtakes the answer to the join is taken without asking', async () => {
+    const newcomer = await joining();
+    await redis().grant(Number(redis().last('join').args[3]), newcomer);
+    await joined(newcomer);
+    expect(newcomer.mayTry).toBe(true);
+    expect(await newcomer.try()).toMatchObject({ outcome: 'handed over' });
+    expect(scriptsSent()).toEqual(['join']);
+  });
+
+  it('one with a nonce that the place never had is refused', async () => {
+    const newcomer = await joining();
+    await redis().grant(1, newcomer);
+    await joined(newcomer);
+    expect(newcomer.mayTry).toBe(false);
+  });
+
+  it('the message of a grant to another caller does not have the place renewed', async () => {
+    const newcomer = await joining();
+    await redis().grant(1, { ownerId: 'other:7' });
+    await joined(newcomer);
+    expect(newcomer.mayTry).toBe(false);
+    expect(scriptsSent()).toEqual(['join']);
+  });
+
+  it('a new end of the lease has the place renewed, since the answer may tell the one before', async () => {
+    const newcomer = await joining();
+    await redis().publish(redis().grantChannel, 'ends 1500');
+    await joined(newcomer);
+    expect(scriptsSent()).toEqual(['join', 'renewPlaces']);
+  });
+
+  it('a grant that comes when the join was given up is given back', async () => {
+    const newcomer = await joining();
+    newcomer.leave();
+    await redis().grant(Number(redis().last('join').args[3]), newcomer);
+    expect(scriptsSent()).toEqual(['join', 'handOver']);
+    expect(redis().last('handOver').args[0]).toBe(newcomer.ownerId);
+  });
+
+  it('a copy of a grant that comes while the lock is held changes nothing', async () => {
+    const newcomer = await joining();
+    const nonce = Number(redis().last('join').args[3]);
+    await redis().grant(nonce, newcomer);
+    await joined(newcomer);
+    await newcomer.try();
+    newcomer.leave(PLACE_LEASE_MS);
+    await redis().grant(nonce, newcomer);
+    expect(scriptsSent()).toEqual(['join']);
+  });
+});
+
 it('a renewal that finds the lock handed over counts from when it was sent', async () => {
   const renewedAtMs = await renewAfter(5_000);
   await vi.advanceTimersByTimeAsync(1_000);
