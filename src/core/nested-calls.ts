@@ -1,7 +1,6 @@
 // Warns of calls that seem to wait for themselves: those that have waited for long for one hold of their own client, outside any
 // scope. Nothing is timed for a caller that waits for another client.
 
-import type { LockBackend } from './backend.js';
 import { nestedCallMessage } from './refusals.js';
 import type { Warnings } from './warnings.js';
 import type { Due, Schedule } from '../runtime/schedule.js';
@@ -18,7 +17,10 @@ interface Surroundings {
   readonly warnings: Warnings;
 }
 
-type NamedLock = Pick<LockBackend, 'id' | 'name'>;
+interface NamedLock {
+  readonly id: string;
+  readonly name: string;
+}
 
 export class NestedCalls {
   readonly #session: Surroundings;
