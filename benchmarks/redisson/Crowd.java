@@ -14,7 +14,7 @@ import org.redisson.api.RLock;
 final class Crowd {
   private static final long GRACE_MS = 1_000;
 
-  record Stay(int caller, double askedMs, double enteredMs) {}
+  record Stay(int caller, double askedMs, double enteredMs, long number) {}
 
   private final Order order;
   private final List<Stay> stays = new ArrayList<>();
@@ -58,17 +58,24 @@ final class Crowd {
       try {
         if (isOver) continue;
         entries.incrementAndGet();
+        double enteredMs = Machine.nowMs();
+        long number = counter == null ? -1 : countUp(counter);
         synchronized (stays) {
-          stays.add(new Stay(caller, askedMs, Machine.nowMs()));
+          stays.add(new Stay(caller, askedMs, enteredMs, number));
         }
-        if (counter == null) continue;
-        var value = counter.get();
-        counter.set(String.valueOf((value == null ? 0 : Long.parseLong(value)) + 1));
       } finally {
         inside.readLock().unlock();
         lock.unlock();
       }
     }
+  }
+
+  /** Returns what it found. */
+  private static long countUp(RBucket<String> counter) {
+    var value = counter.get();
+    long number = value == null ? 0 : Long.parseLong(value);
+    counter.set(String.valueOf(number + 1));
+    return number;
   }
 
   long tally(long durationMs) throws InterruptedException {
@@ -86,17 +93,23 @@ final class Crowd {
     synchronized (troubles) {
       if (!troubles.isEmpty()) throw new IllegalStateException(troubles.get(0));
     }
-    var perCaller = new long[order.callers()];
+    var whose = new ArrayList<Integer>();
+    var numbers = new ArrayList<Long>();
     var waitsMs = new ArrayList<Double>();
     synchronized (stays) {
       for (var stay : stays) {
         boolean isCounted = stay.enteredMs < order.toMs();
-        if (isCounted) perCaller[stay.caller]++;
-        if (isCounted) waitsMs.add(stay.enteredMs - stay.askedMs);
-        else if (stay.askedMs < order.toMs()) waitsMs.add(order.toMs() - stay.askedMs);
+        if (isCounted) whose.add(stay.caller);
+        if (isCounted) numbers.add(stay.number);
+        if (stay.askedMs < order.toMs()) waitsMs.add(Math.min(stay.enteredMs, order.toMs()) - stay.askedMs);
       }
     }
     for (double askedMs : waiting.values()) waitsMs.add(order.toMs() - askedMs);
-    return Map.of("stays", perCaller, "waitsMs", waitsMs, "entries", entries.get(), "stuck", waiting.size());
+    return Map.of(
+        "callers", whose,
+        "numbers", numbers,
+        "waitsMs", waitsMs,
+        "entries", entries.get(),
+        "stuck", waiting.size());
   }
 }

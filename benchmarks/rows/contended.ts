@@ -14,6 +14,7 @@ import { section } from './section.js';
 
 export const METRICS: readonly Metric[] = [
   { key: 'rate', label: 'hand-overs/s', digits: 0 },
+  { key: 'stays', label: 'stays/s', digits: 0 },
   { key: 'jain', label: 'Jain', digits: 3 },
   { key: 'p50', label: 'wait p50, ms', digits: 1 },
   { key: 'p99', label: 'p99, ms', digits: 1 },

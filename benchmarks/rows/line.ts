@@ -4,9 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { printCase, seriesOf, valuesOf, type Case } from '../report/case.js';
 import type { Growth } from '../report/growth.js';
+import { Holdfast } from '../support/built-holdfast.js';
 import { interleaved } from '../support/interleaved.js';
 import { monotonicMs } from '../support/clock.js';
-import { serverUsage } from '../support/server-usage.js';
 import { median } from '../support/statistics.js';
 import { contender, type Contender } from './contenders.js';
 import type { Row, RowContext } from './row.js';
@@ -22,6 +22,9 @@ const SIZES = {
   },
 };
 
+/** How many stand in the line of this name. */
+type Lengths = (name: string) => Promise<number>;
+
 /** What a line may take to form. Redisson's grows with its square. */
 const FORMED_WITHIN_MS = 120_000;
 
@@ -31,6 +34,13 @@ export const line: Row = {
   async run(context) {
     const { effort, progress, redisson } = context;
     const redis = new Redis(context.url);
+    const client = new Holdfast({ redis: context.url });
+    const lengthsOf =
+      ({ id }: Contender): Lengths =>
+      (name) =>
+        id === 'holdfast-fair'
+          ? client.getFairLock(name).getQueueLength()
+          : redis.llen(`redisson_lock_queue:{${name}}`);
     const { rounds, lengths, longestOfRedisson } = SIZES[effort];
     const javas = redisson.filter(({ id }) => id === 'redisson-fair');
     try {
@@ -47,7 +57,9 @@ export const line: Row = {
           rounds,
           async (one, round) => {
             progress.step(`round ${round} of ${rounds}, ${one.label}`);
-            return { rate: await measure(context, redis, one, `${length}:${round}`, length) };
+            return {
+              rate: await measure(context, lengthsOf(one), one, `${length}:${round}`, length),
+            };
           },
           false,
         );
@@ -60,13 +72,14 @@ export const line: Row = {
       return { cases, growths: [growthOf(cases, lengths)] };
     } finally {
       redis.disconnect();
+      await client.close();
     }
   },
 };
 
 async function measure(
   { url, keyPrefix, effort }: RowContext,
-  redis: Redis,
+  lengths: Lengths,
   one: Contender,
   run: string,
   length: number,
@@ -75,14 +88,13 @@ async function measure(
   using holder = one.start();
   using worker = one.start();
   await holder.ask({ do: 'hold', ...target });
-  const { scripts } = await serverUsage(redis);
   const span = { fromMs: monotonicMs(), toMs: -1 };
   await worker.ask({ do: 'crowd', ...target, callers: length, ...span });
-  // Nobody can stand in line without a script call.
   const deadlineMs = monotonicMs() + FORMED_WITHIN_MS;
-  while ((await serverUsage(redis)).scripts - scripts < length && monotonicMs() < deadlineMs)
+  while ((await lengths(target.name)) < length) {
+    if (monotonicMs() > deadlineMs) return Number.NaN; // there is nothing to measure
     await sleep(50);
-  await sleep(200);
+  }
   await holder.ask({ do: 'let go', name: target.name });
   const { windowMs } = SIZES[effort];
   const count = await worker.ask({ do: 'tally', name: target.name, durationMs: windowMs });

@@ -4,7 +4,7 @@ import type { Redis } from 'ioredis';
 import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
 import { atLeast, type TargetResult } from '../report/target.js';
 import { interleaved } from '../support/interleaved.js';
-import { quantile, spread, sum } from '../support/statistics.js';
+import { quantile, spread } from '../support/statistics.js';
 import { contender, type Contender } from './contenders.js';
 import { Crew } from './crew.js';
 import type { RowContext } from './row.js';
@@ -14,7 +14,7 @@ const METRICS: readonly Metric[] = [
   { key: 'share', label: 'its share of the stays, %', digits: 2 },
   { key: 'stays', label: 'its stays/s', digits: 1 },
   { key: 'longest', label: 'its longest wait, ms', digits: 0, summary: 'max' },
-  { key: 'rate', label: 'hand-overs/s of all', digits: 0 },
+  { key: 'all', label: 'stays/s of all', digits: 0 },
 ];
 
 const SIZES = {
@@ -42,12 +42,12 @@ export async function listener(
     const options = { name, counter, counterUrl: url, durationMs: sliceMs };
     const { crowds, figures } = await section(parties, options);
     const own = crowds.at(-1)!;
-    const stays = sum(own.stays);
+    const stays = own.callers.length;
     return {
-      share: (stays * 1e5) / (figures.rate * sliceMs),
+      share: (stays * 1e5) / (figures.stays * sliceMs),
       stays: (stays * 1_000) / sliceMs,
       longest: quantile(own.waitsMs, 1),
-      rate: figures.rate,
+      all: figures.stays,
     };
   });
   const one: Case = { id: 'listener', title, metrics: METRICS, series: seriesOf(results) };

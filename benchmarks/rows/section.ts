@@ -21,8 +21,10 @@ export interface Section {
   /** By party. */
   readonly crowds: readonly Crowd[];
   readonly figures: {
-    /** Hand-overs per second. */
+    /** How often it went from one caller to another, per second. */
     readonly rate: number;
+    /** Acquisitions per second, also of callers that took it again before another one did. */
+    readonly stays: number;
     readonly jain: number;
     readonly p50: number;
     readonly p99: number;
@@ -53,13 +55,15 @@ export async function section(
   const counted = Number(await counter.get(`${name}:counter`));
   await counter.del(`${name}:counter`);
   const entries = sum(crowds.map((crowd) => crowd.entries));
-  const stays = crowds.flatMap((crowd) => crowd.stays);
+  const turns = turnsOf(crowds);
+  const counts = countsOf(parties, turns);
   const waitsMs = crowds.flatMap((crowd) => crowd.waitsMs);
   return {
     crowds,
     figures: {
-      rate: (sum(stays) * 1_000) / durationMs,
-      jain: jainIndex(stays),
+      rate: (handOversIn(turns) * 1_000) / durationMs,
+      stays: (turns.length * 1_000) / durationMs,
+      jain: jainIndex(counts),
       p50: quantile(waitsMs, 0.5),
       p99: quantile(waitsMs, 0.99),
       longest: quantile(waitsMs, 1),
@@ -70,6 +74,36 @@ export async function section(
       stuck: sum(crowds.map((crowd) => crowd.stuck)),
     },
   };
+}
+
+/** One stay: whose, and the how-manieth. */
+interface Turn {
+  readonly party: number;
+  readonly caller: number;
+  readonly number: number;
+}
+
+/** In their order. */
+function turnsOf(crowds: readonly Crowd[]): Turn[] {
+  return crowds
+    .flatMap(({ callers, numbers }, party) =>
+      callers.map((caller, i) => ({ party, caller, number: numbers[i]! })),
+    )
+    .sort((one, other) => one.number - other.number);
+}
+
+function handOversIn(turns: readonly Turn[]): number {
+  return turns.filter(({ party, caller }, i) => {
+    const before = turns[i - 1];
+    return before && (before.party !== party || before.caller !== caller);
+  }).length;
+}
+
+/** How often each caller was inside, also those who never were. */
+function countsOf(parties: readonly Party[], turns: readonly Turn[]): number[] {
+  const counts = parties.map(({ callers }) => Array<number>(callers).fill(0));
+  for (const { party, caller } of turns) counts[party]![caller]!++;
+  return counts.flat();
 }
 
 export interface SectionOptions {

@@ -22,8 +22,10 @@ export class Counter {
     return new Counter(await connection, `${name}:counter`);
   }
 
-  async countUp(): Promise<void> {
+  /** Returns what it found. */
+  async countUp(): Promise<number> {
     const number = Number(await this.#redis.get(this.#key));
     await this.#redis.set(this.#key, number + 1);
+    return number;
   }
 }

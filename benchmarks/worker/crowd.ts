@@ -13,6 +13,8 @@ interface Stay {
   readonly caller: number;
   readonly askedMs: number;
   readonly enteredMs: number;
+  /** What it found inside. */
+  number: number;
 }
 
 export class Crowd {
@@ -35,7 +37,7 @@ export class Crowd {
 
   /** What became of them; waits until all have stopped, or are stuck. */
   async disband(): Promise<Outcome> {
-    const { fromMs, toMs, callers } = this.#order;
+    const { fromMs, toMs } = this.#order;
     await sleep(Math.max(toMs - monotonicMs(), 0));
     const grace = new AbortController();
     await Promise.race([
@@ -47,14 +49,13 @@ export class Crowd {
     await Promise.allSettled(this.#inside);
     if (this.#trouble) throw this.#trouble;
     const counted = this.#stays.filter(({ enteredMs }) => enteredMs < toMs);
-    const stays = Array<number>(callers).fill(0);
-    for (const { caller } of counted) stays[caller]!++;
     const late = this.#stays.filter(
       ({ askedMs, enteredMs }) => askedMs < toMs && enteredMs >= toMs,
     );
     const inVain = [...late.map(({ askedMs }) => askedMs), ...this.#waiting.values()];
     return {
-      stays,
+      callers: counted.map(({ caller }) => caller),
+      numbers: counted.map(({ number }) => number),
       waitsMs: [
         ...counted.map(({ askedMs, enteredMs }) => enteredMs - askedMs),
         ...inVain.map((askedMs) => toMs - Math.max(askedMs, fromMs)),
@@ -83,8 +84,10 @@ export class Crowd {
     );
   }
 
-  async #countUp(counter: Counter): Promise<void> {
-    const counted = counter.countUp();
+  async #countUp(counter: Counter, stay: Stay): Promise<void> {
+    const counted = counter.countUp().then((number) => {
+      stay.number = number;
+    });
     this.#inside.add(counted);
     await counted;
     this.#inside.delete(counted);
@@ -98,8 +101,9 @@ export class Crowd {
       const release = await this.#client.acquire(name);
       this.#waiting.delete(caller);
       if (!this.#isOver) {
-        this.#stays.push({ caller, askedMs, enteredMs: monotonicMs() });
-        if (this.#counter) await this.#countUp(this.#counter);
+        const stay = { caller, askedMs, enteredMs: monotonicMs(), number: -1 };
+        this.#stays.push(stay);
+        if (this.#counter) await this.#countUp(this.#counter, stay);
       }
       await release();
       askedMs = monotonicMs();

@@ -50,8 +50,10 @@ interface DisbandOrder {
 }
 
 export interface Crowd {
-  /** How many of the stays of each caller began between `fromMs` and `toMs`. */
-  readonly stays: readonly number[];
+  /** Who came in between `fromMs` and `toMs`, counted from 0. */
+  readonly callers: readonly number[];
+  /** The number that each of them found inside: their order, across all processes. */
+  readonly numbers: readonly number[];
   /** How long those waited, and those who still did at the end, in milliseconds. */
   readonly waitsMs: readonly number[];
   /** All stays, also those that began after the end. */
