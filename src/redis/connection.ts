@@ -7,11 +7,14 @@ import type { Argument, Driver, RedisClient, Sender } from './driver.js';
 import { isUnknownScript, UnsentError } from './failure.js';
 import { Greeting } from './greeting.js';
 import { homesOf, type Homes } from './homes.js';
+import { hashTag } from './keys.js';
 import type { Link, LinkStatus, SubscriptionListener } from './link.js';
 import { Links } from './links.js';
+import { Postponed } from './postponed.js';
 import { Replicated } from './replicated.js';
 import { scriptDenial } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
+import { slotOf } from './slots.js';
 import { watchTopology, type IsDisturbed } from './topology.js';
 
 export interface ConnectionOptions {
@@ -34,6 +37,7 @@ export class Connection {
   readonly #greeting: Greeting;
   readonly #replicated: Replicated | undefined;
   readonly #readyListeners = new Set<() => void>();
+  readonly #postponed = new Postponed();
   #subscriber: Link | undefined;
 
   constructor(options: ConnectionOptions, events: Events) {
@@ -125,9 +129,27 @@ export class Connection {
     });
   }
 
+  /** Whether something is under way, or is going to be at the end of this turn of the event loop. */
+  get isBusy(): boolean {
+    return this.#commands.isAwaitingAnswers || this.#postponed.isPending;
+  }
+
+  /** Has this sent at the end of this turn of the event loop; before that, if anything else is sent, so that nothing overtakes it. */
+  postpone(send: () => void): void {
+    this.#postponed.postpone(send);
+  }
+
+  /** Who has a key, as far as is known, and follows no redirections: a cluster's client would for long, while a slot moves. */
+  senderFor(key: string): Sender | undefined {
+    const { client } = this.#commands;
+    if (!client.cluster) return client;
+    const address = client.cluster.masterOf(slotOf(hashTag(key)));
+    return address === undefined ? undefined : client.cluster.node(address);
+  }
+
   /**
    * Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. It did not run then, and is not
-   * sent in full when the limit is over by that time.
+   * sent in full when the limit is over by that time. `sender` may be one node of a cluster.
    */
   run<T>(
     script: Script,
@@ -135,14 +157,18 @@ export class Connection {
     args: readonly Argument[],
     read: (reply: unknown) => T,
     limit: TimeLimit = NO_LIMIT,
+    sender?: Sender,
   ): Promise<T> {
+    this.#postponed.sendNow();
     const parts = [script.sha1, keys.length, ...keys, ...args];
-    return this.#commands.ask('evalsha', parts, read, (error) => {
+    const otherwise = (error: Error): Promise<T> | undefined => {
       if (!isUnknownScript(error)) return denied(error, script);
       if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
       const inFull = [script.source, ...parts.slice(1)];
-      return this.#commands.ask('eval', inFull, read, (refusal) => denied(refusal, script));
-    });
+      const refused = (refusal: Error): Promise<T> | undefined => denied(refusal, script);
+      return this.#commands.ask('eval', inFull, read, refused, sender);
+    };
+    return this.#commands.ask('evalsha', parts, read, otherwise, sender);
   }
 
   /** Whether there are scripts whose effect counts only when replicas have acknowledged it. */
@@ -166,6 +192,7 @@ export class Connection {
 
   /** Runs one plain command once. */
   command(command: Lowercase<string>, ...args: readonly Argument[]): Promise<unknown> {
+    this.#postponed.sendNow();
     return this.#commands.ask(command, args, (reply) => reply);
   }
 
@@ -191,6 +218,7 @@ export class Connection {
   }
 
   async close(): Promise<void> {
+    this.#postponed.sendNow();
     await Promise.all([this.#commands.close(), this.#replicated?.close()]);
   }
 }

@@ -93,6 +93,11 @@ export class Link {
     return this.#isLeaving;
   }
 
+  /** Whether anything that was sent is unanswered. */
+  get isAwaitingAnswers(): boolean {
+    return this.#silence.isAwaitingAnswers;
+  }
+
   /** The last thing that went wrong with the connection, until it is ready again. */
   get lastError(): Error | undefined {
     return this.#trouble.lastError;

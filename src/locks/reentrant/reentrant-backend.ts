@@ -14,6 +14,7 @@ import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import type { Line } from '../../waiting/line.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
+import { GatheredCalls, type Publish } from './gathered-calls.js';
 import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantWaiter } from './reentrant-waiter.js';
 
@@ -60,14 +61,12 @@ export class ReentrantLockBackend implements LockBackend {
 
   /** @param limit - how long the caller will wait, and so how long replicas may take to acknowledge it */
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
-    return this.server.connection.runReplicated(
-      scripts.acquire,
-      [this.keys.lock],
-      [ownerId, leaseMs],
-      readAcquire,
-      isAcquired,
-      limit,
-    );
+    const { connection } = this.server;
+    if (!connection.isReplicated)
+      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit);
+    const args = [ownerId, leaseMs];
+    const keys = [this.keys.lock];
+    return connection.runReplicated(scripts.acquire, keys, args, readAcquire, isAcquired, limit);
   }
 
   /** Acquires it as one of the masters of a Redlock, which remember for how long they were asked to keep it. */
@@ -193,12 +192,14 @@ export class ReentrantLockBackend implements LockBackend {
     ];
   }
 
-  #release(ownerId: string, publish: 'PUBLISH' | 'SPUBLISH' | ''): Promise<boolean> {
-    const { lock, channel } = this.keys;
-    const args = [ownerId, channel, publish];
-    return this.server.connection.run(scripts.release, [lock], args, (reply) => {
-      if (typeof reply !== 'string') return reply === 1;
-      this.server.publishRefused(channel, reply);
+  get #calls(): GatheredCalls {
+    return this.server.shared(GatheredCalls);
+  }
+
+  #release(ownerId: string, publish: Publish): Promise<boolean> {
+    return this.#calls.release(this.keys, ownerId, publish, (reply) => {
+      if (typeof reply === 'number') return reply > 0;
+      this.server.publishRefused(this.keys.channel, reply as string);
       return true;
     });
   }

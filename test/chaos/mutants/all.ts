@@ -12,6 +12,11 @@ export const MUTANTS: readonly Mutant[] = [
         from: "if redis.call('HDEL', lock, owner) == 0 then\n  return 0\nend",
         to: "if redis.call('DEL', lock) == 0 then\n  return 0\nend",
       },
+      {
+        in: 'lua',
+        from: "local removed = redis.pcall('HDEL', lock, owner)",
+        to: "local removed = redis.pcall('DEL', lock)",
+      },
     ],
   },
   {
@@ -45,8 +50,13 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "local told = publish ~= '' and redis.pcall(publish, channel, '0')\nreturn type(told)",
+        from: "local told = publish ~= '' and redis.pcall(publish, channel, '0') or 0\nreturn type(told)",
         to: 'local told = 0\nreturn type(told)',
+      },
+      {
+        in: 'lua',
+        from: "local told = redis.pcall(publish, 'redisson_lock__channel:' .. tag, '0')",
+        to: 'local told = 0 and tag',
       },
     ],
   },

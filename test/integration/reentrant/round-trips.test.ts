@@ -169,11 +169,11 @@ it('what is refused is no command', async () => {
   expect(commands).toEqual([]);
 });
 
-it('1,000 locks of different names are 1,000 commands, and as many to release them', async () => {
+it('1,000 locks of different names at once are a command for one, and others for up to 64; and so are their releases', async () => {
   const names = Array.from({ length: 1_000 }, () => uniqueName());
   const locks = names.map((name) => client.getLock(name));
-  expect(await sent(() => Promise.all(locks.map((each) => each.lock())))).toHaveLength(1_000);
-  expect(await sent(() => Promise.all(locks.map((each) => each.unlock())))).toHaveLength(1_000);
+  expect(await sent(() => Promise.all(locks.map((each) => each.lock())))).toHaveLength(17);
+  expect(await sent(() => Promise.all(locks.map((each) => each.unlock())))).toHaveLength(17);
 });
 
 it('after SCRIPT FLUSH each script costs one more command, once', async () => {
