@@ -128,9 +128,10 @@ describe('a user who', () => {
         message: expect.stringMatching(/NOPERM|permission/) as string,
       },
     });
-    await Promise.all(
-      outcomes.map((outcome) => outcome.status === 'fulfilled' && outcome.value.release()),
+    const holds = outcomes.flatMap((outcome) =>
+      outcome.status === 'fulfilled' ? [outcome.value] : [],
     );
+    await Promise.all(holds.map((hold) => hold.release()));
     expect(await keysLeft()).toEqual([]);
   });
 
