@@ -21,6 +21,7 @@ const METRICS: readonly Metric[] = [
   { key: 'micros', label: 'server µs a lock', digits: 2 },
   { key: 'commands', label: 'commands a lock', digits: 2 },
   { key: 'heap', label: 'heap, bytes a lock', digits: 0 },
+  { key: 'kept', label: 'kept, %', digits: 0 },
 ];
 
 /** A window is a whole lease, in which everybody renews: some once, some three times. */
@@ -81,9 +82,10 @@ async function measure(
 ): Promise<Record<string, number>> {
   const { leaseMs, windowMs } = SIZES[effort];
   const keep = { do: 'keep', peer: one.id, urls: [url], leaseMs } as const;
-  const name = `${keyPrefix}holds:${one.id}:${count}:${round}`;
+  const prefix = `${keyPrefix}holds:${one.id}:${count}:${round}`;
+  const name = `${prefix}:kept`;
   using worker = one.start('--expose-gc');
-  await worker.ask({ ...keep, name: `${name}:first`, count: 1 }); // then the client is there
+  await worker.ask({ ...keep, name: `${prefix}:first`, count: 1 }); // then the client is there
   const heap = await worker.ask({ do: 'heap' });
   await worker.ask({ ...keep, name, count });
   const held = await worker.ask({ do: 'heap' });
@@ -97,7 +99,18 @@ async function measure(
     micros: used.cpuMicros / count / 3,
     commands: used.commands / count / 3,
     heap: (held - heap) / count,
+    kept: ((await keysOf(redis, `${name}:*`)) * 100) / count,
   };
+}
+
+/** How many locks are still there: who cannot renew them in time has less to do. */
+async function keysOf(redis: Redis, pattern: string): Promise<number> {
+  const found = new Set<string>();
+  // Some libraries put something of their own in front.
+  const keys = redis.scanStream({ match: `*${pattern}`, count: 5_000 });
+  for await (const batch of keys as AsyncIterable<string[]>)
+    for (const key of batch) found.add(key);
+  return found.size;
 }
 
 function growthOf(cases: readonly Case[], counts: readonly number[]): Growth {

@@ -11,7 +11,7 @@ export interface ServerUsage {
 }
 
 /** Since the server was started. */
-export async function serverUsage(redis: Redis): Promise<ServerUsage> {
+async function serverUsage(redis: Redis): Promise<ServerUsage> {
   const [stats, cpu] = await Promise.all([redis.info('commandstats'), redis.info('cpu')]);
   let commands = 0;
   let scripts = 0;
