@@ -202,7 +202,10 @@ it('what is asked behind a release that nobody awaited sees the lock free', asyn
   const releasedAgain = again.release();
   expect(await lock.tryLock()).toBe(true);
   await releasedAgain;
-  await lock.unlock();
+  const unlocked = Promise.all([lock.unlock(), client.getLock(`${name}:3`).tryLock()]);
+  expect(await lock.forceUnlock()).toBe(false);
+  await unlocked;
+  await client.getLock(`${name}:3`).unlock();
 });
 
 it('a client that is closed in the same turn has released what it was told to', async () => {
