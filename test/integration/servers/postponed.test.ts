@@ -1,0 +1,36 @@
+// What a connection was told to send at the end of the turn goes first, whatever else is sent before that.
+import { expect, inject, it, vi } from 'vitest';
+import { Listeners } from '../../../src/core/listeners.js';
+import { Connection } from '../../../src/redis/connection.js';
+import { ioredisDriver } from '../../../src/redis/ioredis/driver.js';
+import { scripts } from '../../../src/redis/scripts.generated.js';
+import { eventually } from '../../support/eventually.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const ways: [string, (connection: Connection) => Promise<unknown> | undefined][] = [
+  ['the end of the turn', () => undefined],
+  ['a script', (one) => one.run(scripts.release, [uniqueName()], ['me:1', '', ''], () => 1)],
+  ['a command', (one) => one.command('exists', uniqueName())],
+  ['the end of the connection', (one) => one.close()],
+];
+
+it.each(ways)('%s sends what was postponed, once', async (way, act) => {
+  const driver = ioredisDriver(inject('redisUrl'));
+  const options = { driver, silenceLimitMs: 10_000, replicas: 0, commandTimeoutMs: 1_000 };
+  const connection = new Connection(options, new Listeners());
+  await eventually(() => {
+    expect(connection.isReady).toBe(true);
+    return Promise.resolve();
+  });
+  const send = vi.fn();
+  connection.postpone(send);
+  expect(connection.isBusy).toBe(true);
+  expect(send).not.toHaveBeenCalled();
+  const acted = act(connection);
+  expect(send).toHaveBeenCalledTimes(way === 'the end of the turn' ? 0 : 1);
+  await acted;
+  await new Promise(setImmediate);
+  expect(send).toHaveBeenCalledOnce();
+  expect(connection.isBusy).toBe(false);
+  await connection.close();
+});
