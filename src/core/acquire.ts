@@ -76,6 +76,7 @@ function tryAtOnce(
   // Around there may be what it has to re-enter; and the attempts of one run go one after another.
   const isAlone = !actingScope(position) || ownScope !== undefined;
   if (!isAlone || holdersAround(position, lock.id).length > 0 || !lock.tryAtOnce) return undefined;
+  if (lock.isBusyHere) return undefined;
 
   lockCallBegins(session, lock, origin, leaseMs, position);
   const ownerId = lock.newOwnerId();

@@ -23,6 +23,8 @@ export interface LockBackend extends GrantedLock {
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
   /** A new owner, never used before. */
   readonly newOwnerId: () => string;
+  /** Whether this client has the lock, or somebody of it waits: then it is not asked for at once. */
+  readonly isBusyHere?: boolean;
   /** A caller who wants the lock. `newOwnerId` makes each owner that the waiter tries as; for some kinds every try needs another. */
   waiter(newOwnerId: () => string, request: LockRequest): Waiter;
   /**
@@ -34,8 +36,6 @@ export interface LockBackend extends GrantedLock {
   /** Frees the lock whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
   forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;
-  /** How often this owner holds the lock; 0: not at all. */
-  holdCount(ownerId: string): Promise<number>;
   /** Milliseconds; -2: not locked, -1: no expiry. */
   remainTimeToLive(): Promise<number>;
 }

@@ -16,6 +16,12 @@ export interface GrantedHold {
   lost(error: LockLostError): void;
 }
 
+/** Who of the same client is next in line, and takes the grant as it is. */
+export interface Heir extends GrantedHold {
+  /** The grant is passed on: the heir's hold is to begin, or it declines. */
+  inherit(grant: GrantState): void;
+}
+
 /** What a grant needs of the lock that was granted. */
 export interface GrantedLock extends Removable {
   /** The name that the user gave. */
@@ -32,8 +38,14 @@ export interface GrantedLock extends Removable {
     leaseMs: number,
     limit: TimeLimit,
   ): Promise<KeepReply>;
+  /** The server gave it to this client. */
+  granted?(grant: GrantState): void;
   /** Nobody of this client holds it as this owner any more, nor waits for it as this owner. */
   forget?(ownerId: string): void;
+  /** Those of this client who wait for it, where a grant of it may be passed on among them. */
+  readonly localLine?: { readonly heir: Heir | undefined; readonly length: number } | undefined;
+  /** How often this owner holds the lock; 0: not at all. */
+  holdCount(ownerId: string): Promise<number>;
   /** Looks after a grant until `unwatch`: renews it if it is watched, and finds out if it is lost. */
   watch(grant: GrantState): void;
   unwatch(grant: GrantState): void;
@@ -52,7 +64,10 @@ export abstract class GrantState implements Renewable, Due {
   renewalLimit: RenewalLimit | undefined;
   protected readonly session: Session;
   readonly #holds: GrantedHold[] = [];
-  readonly #grantedAt: Instant = now();
+  /** To whom it was passed on, until that hold begins. */
+  #heir: Heir | undefined;
+  /** Since when its present holder has it. */
+  #heldSince: Instant = now();
   #deadline: Deadline;
   /** When the confirmation that came last was asked for. */
   #confirmedAt: Instant;
@@ -67,6 +82,7 @@ export abstract class GrantState implements Renewable, Due {
     this.#deadline = deadline;
     this.#confirmedAt = deadline.since;
     session.grants.add(this);
+    lock.granted?.(this);
   }
 
   get isHeld(): boolean {
@@ -89,11 +105,11 @@ export abstract class GrantState implements Renewable, Due {
   }
 
   get holdCount(): number {
-    return this.#holds.length;
+    return this.#holds.length + Number(this.#heir !== undefined);
   }
 
   get heldForMs(): number {
-    return elapsedMs(this.#grantedAt);
+    return elapsedMs(this.#heldSince);
   }
 
   /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
@@ -106,22 +122,42 @@ export abstract class GrantState implements Renewable, Due {
   }
 
   get isWatched(): boolean {
-    return this.#holds.some(({ isWatched }) => isWatched) && (this.renewalLimit?.isDue ?? true);
+    const isWanted = this.#heir?.isWatched ?? this.#holds.some(({ isWatched }) => isWatched);
+    return isWanted && (this.renewalLimit?.isDue ?? true);
   }
 
   /** A hold begins; the server counts it already. */
   add(hold: GrantedHold): void {
     this.#holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
-    else if (this.#holds.length === 1) this.lock.watch(this);
+    else if (this.#holds.length === 1 && !this.#heir) this.lock.watch(this);
+    this.#heir = undefined;
     if (this.#state.kind === 'held') this.session.schedule.within(this, leftMs(this.#deadline));
   }
 
   protected drop(hold: GrantedHold): void {
     const index = this.#holds.indexOf(hold);
     if (index >= 0) this.#holds.splice(index, 1);
-    if (this.#holds.length === 0) this.lock.unwatch(this);
+    if (this.holdCount === 0) this.lock.unwatch(this);
   }
+
+  /** The last hold ends, and the heir's is to begin: nothing changes on the server. */
+  protected bequeath(hold: GrantedHold | undefined, heir: Heir): void {
+    this.#heir = heir;
+    this.#heldSince = now();
+    if (hold) this.drop(hold);
+  }
+
+  /** The heir does not go on with it. */
+  protected disinherit(): void {
+    this.#heir = undefined;
+    if (this.holdCount === 0) this.lock.unwatch(this);
+  }
+
+  /** Somebody to whom it was passed on does not want it any more. */
+  abstract decline(): void;
+
+  abstract closed(error?: Error): void;
 
   /** It was lost: whoever relies on it learns it now. */
   lose(lossReason: LossReason): LockLostError {
@@ -130,7 +166,7 @@ export abstract class GrantState implements Renewable, Due {
     const lost = { lockName: this.lock.name, ownerId, heldForMs };
     const error = lockLost(lost, lossReason);
     this.become({ kind: 'lost', error });
-    const heldSince = new Date(this.#grantedAt.wallMs);
+    const heldSince = new Date(this.#heldSince.wallMs);
     this.session.events.emit('lost', () => ({ ...lost, lossReason, heldSince, error }));
     // The server may still keep what we do not dare to rely on.
     const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
@@ -147,8 +183,7 @@ export abstract class GrantState implements Renewable, Due {
 
   checkDeadline(): void {
     // Without holds nobody relies on it. While it is being released the server's answer tells whether it was lost.
-    if (this.#state.kind !== 'held' || this.#holds.length === 0 || leftMs(this.#deadline) > 0)
-      return;
+    if (this.#state.kind !== 'held' || this.holdCount === 0 || leftMs(this.#deadline) > 0) return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
   }
 
@@ -199,18 +234,20 @@ export abstract class GrantState implements Renewable, Due {
   }
 
   /** It was lost, or its release is on its way. */
-  protected abstract ended(): void;
+  protected abstract ended(loss: LockLostError | undefined): void;
 
   /** The one place where the state changes: what was released may yet turn out to be lost, what is lost stays lost. */
   protected become(next: Exclude<State, { kind: 'held' }>): void {
     if (this.#state.kind === 'lost') return;
     this.#state = next;
     this.session.schedule.delete(this);
-    this.ended();
+    this.ended(next.kind === 'lost' ? next.error : undefined);
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
-    if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
+    if (next.kind !== 'lost') return;
+    for (const hold of [...this.#holds]) hold.lost(next.error);
+    this.#heir?.lost(next.error);
   }
 
   #forget(): void {

@@ -1,24 +1,24 @@
 // What a server gave one owner of a lock. All holds that re-entered the lock share the grant, and it may outlive them. What
 // changes its hold count on the server is asked here, one command after another.
 
-import { ClosedError, KeyConflictError, isUnanswered } from '../api/errors.js';
+import { ClosedError, KeyConflictError, isUnanswered, type LockLostError } from '../api/errors.js';
 import { now, type Instant } from '../runtime/clock.js';
 import { Turns } from '../scopes/turns.js';
 import { WaitLimit } from '../runtime/wait-limit.js';
 import { GrantState, type GrantedHold } from './grant-state.js';
 import type { KeepReply } from './replies.js';
+import { Relay } from './relay.js';
 import { retry } from './retry.js';
-
-/** A release whose first command did not settle it: that command, and how much of `commandTimeout` is left. */
-interface BegunRelease {
-  readonly answer: Promise<boolean>;
-  readonly limitMs: number;
-}
+import { sendRelease, type BegunRelease } from './send-release.js';
 
 export class Grant extends GrantState {
   /** The confirmation of a hand-over that is under way. */
   #confirming: WaitLimit | undefined;
   readonly #turns = new Turns();
+  /** The count on the server; undefined: a command that sets it was sent, and may come late, when it must meet nobody else's count. */
+  #countThere: number | undefined = 1;
+  /** Made when it is first passed on. */
+  #relay: Relay | undefined;
 
   /**
    * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
@@ -67,6 +67,39 @@ export class Grant extends GrantState {
       });
   }
 
+  /**
+   * The last hold ends, and the first in line takes the grant as it is, without asking the server. The release is settled by a
+   * proof that the grant was there. undefined: there is nobody who may.
+   */
+  passOn(hold: GrantedHold): Promise<void> | undefined {
+    const line = this.lock.localLine;
+    const heir = line?.heir;
+    if (!heir || !hold.isWatched || !this.#mayPass) return undefined;
+    this.#relay ??= new Relay(
+      this.session,
+      this.lock,
+      this.ownerId,
+      this.heldForMs,
+      this.#confirmGone,
+    );
+    if (!this.#relay.mayPass) return undefined;
+    this.bequeath(hold, heir);
+    const proof = this.#relay.passed(line.length);
+    heir.inherit(this);
+    return proof;
+  }
+
+  /** It goes to the next in line, or is released. */
+  override decline(): void {
+    this.disinherit();
+    if (!this.isHeld) return;
+    const heir = this.lock.localLine?.heir;
+    if (heir && this.#mayPass) {
+      this.bequeath(undefined, heir);
+      heir.inherit(this);
+    } else this.#releaseInsistently(false).catch(() => undefined); // what is left then is removed
+  }
+
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
   release(hold: GrantedHold, isRepeat: boolean): Promise<void> {
     this.drop(hold);
@@ -77,43 +110,45 @@ export class Grant extends GrantState {
       : this.#releaseInsistently(isRepeat);
   }
 
+  /** The client was closed, and has released it; or not, as far as is known. */
+  override closed(error?: Error): void {
+    this.#relay?.settle(error);
+  }
+
   /** No other command of the grant is under way: sends one, and goes on with it only if that does not settle the release. */
   #releaseAtOnce(): Promise<void> {
-    const { schedule, commandTimeoutMs } = this.session;
-    const endsAtMs = performance.now() + commandTimeoutMs;
     this.become({ kind: 'released', isConfirmed: false });
     return new Promise((resolve, reject) => {
-      let isSettled = false;
-      const settle = (): boolean => {
-        const isFirst = !isSettled;
-        isSettled = true;
-        schedule.delete(limit);
-        if (isFirst) this.#turns.pass();
-        return isFirst;
-      };
-      const goOn = (): void => {
-        if (!settle()) return;
-        const limitMs = endsAtMs - performance.now();
-        this.#releaseInsistently(false, { answer, limitMs }).then(resolve, reject);
-      };
-      const limit = {
-        due: (): void => {
-          const leftMs = endsAtMs - performance.now();
-          if (leftMs > 0) schedule.within(limit, leftMs);
-          else goOn();
-        },
-      };
-      schedule.within(limit, commandTimeoutMs);
-      const answer = this.lock.release(this.ownerId);
-      answer.then((isReleased) => {
-        if (!isReleased) goOn();
-        else if (settle()) {
-          this.become({ kind: 'released', isConfirmed: true });
-          resolve();
+      sendRelease(this.session, this.lock, this.ownerId, (begun) => {
+        this.#turns.pass();
+        if (begun) {
+          this.#releaseInsistently(false, begun).then(resolve, reject);
+          return;
         }
-      }, goOn);
+        this.become({ kind: 'released', isConfirmed: true });
+        resolve();
+      });
     });
   }
+
+  /** Half of the lease is enough for a renewal to fail and be repeated. */
+  get #mayPass(): boolean {
+    const { isClosed, connection, lockWatchdogTimeoutMs } = this.session;
+    const isSettled = !this.#turns.isTaken && this.#countThere === 1 && this.holdCount <= 1;
+    const isUsable = isSettled && !isClosed && connection.isReady;
+    return isUsable && this.remaining() >= lockWatchdogTimeoutMs / 2;
+  }
+
+  /** The server has no such owner any more, says a look: finds out how it was lost. */
+  readonly #confirmGone = (): void => {
+    if (!this.isHeld) return;
+    const what = 'not known to be held';
+    this.session
+      .bounded(this.lock.name, what, (waitLimit) => this.#confirm(0, waitLimit, 0, () => undefined))
+      .catch((error: unknown) => {
+        this.#relay?.settle(error as Error);
+      });
+  };
 
   /** Repeats the release until it is answered, and for as long as it may take. `begun`: its first command, if that was sent already. */
   async #releaseInsistently(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
@@ -123,12 +158,17 @@ export class Grant extends GrantState {
       await this.session.bounded(this.lock.name, 'not known to be released', release, begun);
     } catch (error) {
       if (isUnanswered(error) && this.holdCount === 0) this.abandon();
+      if (this.holdCount === 0) this.#relay?.settle(error as Error);
       throw error;
     }
   }
 
-  protected override ended(): void {
+  protected override ended(loss: LockLostError | undefined): void {
     this.#confirming?.end('closed');
+    if (!this.#relay) return;
+    this.#relay.end();
+    // Whoever closes a client releases what it had, and then knows.
+    if (loss ? loss.lossReason !== 'closed' : this.isReleaseConfirmed) this.#relay.settle(loss);
   }
 
   /** Confirms that the lock is held, `more` times than now, and for `leaseMs` from now. */
@@ -189,7 +229,10 @@ export class Grant extends GrantState {
   async #keep(holdCount: number, leaseMs: number, waitLimit: WaitLimit): Promise<Instant> {
     const send = (): Promise<KeepReply> =>
       this.lock.reenter(this.ownerId, holdCount, leaseMs, waitLimit);
-    return await this.#ask(send, waitLimit);
+    this.#countThere = undefined;
+    const sentAt = await this.#ask(send, waitLimit);
+    this.#countThere = holdCount;
+    return sentAt;
   }
 
   /** Asks whether the lock is still held; returns when that was sent. Throws if it is not. */

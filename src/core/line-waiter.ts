@@ -1,23 +1,28 @@
 // A caller who between tries stands in the line of this client for the lock: of those in it one at a time tries, when the lock
-// may be free.
+// may be free, or takes over what another one of this client has of it.
 
 import type { TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/findings.js';
-import type { Line, Place } from '../waiting/line.js';
+import type { Line } from '../waiting/line.js';
+import type { Sleeper } from '../waiting/sleeper.js';
+import type { GrantState, Heir } from './grant-state.js';
 import type { AcquireReply, HeldReply } from './replies.js';
 import type { LockRequest } from './request.js';
 import type { Waiter } from './waiter.js';
 
 const NOW = Promise.resolve();
 
-export abstract class LineWaiter implements Waiter {
+export abstract class LineWaiter implements Waiter, Heir {
   abstract readonly ownerId: string;
+  /** As an heir it wants what it takes over to be renewed. */
+  readonly isWatched = true;
   protected readonly request: LockRequest;
-  readonly #line: () => Line;
-  #place: Place | undefined;
+  readonly #line: () => Line<Heir>;
+  #sleeper: Sleeper<Heir> | undefined;
+  #inherited: GrantState | undefined;
 
   /** `line` gives the one where those of this client wait who did not get the lock. */
-  constructor(request: LockRequest, line: () => Line) {
+  constructor(request: LockRequest, line: () => Line<Heir>) {
     this.request = request;
     this.#line = line;
   }
@@ -25,30 +30,64 @@ export abstract class LineWaiter implements Waiter {
   abstract try(limit?: TimeLimit): Promise<AcquireReply>;
 
   wait({ holderTtlMs, retryInMs = holderTtlMs }: HeldReply, triedAtMs: number): void {
-    if (this.#place) this.#place.stillHeld(retryInMs);
+    if (this.#sleeper) this.#sleeper.stillHeld(retryInMs);
     else if (this.request.waitMs > 0)
-      this.#place = this.#line().join(triedAtMs, retryInMs, this.request);
+      this.#sleeper = this.#line().join(triedAtMs, retryInMs, this.request, this.#heir);
   }
 
   get findings(): Findings | undefined {
-    return this.#place?.findings;
+    return this.#sleeper?.findings;
   }
 
   look(sinceMs: number): void {
-    this.#place?.look(sinceMs);
+    this.#sleeper?.look(sinceMs);
   }
 
   get mayTry(): boolean {
-    return this.#place?.mayTry ?? true;
+    return this.#sleeper?.mayTry ?? true;
   }
 
   get woken(): Promise<void> {
-    return this.#place?.woken ?? NOW;
+    return this.#sleeper?.woken ?? NOW;
+  }
+
+  inherit(grant: GrantState): void {
+    this.#inherited = grant;
+    this.#sleeper?.takeTurn();
+  }
+
+  /** What it was to take over was lost before it did. */
+  lost(): void {
+    this.#inherited = undefined;
+  }
+
+  claim(): GrantState | undefined {
+    const inherited = this.#inherited?.isHeld ? this.#inherited : undefined;
+    this.#inherited = undefined;
+    return inherited;
   }
 
   /** Nothing is left on the server: a try that was answered with "held" left nothing there. */
   leave(leaseMs?: number): boolean {
-    this.#place?.leave(leaseMs);
+    const inherited = this.#inherited;
+    this.#inherited = undefined;
+    this.#sleeper?.leave(leaseMs);
+    inherited?.decline();
     return false;
+  }
+
+  /** Joins the line without a try. */
+  protected queueIn(line: Line<Heir>): void {
+    this.#sleeper = line.queue(this.request, this.#heir);
+  }
+
+  /** Whether it stands in line already, and so is the one to try. */
+  protected get isInLine(): boolean {
+    return this.#sleeper !== undefined;
+  }
+
+  /** A member of a lock of several must have the owner of all, and a fixed lease has to be asked for. */
+  get #heir(): Heir | undefined {
+    return this.request.isWatched && this.request.attemptMs === undefined ? this : undefined;
   }
 }

@@ -3,7 +3,7 @@
 import type { HoldOrigin } from './own-hold.js';
 import type { AcquireRequest } from '../api/options.js';
 import type { Scope } from '../scopes/scope.js';
-import type { Seniority } from '../waiting/line.js';
+import type { Seniority } from '../waiting/sleeper.js';
 
 /** What a lock of several asks of its members, besides what its caller asked for. */
 export interface MemberTerms extends Seniority {

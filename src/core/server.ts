@@ -8,8 +8,6 @@ import { describe, failureKind } from '../redis/failure.js';
 import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
-import { Line } from '../waiting/line.js';
-import { Lines } from '../waiting/lines.js';
 import { WaitLimit, WaitEnded, type Call } from '../runtime/wait-limit.js';
 import { Watchdog } from './watchdog.js';
 
@@ -34,7 +32,6 @@ export class Server {
   /** Where all of its client that is due at a time stands. */
   readonly schedule: Schedule;
   readonly #shared = new Map<object, unknown>();
-  readonly #lines = new Lines<Line>();
   readonly #events: Events;
   /** On which kinds of channels publishing was refused, as far as that was told. */
   readonly #refused = new Set<string>();
@@ -95,15 +92,6 @@ export class Server {
   subscribeToUnlocks(keys: LockKeys, listener: ChannelListener): Subscription {
     const isSharded = this.publishCommand(keys) === 'SPUBLISH';
     return this.channels.subscribe(keys.channel, isSharded, listener);
-  }
-
-  /** The one line in which all of this client wait for a lock. */
-  line(keys: LockKeys): Line {
-    return this.#lines.of(keys.lock, (onEmpty) => {
-      const subscribe = (listener: ChannelListener): Subscription =>
-        this.subscribeToUnlocks(keys, listener);
-      return new Line(subscribe, this.#lookEveryMs, onEmpty);
-    });
   }
 
   /** In how many milliseconds it answers. It is asked once: what counts is how it is now. */

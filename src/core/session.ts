@@ -47,9 +47,12 @@ export interface SessionGrant {
   readonly lock: Removable & { readonly name: string };
   readonly ownerId: string;
   readonly isReleased: boolean;
+  readonly heldForMs: number;
   /** Milliseconds for which this process may rely on it. */
   remaining(): number;
   lose(lossReason: LossReason): LockLostError;
+  /** The client was closed, and has released it, or not: then as far as `error` says. */
+  closed(error?: Error): void;
 }
 
 /** A hold of a lock of another client that is a member of a lock of this one. */
@@ -194,7 +197,8 @@ export class Session {
     this.#isClosed = true;
     for (const call of [...this.acquisitions]) call.end('closed');
     const limit = pLimit(this.#closeConcurrency);
-    const releases = [...this.grants].map((grant) => {
+    const grants = [...this.grants];
+    const releases = grants.map((grant) => {
       if (!grant.isReleased) grant.lose('closed');
       return limit(() => this.#releaseFor(grant));
     });
@@ -208,15 +212,27 @@ export class Session {
     } catch {
       limit.clearQueue(); // Redis does not answer: the leases end by themselves
     }
+    for (const grant of grants) grant.closed(this.closedError(grant.lock.name));
     // Also if there is no time left: nothing may be tried again later.
     await this.cleanup.close(waitLimit).catch(() => undefined);
     waitLimit.dispose();
   }
 
   /** Releases what a closing client held. */
-  async #releaseFor({ lock, ownerId }: SessionGrant): Promise<void> {
-    await this.bounded(lock.name, 'not known to be released', (waitLimit) =>
-      retry(this.connection, waitLimit, { name: lock.name }, () => lock.release(ownerId)),
-    );
+  async #releaseFor(grant: SessionGrant): Promise<void> {
+    const { lock, ownerId, heldForMs } = grant;
+    let isFirst = true as boolean;
+    try {
+      const isReleased = await this.bounded(lock.name, 'not known to be released', (waitLimit) =>
+        retry(this.connection, waitLimit, { name: lock.name }, (isRepeat) => {
+          isFirst = !isRepeat;
+          return lock.release(ownerId);
+        }),
+      );
+      const lost = { lockName: lock.name, ownerId, heldForMs };
+      grant.closed(isReleased || !isFirst ? undefined : lockLost(lost, 'deleted'));
+    } catch (error) {
+      grant.closed(error as Error);
+    }
   }
 }

@@ -170,7 +170,9 @@ export class SingleHold implements OwnHold {
     const isRepeat = this.#isGivenUp;
     this.#isGivenUp = true;
     const loss = this.#loss ?? this.#grant.loss;
-    const removal = loss ? Promise.reject(loss) : this.#grant.release(this, isRepeat);
+    const passed = loss || isRepeat ? undefined : this.#grant.passOn(this);
+    if (passed) this.#leave(); // somebody else is inside now
+    const removal = loss ? Promise.reject(loss) : (passed ?? this.#grant.release(this, isRepeat));
     return removal.then(
       () => {
         this.#emitReleased();

@@ -7,6 +7,7 @@ import type { Findings } from '../waiting/findings.js';
 import type { LockBackend } from './backend.js';
 import { deadlineOf, leftMs, type Deadline } from './deadline.js';
 import { Grant } from './grant.js';
+import { GrantState } from './grant-state.js';
 import type { AcquireReply, HeldReply, KeepReply } from './replies.js';
 import type { LockRequest } from './request.js';
 import { retry } from './retry.js';
@@ -84,13 +85,16 @@ export class Tries {
   /** Takes what was handed over to its waiter, if anything was. */
   claim(): Grant | undefined {
     this.#waitLimit.assertNotOver();
-    const handedOver = this.#waiter?.claim?.();
-    return handedOver && this.#granted(handedOver.deadline, handedOver.confirm);
+    const claimed = this.#waiter?.claim?.();
+    if (claimed instanceof GrantState) return claimed instanceof Grant ? claimed : undefined;
+    return claimed && this.#granted(claimed.deadline, claimed.confirm);
   }
 
   /** Tries until it is answered: the lock was granted, somebody else has it, or (undefined) what was granted is over already. */
   async try(): Promise<Grant | HeldReply | undefined> {
     const waiter = (this.#waiter ??= this.#lock.waiter(this.#newOwnerId, this.#request));
+    const seen = this.#begun ? undefined : waiter.queue?.();
+    if (seen) return seen;
     let sentAt = now();
     const reply = await retry(this.#session.connection, this.#waitLimit, this.#lock, () => {
       const begun = this.#begun;

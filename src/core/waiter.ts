@@ -2,6 +2,7 @@
 
 import type { TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/findings.js';
+import type { GrantState } from './grant-state.js';
 import type { AcquireReply, HandedOver, HeldReply } from './replies.js';
 
 export interface Waiter {
@@ -12,8 +13,10 @@ export interface Waiter {
    * @param limit - how long the caller will wait; left out: for ever
    */
   try(limit?: TimeLimit): Promise<AcquireReply>;
+  /** Waits in line without asking, if this client has the lock or others of it wait; returns what is known of the holder. */
+  queue?(): HeldReply | undefined;
   /** Takes, without asking, what was handed over while it waited; undefined: nothing that may be relied on. */
-  claim?(): HandedOver | undefined;
+  claim?(): HandedOver | GrantState | undefined;
   /** A try, begun at `triedAtMs` (monotonic), found that somebody else has the lock: waits in line, at the same place as before. */
   wait(seen: HeldReply, triedAtMs: number): void;
   /** What those of this client who wait for the lock know of it; undefined: it does not wait. */

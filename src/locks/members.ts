@@ -16,7 +16,7 @@ export function parseMembers(
   if (locks.length === 0)
     throw new OptionError(`${what} has no members: it needs at least one lock`);
   const members = locks.map((lock, index) => {
-    if (lock instanceof SingleLock && isRight(lock.parts.backend)) return lock;
+    if (isSingleLock(lock) && isRight(lock.parts.backend)) return lock;
     throw new OptionError(
       `member ${String(index + 1)} of ${what} is ${shownMember(lock)}: ${right}`,
     );
@@ -31,6 +31,11 @@ export function parseMembers(
     }
   }
   return members;
+}
+
+/** (Of whatever backend: `instanceof` alone says of any.) */
+function isSingleLock(given: unknown): given is SingleLock {
+  return given instanceof SingleLock;
 }
 
 /** What was given for a member, in words that lead to the mistake. */

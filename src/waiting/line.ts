@@ -1,90 +1,42 @@
 // Those of one client who wait for one lock: woken one at a time, in order, by a message or by the end of the
 // holder's lease. While the lock is held they send next to nothing, however many they are: messages are hints that may get lost,
-// so now and then the first looks for itself.
+// so now and then the first looks for itself. While this very client has the lock they send nothing at all.
 
 import { setTimer } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 import { Findings } from './findings.js';
+import { StandBack } from './stand-back.js';
+import { Sleeper, type Seniority } from './sleeper.js';
+import { TURN_MS, TurnTaking } from './turn-taking.js';
 
-/** What a caller may claim among those who wait with it, where that is not just that it came before them. */
-export interface Seniority {
-  /** Since when it has waited, on the monotonic clock. */
-  readonly sinceMs?: number | undefined;
-  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
-  readonly deferMs?: (() => number) | undefined;
-}
-
-/** One waiter's place in the line. */
-export class Place {
-  readonly #line: Line;
-  /** Since when it has waited, on the monotonic clock. */
-  readonly sinceMs: number;
-  readonly #deferMs: (() => number) | undefined;
-  #woken!: Promise<void>;
-  #wake!: () => void;
-  #deferTimer: NodeJS.Timeout | undefined;
-
-  constructor(line: Line, { sinceMs = performance.now(), deferMs }: Seniority) {
-    this.#line = line;
-    this.sinceMs = sinceMs;
-    this.#deferMs = deferMs;
-    this.#sleep();
-  }
-
-  /** Resolves when it is this waiter's turn to try. */
-  get woken(): Promise<void> {
-    return this.#woken;
-  }
-
-  /** Whether this waiter is the one to try. */
-  get mayTry(): boolean {
-    return this.#line.isTrying(this);
-  }
-
-  /** The try found the lock held for `ttlMs` more (-1: no expiry): sleeps on, at the same place. */
-  stillHeld(ttlMs: number): void {
-    this.#sleep();
-    this.#line.stillHeld(this, ttlMs);
-  }
-
-  get findings(): Findings {
-    return this.#line.findings;
-  }
-
-  /** The first in the line tries now, unless it does already, since `sinceMs` (monotonic) or later. */
-  look(sinceMs: number): void {
-    this.#line.look(sinceMs);
-  }
-
-  /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
-  leave(leaseMs?: number): void {
-    clearTimeout(this.#deferTimer);
-    this.#line.leave(this, leaseMs);
-  }
-
-  wake(): void {
-    const deferMs = this.#deferMs?.() ?? 0;
-    if (deferMs > 0) this.#deferTimer = setTimer(this.#wake, deferMs);
-    else this.#wake();
-  }
-
-  #sleep(): void {
-    this.#woken = new Promise((resolve) => (this.#wake = resolve));
-  }
+/** What a line needs of its lock. */
+export interface LineHost {
+  /** How long whoever is first sleeps at most, heard or not heard, in milliseconds. */
+  readonly lookEveryMs: number;
+  readonly turns?: TurnTaking;
+  /** Whether this client has the lock. Whoever ends that tells the line. */
+  readonly isHeldHere?: boolean;
+  /** What this client has of the lock may have been lost: finds out. */
+  readonly verify?: () => void;
+  subscribe(listener: ChannelListener): Subscription;
+  /** Asks the server something: resolves, or rejects, when the answer is here. */
+  readonly roundTrip?: () => Promise<unknown>;
+  /** The last has left. */
+  onEmpty(): void;
 }
 
 /** Why somebody tries. Of a mere look the answer is shared also when the asker has gone: nobody need try in its place. */
 type Reason = 'may be free' | 'look';
 
-export class Line implements ChannelListener {
+export class Line<Heir = unknown> implements ChannelListener {
   readonly findings: Findings = new Findings();
-  readonly #subscription: Subscription;
-  readonly #lookEveryMs: number;
-  readonly #onEmpty: () => void;
+  readonly #host: LineHost;
+  readonly #turns: TurnTaking;
+  #subscription: Subscription | undefined;
   /** Who has waited for longest comes first. */
-  readonly #places = new Set<Place>();
+  readonly #sleepers = new Set<Sleeper<Heir>>();
   #youngestSinceMs = 0;
-  #trying: Place | undefined;
+  #trying: object | undefined;
   /** Since when, on the monotonic clock. */
   #tryingSinceMs = 0;
   /** What for. */
@@ -94,63 +46,71 @@ export class Line implements ChannelListener {
   #timer: NodeJS.Timeout | undefined;
   /** When the timer goes off, on the monotonic clock. */
   #lookAtMs = Infinity;
+  /** While it is on, others have their turn first. */
+  readonly #standBack = new StandBack();
 
-  /** `lookEveryMs`: how long whoever is first sleeps at most, heard or not heard. */
-  constructor(
-    subscribe: (listener: ChannelListener) => Subscription,
-    lookEveryMs: number,
-    onEmpty: () => void,
-  ) {
-    this.#subscription = subscribe(this);
-    this.#lookEveryMs = lookEveryMs;
-    this.#onEmpty = onEmpty;
+  constructor(host: LineHost) {
+    this.#host = host;
+    this.#turns = host.turns ?? new TurnTaking();
   }
 
   /**
    * Joins behind those who have waited for longer, after a try that was sent at `triedAtMs` (monotonic) and found the lock held
    * for `ttlMs` more.
    */
-  join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}): Place {
-    const place = new Place(this, seniority);
-    this.#enter(place);
-    const atMs = this.#nextLookAtMs(ttlMs);
-    if (atMs < this.#lookAtMs) this.#lookAt(atMs);
+  join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
+    const sleeper = this.#enter(new Sleeper(this, seniority, heir));
+    this.#lookBy(this.#nextLookAtMs(ttlMs));
     // Released after that try was answered, and told before we listened: the message may even overtake the answer.
-    if (this.#subscription.mayHaveMissed(triedAtMs)) this.#wake();
-    return place;
+    if (this.#listen().mayHaveMissed(triedAtMs)) this.#wake();
+    return sleeper;
   }
 
-  #enter(place: Place): void {
-    const isYounger = this.#youngestSinceMs <= place.sinceMs;
-    this.#youngestSinceMs = Math.max(this.#youngestSinceMs, place.sinceMs);
-    const younger = isYounger
-      ? []
-      : [...this.#places].filter(({ sinceMs }) => sinceMs > place.sinceMs);
-    this.#places.add(place);
-    for (const other of younger) {
-      this.#places.delete(other);
-      this.#places.add(other);
-    }
+  /** Joins without a try: this client has the lock, or others of it wait already. */
+  queue(seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
+    const sleeper = this.#enter(new Sleeper(this, seniority, heir));
+    this.#lookBy(this.#nextLookAtMs(-1));
+    return sleeper;
   }
 
-  isTrying(place: Place): boolean {
-    return this.#trying === place;
+  get length(): number {
+    return this.#sleepers.size;
   }
 
-  stillHeld(place: Place, ttlMs: number): void {
-    if (this.#trying === place) this.#trying = undefined;
+  /** The first in line, if it takes what this client has of the lock. */
+  get heir(): Heir | undefined {
+    return this.#trying ? undefined : this.#first?.heir;
+  }
+
+  beckon(sleeper: object): void {
+    this.#next = undefined;
+    this.#trying = sleeper;
+    this.#reason = 'may be free';
+    this.#tryingSinceMs = performance.now();
+  }
+
+  isTrying(sleeper: object): boolean {
+    return this.#trying === sleeper;
+  }
+
+  stillHeld(sleeper: object, ttlMs: number): void {
+    if (this.#trying === sleeper) this.#trying = undefined;
+    this.#turns.stillHeld();
+    this.#listen();
     this.#lookAt(this.#nextLookAtMs(ttlMs));
     if (this.#next) this.#wake(this.#next);
   }
 
-  leave(place: Place, leaseMs?: number): void {
-    this.#places.delete(place);
-    const wasTrying = this.#trying === place;
+  leave(sleeper: Sleeper<Heir>, leaseMs?: number): void {
+    this.#sleepers.delete(sleeper);
+    const wasTrying = this.#trying === sleeper;
     if (wasTrying) this.#trying = undefined;
-    if (this.#places.size === 0) {
+    if (leaseMs !== undefined) this.#turns.granted();
+    if (this.#sleepers.size === 0) {
       clearTimeout(this.#timer);
-      this.#subscription.close();
-      this.#onEmpty();
+      this.#standBack.end();
+      this.#subscription?.close();
+      this.#host.onEmpty();
       return;
     }
     if (leaseMs !== undefined) this.#lookAt(this.#nextLookAtMs(leaseMs));
@@ -167,7 +127,59 @@ export class Line implements ChannelListener {
   }
 
   message(): void {
-    this.#wake();
+    const { isHeldHere, verify } = this.#host;
+    // Only where nobody is woken anyway: another's message that is taken for our own must not cost a wake-up.
+    if ((isHeldHere || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
+    const isOurTurn = this.#turns.othersReleased();
+    if (isHeldHere)
+      verify?.(); // whoever has it here has not released it
+    else if (this.#standBack.isOn && !isOurTurn) this.#standBack.begin(TURN_MS, this.#wakeFirst);
+    else {
+      this.#standBack.end();
+      this.#wake();
+    }
+  }
+
+  /** This client is about to release the lock, and will hear of that itself. */
+  releasing(): void {
+    this.#turns.expectOwnMessage();
+  }
+
+  /** This client has released the lock, and so many others heard of it: they have their turn first. */
+  released(others: number): void {
+    const turns = this.#turns.released(others);
+    const { roundTrip } = this.#host;
+    if (this.#trying || others <= 0) this.#wake();
+    else if (turns > 0 || !roundTrip) this.#standBack.begin(TURN_MS, this.#wakeFirst);
+    else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
+  }
+
+  /** This client has the lock no longer: it was lost, or nobody knows. */
+  free(): void {
+    if (!this.#trying) this.#wake();
+  }
+
+  #enter(sleeper: Sleeper<Heir>): Sleeper<Heir> {
+    const isYounger = this.#youngestSinceMs <= sleeper.sinceMs;
+    this.#youngestSinceMs = Math.max(this.#youngestSinceMs, sleeper.sinceMs);
+    const younger = isYounger
+      ? []
+      : [...this.#sleepers].filter(({ sinceMs }) => sinceMs > sleeper.sinceMs);
+    this.#sleepers.add(sleeper);
+    for (const other of younger) {
+      this.#sleepers.delete(other);
+      this.#sleepers.add(other);
+    }
+    return sleeper;
+  }
+
+  get #first(): Sleeper<Heir> | undefined {
+    const [first] = this.#sleepers;
+    return first;
+  }
+
+  #listen(): Subscription {
+    return (this.#subscription ??= this.#host.subscribe(this));
   }
 
   #wake(reason: Reason = 'may be free'): void {
@@ -176,27 +188,37 @@ export class Line implements ChannelListener {
       return;
     }
     this.#next = undefined;
-    const first = this.#places.values().next();
-    if (first.done) return;
+    if (this.#host.isHeldHere || (this.#standBack.isOn && reason !== 'look')) return;
+    const first = this.#first;
+    if (!first) return;
     this.#reason = reason;
-    this.#trying = first.value;
+    this.#trying = first;
     this.#tryingSinceMs = performance.now();
-    first.value.wake();
+    first.wake();
   }
+
+  readonly #wakeFirst = (): void => {
+    this.#wake();
+  };
 
   /**
    * A message may never come: its sender died, or may not publish; nobody tells a subscription that its connection is dead. So a
    * lock that is held for `ttlMs` more (-1: no expiry) is looked at when that is over, and before that every now and then.
    */
   #nextLookAtMs(ttlMs: number): number {
-    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, this.#lookEveryMs);
+    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, this.#host.lookEveryMs);
+  }
+
+  #lookBy(atMs: number): void {
+    if (atMs < this.#lookAtMs) this.#lookAt(atMs);
   }
 
   #lookAt(atMs: number): void {
     clearTimeout(this.#timer);
     this.#lookAtMs = atMs;
     this.#timer = setTimer(() => {
-      this.#lookAtMs = Infinity;
+      this.#lookAt(this.#nextLookAtMs(-1));
+      this.#standBack.end();
       this.#wake();
     }, atMs - performance.now());
   }

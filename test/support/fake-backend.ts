@@ -6,7 +6,9 @@ import { ReentrantWaiter, type ContestedLock } from '../../src/locks/reentrant/r
 import type { Schedule } from '../../src/runtime/schedule.js';
 import { LostError, UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
-import { Line } from '../../src/waiting/line.js';
+import type { Heir } from '../../src/core/grant-state.js';
+import { Contests } from '../../src/locks/reentrant/contests.js';
+import type { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { Watchdog, type Renewer } from '../../src/core/watchdog.js';
 
@@ -47,6 +49,10 @@ export class FakeServer {
   /** How many listen for a lock's releases. */
   listenerCount(name: string): number {
     return this.#listeners.get(name)?.size ?? 0;
+  }
+
+  isListening(name: string, listener: ChannelListener | undefined): boolean {
+    return listener !== undefined && this.#listeners.get(name)?.has(listener) === true;
   }
 
   /** Somebody else takes it, also from a holder. */
@@ -153,7 +159,7 @@ export class FakeNode {
   readonly clientId: string;
   readonly #watchdog: Watchdog;
   readonly #renewer: Renewer<LockKeys>;
-  readonly #lines = new Map<string, Line>();
+  readonly #contests = new Contests();
   readonly #lookEveryMs: number;
   #lastOwnerNumber = 0;
 
@@ -185,12 +191,40 @@ export class FakeNode {
 
   lock(name: string): LockBackend {
     const { server, clientId } = this;
+    const contests = this.#contests;
+    const line = (): Line<Heir> =>
+      contests.line(name, {
+        lookEveryMs: this.#lookEveryMs,
+        subscribe: (listener) => server.subscribe(name, listener),
+        roundTrip: () => server.ask(`look ${name}`, () => undefined),
+        verify: (grant) => {
+          this.#watchdog.renew([grant]);
+        },
+      });
     const contested: ContestedLock = {
       acquire: (owner, leaseMs) =>
         server.ask(`acquire ${name} ${owner}`, () => server.acquire(name, owner, leaseMs)),
-      line: () => this.#line(name),
+      get heldHere() {
+        return contests.heldHere(name);
+      },
+      get localLine() {
+        return contests.known(name);
+      },
+      line,
     };
     return {
+      get localLine() {
+        return contests.known(name);
+      },
+      get isBusyHere() {
+        return contests.isBusy(name);
+      },
+      granted: (grant) => {
+        contests.granted(name, grant);
+      },
+      forget: (owner) => {
+        contests.forget(name, owner);
+      },
       kind: 'Lock',
       name,
       id: `${clientId} ${name}`,
@@ -200,7 +234,15 @@ export class FakeNode {
         server.ask(`reenter ${name} ${owner} ${String(count)}`, () =>
           server.keep(name, owner, count, leaseMs),
         ),
-      release: (owner) => server.ask(`release ${name} ${owner}`, () => server.release(name, owner)),
+      release: async (owner) => {
+        const isHeard = server.isListening(name, contests.known(name));
+        if (isHeard) contests.known(name)?.releasing();
+        const released = server.ask(`release ${name} ${owner}`, () => server.release(name, owner));
+        const others = server.listenerCount(name) - Number(isHeard);
+        const isReleased = await released;
+        contests.known(name)?.released(others);
+        return isReleased;
+      },
       watch: (lease: Renewable) => {
         this.#watchdog.watch(lease, new LockKeys(name), this.#renewer);
       },
@@ -216,17 +258,5 @@ export class FakeNode {
         }),
       remainTimeToLive: () => server.ask(`ttl ${name}`, () => server.remainTimeToLive(name)),
     };
-  }
-
-  #line(name: string): Line {
-    const known = this.#lines.get(name);
-    if (known) return known;
-    const line = new Line(
-      (listener) => this.server.subscribe(name, listener),
-      this.#lookEveryMs,
-      () => this.#lines.delete(name),
-    );
-    this.#lines.set(name, line);
-    return line;
   }
 }

@@ -64,8 +64,14 @@ export class FairLockBackend extends ReentrantLockBackend {
     this.#services.grantees.granted(this.keys.lock, ownerId);
   }
 
-  forget(ownerId: string): void {
+  override forget(ownerId: string): void {
     this.#services.grantees.forget(this.keys.lock, ownerId);
+    super.forget(ownerId);
+  }
+
+  /** It is handed over by the server, in the order of all clients. */
+  override get localLine(): undefined {
+    return undefined;
   }
 
   /**

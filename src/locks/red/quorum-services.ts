@@ -1,6 +1,6 @@
 // What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases.
 
-import type { GrantState } from '../../core/grant-state.js';
+import type { GrantState, Heir } from '../../core/grant-state.js';
 import { Session, type Reachable } from '../../core/session.js';
 import { ClosedError } from '../../api/errors.js';
 import type { Events } from '../../api/events.js';
@@ -24,7 +24,7 @@ export class QuorumServices {
   /** Redlocks are held, awaited and given up apart from the locks of any one master. */
   readonly session: Session;
   /** Where those of this client wait, for each lock in one line. */
-  readonly lines: Lines<Line> = new Lines<Line>();
+  readonly lines: Lines<Line<Heir>> = new Lines<Line<Heir>>();
   readonly #watchdog: Watchdog;
   readonly #renewer: RedRenewer;
   /** The masters' connections, and what ends listening to them. */

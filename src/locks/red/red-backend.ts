@@ -4,7 +4,7 @@ import type { LockBackend } from '../../core/backend.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
 import type { KeepReply } from '../../core/replies.js';
-import type { GrantState } from '../../core/grant-state.js';
+import type { GrantState, Heir } from '../../core/grant-state.js';
 import type { NodeAnswer } from '../../api/node-answer.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
@@ -108,12 +108,13 @@ export class RedLockBackend implements LockBackend {
     this.#services.unwatch(grant);
   }
 
-  line(): Line {
+  line(): Line<Heir> {
     const { masters, quorum, nodeTimeoutMs } = this;
     return this.#services.lines.of(this.id, (onEmpty) => {
       const watch = (listener: ChannelListener): UnlockWatch =>
         new UnlockWatch(masters, quorum, nodeTimeoutMs, listener);
-      return new Line(watch, this.#services.session.lockWatchdogTimeoutMs / 3, onEmpty);
+      const lookEveryMs = this.#services.session.lockWatchdogTimeoutMs / 3;
+      return new Line({ lookEveryMs, subscribe: watch, onEmpty });
     });
   }
 

@@ -2,6 +2,7 @@
 // what takes it back may arrive late.
 
 import type { AcquireReply } from '../../core/replies.js';
+import type { Heir } from '../../core/grant-state.js';
 import type { LockRequest } from '../../core/request.js';
 import { now } from '../../runtime/clock.js';
 import { UnsentError } from '../../redis/failure.js';
@@ -19,7 +20,7 @@ interface ElectingLock {
   readonly quorum: number;
   readonly health: Health;
   /** The line in which those of this client wait for it. */
-  line(): Line;
+  line(): Line<Heir>;
   elect(ownerId: string, leaseMs: number): Promise<Vote>;
 }
 

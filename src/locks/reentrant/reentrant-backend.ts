@@ -4,7 +4,7 @@ import { isAcquired, isKept, type AcquireReply, type KeepReply } from '../../cor
 import type { LockBackend } from '../../core/backend.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
-import type { GrantState } from '../../core/grant-state.js';
+import type { GrantState, Heir } from '../../core/grant-state.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Server } from '../../core/server.js';
@@ -14,6 +14,7 @@ import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import type { Line } from '../../waiting/line.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
+import { Contests } from './contests.js';
 import { GatheredCalls, type Publish } from './gathered-calls.js';
 import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantWaiter } from './reentrant-waiter.js';
@@ -152,8 +153,35 @@ export class ReentrantLockBackend implements LockBackend {
     this.server.watchdog.unwatch(grant);
   }
 
-  line(): Line {
-    return this.server.line(this.keys);
+  line(): Line<Heir> {
+    return this.#contests.line(this.keys.lock, {
+      lookEveryMs: this.server.lockWatchdogTimeoutMs / 3,
+      subscribe: (listener) => this.subscribeToUnlocks(listener),
+      roundTrip: () => this.isLocked(),
+      verify: (grant) => {
+        this.server.watchdog.renew([grant]);
+      },
+    });
+  }
+
+  get localLine(): Line<Heir> | undefined {
+    return this.#contests.known(this.keys.lock);
+  }
+
+  get heldHere(): GrantState | undefined {
+    return this.#contests.heldHere(this.keys.lock);
+  }
+
+  get isBusyHere(): boolean {
+    return this.#contests.isBusy(this.keys.lock);
+  }
+
+  granted(grant: GrantState): void {
+    this.#contests.granted(this.keys.lock, grant);
+  }
+
+  forget(ownerId: string): void {
+    this.#contests.forget(this.keys.lock, ownerId);
   }
 
   forceUnlock(wordMs: number): Promise<string | undefined> {
@@ -197,11 +225,20 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   #release(ownerId: string, publish: Publish): Promise<boolean> {
+    // Those of this client who wait hear of it here; their own message is none to them.
+    const isHeard = publish !== '' && this.server.channels.isUp(this.keys.channel);
+    if (isHeard) this.localLine?.releasing();
     return this.#calls.release(this.keys, ownerId, publish, (reply) => {
-      if (typeof reply === 'number') return reply > 0;
-      this.server.publishRefused(this.keys.channel, reply as string);
+      if (reply === 0) return false;
+      if (typeof reply === 'string') this.server.publishRefused(this.keys.channel, reply);
+      const listeners = typeof reply === 'number' ? reply - 1 : 0;
+      this.localLine?.released(listeners - Number(isHeard));
       return true;
     });
+  }
+
+  get #contests(): Contests {
+    return this.server.shared(Contests);
   }
 }
 

@@ -1,7 +1,8 @@
 // A caller who wants a reentrant lock.
 
+import type { GrantState, Heir } from '../../core/grant-state.js';
 import { LineWaiter } from '../../core/line-waiter.js';
-import type { AcquireReply } from '../../core/replies.js';
+import type { AcquireReply, HeldReply } from '../../core/replies.js';
 import type { LockRequest } from '../../core/request.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Line } from '../../waiting/line.js';
@@ -9,7 +10,11 @@ import type { Line } from '../../waiting/line.js';
 /** What such a waiter needs of its lock. */
 export interface ContestedLock {
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply>;
-  line(): Line;
+  /** What this client may rely on of it. */
+  readonly heldHere: GrantState | undefined;
+  /** Those of this client who wait for it, if anybody does. */
+  readonly localLine: Line<Heir> | undefined;
+  line(): Line<Heir>;
 }
 
 export class ReentrantWaiter extends LineWaiter {
@@ -20,6 +25,23 @@ export class ReentrantWaiter extends LineWaiter {
     super(request, () => lock.line());
     this.#lock = lock;
     this.ownerId = ownerId;
+  }
+
+  /** A valid grant of this very client is as good as an answer. An attempt that does not wait is for the server to decide otherwise. */
+  queue(): HeldReply | undefined {
+    if (this.isInLine) return undefined;
+    const { heldHere: grant, localLine } = this.#lock;
+    const seen = grant && {
+      outcome: 'held' as const,
+      holder: grant.ownerId,
+      holderTtlMs: Math.round(grant.remaining()),
+    };
+    if (this.request.waitMs === 0 || (!seen && !localLine)) return seen;
+    const line = localLine ?? this.#lock.line();
+    this.queueIn(line);
+    if (seen) line.findings.held(seen, performance.now());
+    const { holder } = line.findings;
+    return { outcome: 'held', holder: this.ownerId, holderTtlMs: -1, ...holder };
   }
 
   try(limit?: TimeLimit): Promise<AcquireReply> {

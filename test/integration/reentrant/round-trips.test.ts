@@ -105,10 +105,14 @@ it('a nested acquire of a hold that was handed over is one command, and its rele
   );
 });
 
-it('a tryLock() or tryAcquire() that fails is one command', async () => {
+it('a tryLock() or tryAcquire() that fails is one command; none while its own client has the lock', async () => {
+  await using other = await connected();
+  const theirs = other.getLock(lock.name);
   await lock.lock();
-  expect(await sent(() => lock.tryLock())).toEqual(['EVALSHA']);
-  expect(await sent(() => lock.tryAcquire())).toEqual(['EVALSHA']);
+  expect(await sent(() => theirs.tryLock())).toEqual(['EVALSHA']);
+  expect(await sent(() => theirs.tryAcquire())).toEqual(['EVALSHA']);
+  expect(await sent(() => lock.tryLock())).toEqual([]);
+  expect(await sent(() => lock.tryAcquire())).toEqual([]);
   await lock.unlock();
 });
 

@@ -5,7 +5,7 @@ import { createServer, request, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Holdfast, Lock } from '../../../src/index.js';
+import type { Hold, Holdfast, Lock } from '../../../src/index.js';
 import { eventsOf, newClient } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -97,14 +97,14 @@ describe('Promise.all of withLock', () => {
 
 describe('an HTTP server whose requests lock', () => {
   let server: Server;
-  const owners = new Set<string>();
+  const holds = new Set<Hold>();
 
   /** Starts it in the scope of the caller, which its request handlers inherit. */
   async function serve(requested: Lock): Promise<void> {
     server = createServer((_, response) => {
       void requested
-        .withLock(async ({ ownerId }) => {
-          owners.add(ownerId);
+        .withLock(async (hold) => {
+          holds.add(hold);
           await increment();
         })
         .then(
@@ -128,7 +128,7 @@ describe('an HTTP server whose requests lock', () => {
   }
 
   beforeEach(() => {
-    owners.clear();
+    holds.clear();
   });
 
   afterEach(async () => {
@@ -137,14 +137,14 @@ describe('an HTTP server whose requests lock', () => {
     await once(server, 'close');
   });
 
-  it('started inside leader.withLock(…): requests exclude each other, each an owner of its own', async () => {
+  it('started inside leader.withLock(…): requests exclude each other, each with a hold of its own', async () => {
     const leader = client.getLock(uniqueName('leader'));
     await leader.withLock(async () => {
       await serve(lock);
       await client.detach(() => times(20, get));
     });
     expect(await redis.get(counter)).toBe('20');
-    expect(owners.size).toBe(20);
+    expect(holds.size).toBe(20);
   });
 
   it('started inside leader.withLock(…), with lock() and unlock(): no request shares another’s', async () => {
@@ -166,11 +166,11 @@ describe('an HTTP server whose requests lock', () => {
       await client.detach(() => serve(lock));
       const requests = client.detach(() => times(5, get));
       await sleep(50);
-      expect(owners.size).toBe(0); // they wait: the run holds it, and they are not inside the run
+      expect(holds.size).toBe(0); // they wait: the run holds it, and they are not inside the run
       await lock.unlock();
       await requests;
     });
     expect(await redis.get(counter)).toBe('5');
-    expect(owners.size).toBe(5);
+    expect(holds.size).toBe(5);
   });
 });

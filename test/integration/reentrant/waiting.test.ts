@@ -26,7 +26,7 @@ afterEach(async () => {
 });
 
 describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
-  it('hold one subscription, send nothing while it is held, and get it in order, one try per message', async () => {
+  it('hold one subscription, send nothing while it is held, and get it in order, from hand to hand', async () => {
     await held.lock();
     const order: number[] = [];
     const all: Promise<void>[] = [];
@@ -53,8 +53,8 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
       await Promise.all(all);
     });
     expect(order).toEqual(Array.from({ length: WAITERS }, (_, index) => index));
-    // The release that starts it; then for each waiter one try and one release.
-    expect(whileHandedOver).toBe(1 + 2 * WAITERS);
+    // Most of them take over what the one before them has: it is asked for and released far less often than once each.
+    expect(whileHandedOver).toBeLessThan(WAITERS / 2);
     expect(await server.subscribers()).toBe(1);
   });
 

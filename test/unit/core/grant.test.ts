@@ -16,7 +16,15 @@ const LEASE_MS = 30_000;
 const reenter = vi.fn(() => Promise.resolve('kept' as const));
 const release = vi.fn(() => Promise.resolve(true));
 const ignore = (): void => undefined;
-const lock: GrantedLock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release };
+const lock: GrantedLock = {
+  name: 'a',
+  id: 'a',
+  watch: ignore,
+  unwatch: ignore,
+  reenter,
+  release,
+  holdCount: () => Promise.resolve(1),
+};
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,6 +1,7 @@
 // The line of one client for one lock: who is woken, when, and that no wake-up is lost.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Line, type Place } from '../../../src/waiting/line.js';
+import { Line } from '../../../src/waiting/line.js';
+import type { Sleeper } from '../../../src/waiting/sleeper.js';
 import { settle } from '../../support/occupancy.js';
 
 let line: Line;
@@ -12,11 +13,11 @@ beforeEach(() => {
   vi.useFakeTimers();
   vi.clearAllMocks();
   mayHaveMissed = false;
-  line = new Line(
-    () => ({ isUp: true, mayHaveMissed: () => mayHaveMissed, close: closed }),
-    10_000,
-    emptied,
-  );
+  line = new Line({
+    lookEveryMs: 10_000,
+    subscribe: () => ({ isUp: true, mayHaveMissed: () => mayHaveMissed, close: closed }),
+    onEmpty: emptied,
+  });
 });
 
 afterEach(() => {
@@ -24,19 +25,19 @@ afterEach(() => {
 });
 
 /** Joins so many, behind a holder whose lease goes on for `ttlMs`. */
-function join(count: number, ttlMs = 30_000): Place[] {
+function join(count: number, ttlMs = 30_000): Sleeper[] {
   return Array.from({ length: count }, () => line.join(performance.now(), ttlMs));
 }
 
 /** The indexes of those whose sleep is over. */
-async function woken(places: readonly Place[]): Promise<number[]> {
+async function woken(places: readonly Sleeper[]): Promise<number[]> {
   const indexes: number[] = [];
   for (const [index, place] of places.entries()) void place.woken.then(() => indexes.push(index));
   await settle();
   return indexes;
 }
 
-function mayTry(places: readonly Place[]): boolean[] {
+function mayTry(places: readonly Sleeper[]): boolean[] {
   return places.map((place) => place.mayTry);
 }
 
@@ -128,7 +129,7 @@ describe('whoever was woken', () => {
 });
 
 describe('whoever defers to others', () => {
-  const deferring = (deferMs: number, sinceMs = performance.now()): Place =>
+  const deferring = (deferMs: number, sinceMs = performance.now()): Sleeper =>
     line.join(performance.now(), 30_000, { sinceMs, deferMs: () => deferMs });
 
   it('is woken so much later, and nobody else meanwhile', async () => {

@@ -1,0 +1,77 @@
+// What one client knows by itself of the locks that it holds or wants on one Redis: who of it has each, and who waits in line.
+
+import type { GrantState, Heir } from '../../core/grant-state.js';
+import { Line, type LineHost } from '../../waiting/line.js';
+import { Lines } from '../../waiting/lines.js';
+import { TurnTaking } from '../../waiting/turn-taking.js';
+
+/** What the line for a lock needs of it. */
+interface Contested extends Required<Pick<LineHost, 'lookEveryMs' | 'subscribe' | 'roundTrip'>> {
+  verify(grant: GrantState): void;
+}
+
+/** For how many locks it is remembered how many others take turns. */
+const MAX_REMEMBERED = 1_000;
+
+export class Contests {
+  readonly #grants = new Map<string, GrantState>();
+  readonly #lines = new Lines<Line<Heir>>();
+  readonly #turns = new Map<string, TurnTaking>();
+
+  /** The server gave the lock to this client. */
+  granted(lock: string, grant: GrantState): void {
+    this.#grants.set(lock, grant);
+  }
+
+  /** It has it as this owner no longer. */
+  forget(lock: string, ownerId: string): void {
+    if (this.#grants.get(lock)?.ownerId === ownerId) this.#grants.delete(lock);
+    this.#lines.known(lock)?.free();
+  }
+
+  /** What this client may rely on of the lock. */
+  heldHere(lock: string): GrantState | undefined {
+    const grant = this.#grants.get(lock);
+    return grant?.isHeld ? grant : undefined;
+  }
+
+  /** Whether this client has the lock, or somebody of it waits. */
+  isBusy(lock: string): boolean {
+    return this.#lines.known(lock) !== undefined || this.heldHere(lock) !== undefined;
+  }
+
+  /** The line of those who wait, if anybody does. */
+  known(lock: string): Line<Heir> | undefined {
+    return this.#lines.known(lock);
+  }
+
+  /** The line in which all of this client wait for the lock. */
+  line(lock: string, host: Contested): Line<Heir> {
+    return this.#lines.of(lock, (onEmpty) => {
+      const isHeldHere = (): boolean => this.heldHere(lock) !== undefined;
+      return new Line({
+        lookEveryMs: host.lookEveryMs,
+        turns: this.#turnsOf(lock),
+        get isHeldHere() {
+          return isHeldHere();
+        },
+        subscribe: (listener) => host.subscribe(listener),
+        roundTrip: host.roundTrip,
+        verify: () => {
+          const grant = this.heldHere(lock);
+          if (grant) host.verify(grant);
+        },
+        onEmpty,
+      });
+    });
+  }
+
+  #turnsOf(lock: string): TurnTaking {
+    let turns = this.#turns.get(lock);
+    if (turns) return turns;
+    const [oldest] = this.#turns.keys();
+    if (this.#turns.size >= MAX_REMEMBERED && oldest !== undefined) this.#turns.delete(oldest);
+    this.#turns.set(lock, (turns = new TurnTaking()));
+    return turns;
+  }
+}

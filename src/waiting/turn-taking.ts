@@ -1,0 +1,66 @@
+// Lets the clients that want one lock take turns: who has released it stands back until the others have had it.
+
+/** How long it stands back for each release by others that does not come, in milliseconds. */
+export const TURN_MS = 5;
+
+/** For how many turns of others it stands back at most. */
+const MOST_TURNS = 64;
+
+/** Every so many releases all who listen are reckoned with, however few have come before: they may want the lock by now. */
+const ALL_EVERY = 16;
+
+/** How soon our own message comes back to us at the latest, or never. */
+const OWN_MESSAGE_MS = 20;
+
+export class TurnTaking {
+  /** How many of those who listen have come of late. */
+  #usual = MOST_TURNS;
+  #releases = 0;
+  /** How many others are to have their turn before we try. */
+  #awaited = 0;
+  /** How many have had theirs. */
+  #had = 0;
+  #ownMessages = 0;
+  #ownUntilMs = 0;
+
+  /** We are about to release it, and listen ourselves. */
+  expectOwnMessage(): void {
+    this.#ownMessages++;
+    this.#ownUntilMs = performance.now() + OWN_MESSAGE_MS;
+  }
+
+  /** Whether a message that has come is our own. */
+  takeOwnMessage(): boolean {
+    if (performance.now() > this.#ownUntilMs) this.#ownMessages = 0;
+    if (this.#ownMessages === 0) return false;
+    this.#ownMessages--;
+    return true;
+  }
+
+  /** We have released it, and so many others heard. Returns for how many turns of theirs to stand back. */
+  released(others: number): number {
+    this.#had = 0;
+    const isFull = ++this.#releases % ALL_EVERY === 0;
+    if (!isFull && others > 0) this.#usual = Math.min(this.#usual, others);
+    this.#awaited = Math.min(others, isFull ? MOST_TURNS : this.#usual);
+    return this.#awaited;
+  }
+
+  /** Somebody else has released it. Returns whether it is our turn. */
+  othersReleased(): boolean {
+    this.#had++;
+    if (this.#awaited > 0) this.#awaited--;
+    return this.#awaited === 0;
+  }
+
+  /** We have it again; maybe before all had their turn who were awaited. */
+  granted(): void {
+    if (this.#awaited > 0) this.#usual = this.#had;
+    this.#awaited = 0;
+  }
+
+  /** All who were awaited have had their turn, and yet somebody else has it. */
+  stillHeld(): void {
+    if (this.#awaited === 0 && this.#usual < MOST_TURNS) this.#usual++;
+  }
+}

@@ -1,0 +1,299 @@
+// Callers of one process who want the same lock: they stand in one line, and pass on among themselves what their client has.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Hold, Holdfast, Lock } from '../../../src/index.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { recordCommands } from '../../support/recorded-commands.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+let server: RedisServer;
+let proxy: TcpProxy;
+let admin: Redis;
+let client: Holdfast;
+let lock: Lock;
+
+beforeEach(async () => {
+  server = await startRedis();
+  proxy = await startProxy(server.port);
+  admin = new Redis(server.url);
+  client = newClient({ redis: proxy.url, lockWatchdogTimeout: 6_000, commandTimeout: 500 });
+  lock = client.getLock(uniqueName());
+  await client.ping();
+});
+
+afterEach(async () => {
+  await client.close();
+  admin.disconnect();
+  await proxy[Symbol.asyncDispose]();
+  await server[Symbol.asyncDispose]();
+});
+
+/** So many call, and are in line while the first has the lock; it is released by what is returned. */
+async function queued(count: number): Promise<{ first: Hold; others: Promise<Hold>[] }> {
+  const first = await lock.acquire();
+  const others = Array.from({ length: count }, () => lock.acquire());
+  await sleep(5);
+  return { first, others };
+}
+
+describe('callers of the client that has the lock', () => {
+  it('ask nothing and subscribe to nothing while they wait, and get it in the order in which they came', async () => {
+    const order: number[] = [];
+    const first = await lock.acquire();
+    const waiting: Promise<void>[] = [];
+    const commands = await recordCommands(server.url, async () => {
+      for (let index = 0; index < 40; index++)
+        waiting.push(lock.withLock(() => void order.push(index)));
+      await sleep(50);
+    });
+    expect(commands).toEqual([]);
+    await first.release();
+    await Promise.all(waiting);
+    expect(order).toEqual(Array.from({ length: 40 }, (_, index) => index));
+    expect(await admin.exists(lock.name)).toBe(0);
+  });
+
+  it('that lock again at once get no more than the others', async () => {
+    const sections = new Array<number>(20).fill(0);
+    let isOver = false;
+    const callers = sections.map(async (_, index) => {
+      while (!isOver) await lock.withLock(() => admin.incr(`${lock.name}:${index}`));
+      sections[index] = Number(await admin.get(`${lock.name}:${index}`));
+    });
+    await eventually(async () => {
+      expect(Number(await admin.get(`${lock.name}:0`))).toBeGreaterThan(20);
+    });
+    isOver = true;
+    await Promise.all(callers);
+    expect(Math.max(...sections) - Math.min(...sections)).toBeLessThanOrEqual(2);
+    await admin.del(sections.map((_, index) => `${lock.name}:${index}`));
+  });
+
+  it('pass it on without a round trip, at most 16 times', async () => {
+    const owners: string[] = [];
+    const first = await lock.acquire();
+    const waiting = Array.from({ length: 60 }, () =>
+      lock.withLock(({ ownerId }) => void owners.push(ownerId)),
+    );
+    await sleep(5);
+    await first.release();
+    await Promise.all(waiting);
+    const sizes = [...new Set(owners)].map(
+      (owner) => owners.filter((each) => each === owner).length,
+    );
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(17);
+    expect(Math.max(...sizes)).toBeGreaterThan(1);
+  });
+
+  it('do not pass on a fixed lease, nor to one who wants a fixed lease', async () => {
+    const fixed = await lock.acquire({ lease: 5_000 });
+    const next = lock.acquire();
+    await sleep(5);
+    await fixed.release();
+    const watched = await next;
+    expect(watched.ownerId).not.toBe(fixed.ownerId);
+    const wanted = lock.acquire({ lease: 5_000 });
+    await sleep(5);
+    await watched.release();
+    const last = await wanted;
+    expect(last.ownerId).not.toBe(watched.ownerId);
+    await last.release();
+  });
+
+  it('do not pass on what has been held for longer than a few milliseconds: others have their turn', async () => {
+    const { first, others } = await queued(1);
+    await sleep(20);
+    await first.release();
+    const next = await others[0]!;
+    expect(next.ownerId).not.toBe(first.ownerId);
+    await next.release();
+  });
+
+  it('are told at once by tryLock() that it is held, without asking; and may re-enter what was passed on', async () => {
+    const { first, others } = await queued(2);
+    const second = client.run(async () => {
+      const hold = await lock.acquire();
+      await lock.lock();
+      expect(await admin.hvals(lock.name)).toEqual(['2']);
+      await lock.unlock();
+      await hold.release();
+    });
+    await first.release();
+    for (const other of others) await (await other).release();
+    await second;
+    const hold = await lock.acquire();
+    const commands = await recordCommands(server.url, async () => {
+      expect(await lock.tryLock()).toBe(false);
+    });
+    expect(commands).toEqual([]);
+    await hold.release();
+  });
+});
+
+describe('a hand-over to one who gives up in that instant', () => {
+  it.each([0, 1, 2, 3, 4, 5, 6, 7])(
+    'goes on to the next, %i turns after the release',
+    async (turns) => {
+      for (let round = 0; round < 20; round++) {
+        const aborter = new AbortController();
+        const first = await lock.acquire();
+        const second = lock.acquire({ signal: aborter.signal });
+        const third = lock.acquire();
+        await sleep(1);
+        const released = first.release();
+        for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+        aborter.abort();
+        await second.then((hold) => hold.release()).catch(() => undefined);
+        await released;
+        await (await third).release();
+      }
+      expect(await admin.exists(lock.name)).toBe(0);
+    },
+  );
+
+  it('is released when there is no next', async () => {
+    for (let round = 0; round < 20; round++) {
+      const aborter = new AbortController();
+      const first = await lock.acquire();
+      const second = lock.acquire({ signal: aborter.signal });
+      await sleep(1);
+      const released = first.release();
+      for (let turn = 0; turn < round % 6; turn++) await Promise.resolve();
+      aborter.abort();
+      await second.then((hold) => hold.release()).catch(() => undefined);
+      await released;
+      await eventually(async () => {
+        expect(await admin.exists(lock.name)).toBe(0);
+      }, 1_000);
+    }
+  });
+});
+
+describe('a release that passed the lock on', () => {
+  it.each(['DEL', 'FLUSHALL', 'forceUnlock'])(
+    'is told that it was lost when it had gone before by %s; so is whoever has it then',
+    async (how) => {
+      const { first, others } = await queued(30);
+      const forcing = newClient({ redis: server.url });
+      if (how === 'DEL') await admin.del(lock.name);
+      else if (how === 'FLUSHALL') await admin.flushall();
+      else await forcing.getLock(lock.name).forceUnlock();
+      const released = rejectionOf(first.release());
+      const second = await others[0]!;
+      expect(await released).toMatchObject({ code: 'LOCK_LOST' });
+      if (second.ownerId === first.ownerId) {
+        await eventually(() => {
+          expect(second.signal.aborted).toBe(true);
+        });
+        expect(await rejectionOf(second.release())).toMatchObject({ code: 'LOCK_LOST' });
+      } else await second.release();
+      let okCount = 0;
+      for (const other of others.slice(1)) {
+        const hold = await other;
+        const isLost = await hold.release().then(
+          () => false,
+          () => true,
+        );
+        okCount += Number(!isLost);
+        // No release said ok that was of the owner who had gone.
+        if (!isLost) expect(hold.ownerId).not.toBe(first.ownerId);
+      }
+      expect(okCount).toBeGreaterThan(0);
+      await forcing.close();
+    },
+  );
+
+  it('says that Redis did not answer when it stays silent, and is a success when it is repeated after that', async () => {
+    const { first, others } = await queued(1);
+    proxy.blackhole();
+    const released = rejectionOf(first.release());
+    const second = await others[0]!;
+    expect(second.ownerId).toBe(first.ownerId);
+    expect(await released).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+    proxy.heal();
+    await eventually(async () => {
+      await first.release();
+    });
+    expect(second.remaining()).toBeGreaterThan(0);
+    await second.release();
+    expect(await admin.exists(lock.name)).toBe(0);
+  });
+
+  it('settles though the client is closed in the middle of the chain; those in line are told so', async () => {
+    const { first, others } = await queued(20);
+    const released = first.release();
+    const second = await others[0]!;
+    const closing = client.close();
+    const errors = await Promise.all(others.slice(1).map(rejectionOf));
+    expect(new Set(errors.map((error) => (error as { code: string }).code))).toEqual(
+      new Set(['CLIENT_CLOSED']),
+    );
+    await released;
+    await closing;
+    expect(second.signal.aborted).toBe(true);
+    expect(await admin.exists(lock.name)).toBe(0);
+  });
+});
+
+describe('what is never passed on', () => {
+  it('is a lock whose count on the server is not known: a late command must not set that of the next one', async () => {
+    await client.run(async () => {
+      await lock.lock();
+      const held = proxy.holdBack(/^evalsha .* 2 6000 ?$/i, 'cut');
+      const nested = rejectionOf(lock.lock({ signal: AbortSignal.timeout(20) }));
+      await held.happened;
+      await nested;
+      const next = client.detach(() => lock.acquire());
+      await sleep(5);
+      const before = await admin.hkeys(lock.name);
+      await client.ping();
+      await lock.unlock();
+      const hold = await next;
+      expect(before).not.toContain(hold.ownerId);
+      await hold.release();
+    });
+  });
+
+  it('is a fair lock', async () => {
+    const fair = client.getFairLock(uniqueName());
+    const first = await fair.acquire();
+    const second = fair.acquire();
+    await eventually(async () => {
+      expect(await fair.getWaiters()).toHaveLength(1);
+    });
+    await first.release();
+    const hold = await second;
+    expect(hold.ownerId).not.toBe(first.ownerId);
+    await hold.release();
+  });
+});
+
+it('clients take turns: one that has many callers does not keep the others out', async () => {
+  await using other = newClient({ redis: server.url, lockWatchdogTimeout: 6_000 });
+  const counts = { mine: 0, theirs: 0 };
+  let isOver = false;
+  const callers = (of: Holdfast, who: keyof typeof counts): Promise<void>[] =>
+    Array.from({ length: 8 }, async () => {
+      while (!isOver) {
+        await of.getLock(lock.name).withLock(async () => {
+          counts[who]++;
+          await admin.incr(lock.name + ':n');
+        });
+      }
+    });
+  const all = [...callers(client, 'mine'), ...callers(other, 'theirs')];
+  await eventually(() => {
+    expect(counts.mine + counts.theirs).toBeGreaterThan(1_000);
+  }, 30_000);
+  isOver = true;
+  await Promise.all(all);
+  expect(Number(await admin.get(lock.name + ':n'))).toBe(counts.mine + counts.theirs);
+  await admin.del(lock.name + ':n');
+  expect(Math.min(counts.mine, counts.theirs)).toBeGreaterThan(
+    0.2 * Math.max(counts.mine, counts.theirs),
+  );
+});

@@ -1,0 +1,175 @@
+// How long a client that has released a lock stands back for others who want it.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Line } from '../../../src/waiting/line.js';
+import { TURN_MS, TurnTaking } from '../../../src/waiting/turn-taking.js';
+import { settle } from '../../support/occupancy.js';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('turns', () => {
+  it('are awaited of all who listen, and after that of as many as came last time', () => {
+    const turns = new TurnTaking();
+    expect(turns.released(3)).toBe(3);
+    expect([turns.othersReleased(), turns.othersReleased()]).toEqual([false, false]);
+    turns.granted(); // two of three wanted it
+    expect(turns.released(3)).toBe(2);
+  });
+
+  it('are awaited of one more when somebody else still has it after all have had theirs', () => {
+    const turns = new TurnTaking();
+    turns.released(2);
+    turns.othersReleased();
+    turns.granted();
+    expect(turns.released(2)).toBe(1);
+    expect(turns.othersReleased()).toBe(true);
+    turns.stillHeld();
+    expect(turns.released(2)).toBe(2);
+  });
+
+  it('are awaited of all who listen every 16th time, though nobody came of late', () => {
+    const turns = new TurnTaking();
+    const awaited = Array.from({ length: 32 }, () => {
+      const count = turns.released(2);
+      turns.granted();
+      return count;
+    });
+    expect(awaited.filter((count) => count === 2)).toHaveLength(3); // the first time, the 16th and the 32nd
+    expect(new Set(awaited)).toEqual(new Set([0, 2]));
+  });
+
+  it('are awaited of nobody when nobody listens', () => {
+    expect(new TurnTaking().released(0)).toBe(0);
+  });
+
+  it('do not count our own message, which comes soon or never', () => {
+    const turns = new TurnTaking();
+    expect(turns.takeOwnMessage()).toBe(false);
+    turns.expectOwnMessage();
+    expect([turns.takeOwnMessage(), turns.takeOwnMessage()]).toEqual([true, false]);
+    turns.expectOwnMessage();
+    vi.advanceTimersByTime(1_000);
+    expect(turns.takeOwnMessage()).toBe(false);
+  });
+});
+
+describe('a line whose client has released the lock', () => {
+  let isHeldHere: boolean;
+  let answers: (() => void)[];
+  let line: Line;
+  const verify = vi.fn();
+
+  beforeEach(() => {
+    isHeldHere = true;
+    answers = [];
+    verify.mockClear();
+    line = new Line({
+      lookEveryMs: 10_000,
+      get isHeldHere() {
+        return isHeldHere;
+      },
+      verify,
+      subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+      roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
+      onEmpty: () => undefined,
+    });
+  });
+
+  /** Two in line, and then so many others hear of the release. */
+  function released(others: number): { mayTry: () => boolean } {
+    const first = line.queue();
+    line.queue();
+    isHeldHere = false;
+    line.released(others);
+    return { mayTry: () => first.mayTry };
+  }
+
+  it('tries at once when nobody else listens', () => {
+    expect(released(0).mayTry()).toBe(true);
+  });
+
+  it('tries when all others who listen have released it, or a while has gone by since the last of them did', () => {
+    const first = released(2);
+    line.message();
+    expect(first.mayTry()).toBe(false);
+    vi.advanceTimersByTime(TURN_MS - 1);
+    expect(first.mayTry()).toBe(false);
+    line.message();
+    expect(first.mayTry()).toBe(true);
+  });
+
+  it('tries when a turn has gone by in which nobody released it', () => {
+    const first = released(2);
+    line.message();
+    vi.advanceTimersByTime(TURN_MS);
+    expect(first.mayTry()).toBe(true);
+  });
+
+  it('is not kept waiting by its own message, nor woken by it', () => {
+    line.releasing();
+    const first = released(1);
+    line.message(); // its own
+    expect(first.mayTry()).toBe(false);
+    line.message();
+    expect(first.mayTry()).toBe(true);
+  });
+
+  it('tries when the answers to two questions are here, where nobody came last time', async () => {
+    const turns = new TurnTaking();
+    turns.released(1);
+    turns.granted();
+    const calm = new Line({
+      lookEveryMs: 10_000,
+      turns,
+      subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+      roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
+      onEmpty: () => undefined,
+    });
+    const first = calm.queue();
+    calm.released(1);
+    for (const count of [1, 2]) {
+      expect([first.mayTry, answers.length]).toEqual([false, count]);
+      answers.at(-1)?.();
+      await settle();
+    }
+    expect(first.mayTry).toBe(true);
+  });
+
+  it('looks for itself in the end, though no message comes and no answer', () => {
+    const turns = new TurnTaking();
+    turns.released(1);
+    turns.granted();
+    const deaf = new Line({
+      lookEveryMs: 10_000,
+      turns,
+      subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+      roundTrip: () => new Promise(() => undefined),
+      onEmpty: () => undefined,
+    });
+    const first = deaf.queue();
+    deaf.released(1);
+    vi.advanceTimersByTime(10_000);
+    expect(first.mayTry).toBe(true);
+    first.leave();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('wakes nobody while its client has the lock, and finds out whether it still has when somebody released it', () => {
+    const sleeper = line.queue();
+    line.message();
+    expect(sleeper.mayTry).toBe(false);
+    expect(verify).toHaveBeenCalledOnce();
+    vi.advanceTimersByTime(60_000);
+    expect(sleeper.mayTry).toBe(false);
+    isHeldHere = false;
+    line.free();
+    expect(sleeper.mayTry).toBe(true);
+    sleeper.leave();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
