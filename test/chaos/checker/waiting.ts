@@ -13,6 +13,8 @@ import type { Section } from './history.js';
 /** What a busy machine may add to a time limit. */
 const LIMIT_SLACK_MS = 750;
 const SLOW_WAKE_UP_MS = 150;
+/** How long after it said that a connection failed a client may be deaf. */
+const RECONNECTS_WITHIN_MS = 2_000;
 
 /** A call, or a release, that took longer than it may. */
 export function lateCalls(evidence: Evidence): Violation[] {
@@ -60,6 +62,7 @@ export function overtakings(evidence: Evidence): Violation[] {
         if (since === undefined || since >= early.calledAt) return false;
         return (
           !isDisturbed(evidence, late, since, early.enteredAt!) &&
+          !hasLostConnection(evidence, late, since, early.enteredAt!) &&
           !isForced(evidence, since, early.enteredAt!)
         );
       });
@@ -75,6 +78,21 @@ export function overtakings(evidence: Evidence): Violation[] {
       ];
     });
   });
+}
+
+/** Its client said that a connection of its own had failed: whom nobody can tell of a grant is passed over. */
+function hasLostConnection(
+  { history }: Evidence,
+  { process }: Section,
+  from: number,
+  until: number,
+): boolean {
+  return history.warnings.some(
+    ({ at, message, ...warned }) =>
+      warned.process === process &&
+      message.includes('connection to Redis failed') &&
+      overlapMs(at, at + RECONNECTS_WITHIN_MS, from, until) > 0,
+  );
 }
 
 function isForced({ history, plan }: Evidence, from: number, until: number): boolean {

@@ -171,6 +171,8 @@ it('in a fair line, who overtakes one that is known to wait is accused', () => {
   expect(rulesBroken(order)).toEqual(['an overtaking']);
   const faults = [{ nemesis: 'cut connections', from: 295, until: 296, clients: [0] }];
   expect(rulesBroken(order, { faults })).toEqual([]);
+  const message = 'the subscriber connection to Redis failed: no answer within 243 ms';
+  expect(rulesBroken([...order, [285, { what: 'warned', message }]])).toEqual([]);
 });
 
 it('what should never come up is accused', () => {
