@@ -213,7 +213,7 @@ export class Holdfast implements AsyncDisposable {
     Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
     name: unknown,
   ): Backend {
-    const { clientId, newOwnerId } = this.#session;
-    return new Kind(this.#server, clientId, this.#server.keyPrefix, parseName(name), newOwnerId);
+    const { newOwnerId } = this.#session;
+    return new Kind(this.#server, this.#server.keyPrefix, parseName(name), newOwnerId);
   }
 }

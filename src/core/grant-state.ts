@@ -234,14 +234,14 @@ export abstract class GrantState implements Renewable, Due {
   }
 
   /** It was lost, or its release is on its way. */
-  protected abstract ended(loss: LockLostError | undefined): void;
+  protected abstract ended(): void;
 
   /** The one place where the state changes: what was released may yet turn out to be lost, what is lost stays lost. */
   protected become(next: Exclude<State, { kind: 'held' }>): void {
     if (this.#state.kind === 'lost') return;
     this.#state = next;
     this.session.schedule.delete(this);
-    this.ended(next.kind === 'lost' ? next.error : undefined);
+    this.ended();
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();

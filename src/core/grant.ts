@@ -1,71 +1,17 @@
-// What a server gave one owner of a lock. All holds that re-entered the lock share the grant, and it may outlive them. What
-// changes its hold count on the server is asked here, one command after another.
+// What a server gave one owner of a lock. All holds that re-entered the lock share the grant, and it may outlive them: it is passed on
+// within the process, or released.
 
-import { ClosedError, KeyConflictError, isUnanswered, type LockLostError } from '../api/errors.js';
-import { now, type Instant } from '../runtime/clock.js';
-import { Turns } from '../scopes/turns.js';
-import { WaitLimit } from '../runtime/wait-limit.js';
-import { GrantState, type GrantedHold } from './grant-state.js';
-import type { KeepReply } from './replies.js';
+import { isUnanswered } from '../api/errors.js';
+import type { WaitLimit } from '../runtime/wait-limit.js';
+import { CountedGrant } from './counted-grant.js';
+import type { GrantedHold } from './grant-state.js';
 import { Relay } from './relay.js';
 import { retry } from './retry.js';
 import { sendRelease, type BegunRelease } from './send-release.js';
 
-export class Grant extends GrantState {
-  /** The confirmation of a hand-over that is under way. */
-  #confirming: WaitLimit | undefined;
-  readonly #turns = new Turns();
-  /** The count on the server; undefined: a command that sets it was sent, and may come late, when it must meet nobody else's count. */
-  #countThere: number | undefined = 1;
+export class Grant extends CountedGrant {
   /** Made when it is first passed on. */
   #relay: Relay | undefined;
-
-  /**
-   * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
-   * count in between; undefined when it does not, or when the grant was released in the meantime.
-   */
-  async reenter<H extends GrantedHold>(
-    leaseMs: number,
-    waitLimit: WaitLimit,
-    begin: () => H | undefined,
-  ): Promise<H | undefined> {
-    let hold: H | undefined;
-    await this.#confirm(leaseMs, waitLimit, 1, () => (hold = begin()));
-    return hold;
-  }
-
-  /** The lease ends no earlier than `leaseMs` from now. False when the grant was released in the meantime. */
-  async extend(leaseMs: number): Promise<boolean> {
-    let isExtended = false;
-    try {
-      await this.session.bounded(this.lock.name, 'not known to be extended', (waitLimit) =>
-        this.#confirm(leaseMs, waitLimit, 0, () => (isExtended = true)),
-      );
-    } catch (error) {
-      // Its client was closed meanwhile: that is how the lock was lost, whichever was found out first.
-      throw error instanceof ClosedError ? (this.loss ?? error) : error;
-    }
-    return isExtended;
-  }
-
-  /**
-   * The lock was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. That
-   * needs no turn, since it never takes back what another command confirmed.
-   */
-  confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
-    const registry = this.session.acquisitions;
-    const waitLimit = new WaitLimit({ limitMs: this.remaining(), registry });
-    this.#confirming = waitLimit;
-    this.#ask(confirm, waitLimit)
-      .then((sentAt) => {
-        this.prolong(sentAt, leaseMs);
-      })
-      // Unanswered, the grant ends when it would have; a loss is told as such.
-      .catch((error: unknown) => this.#takenIfConflict(error))
-      .finally(() => {
-        waitLimit.dispose();
-      });
-  }
 
   /**
    * The last hold ends, and the first in line takes the grant as it is, without asking the server. The release is settled by a
@@ -105,7 +51,7 @@ export class Grant extends GrantState {
     this.drop(hold);
     const { connection } = this.session;
     const isLast = this.holdCount === 0 && !this.isReleased && !this.loss;
-    return isLast && connection.isReady && this.#turns.tryTake()
+    return isLast && connection.isReady && this.turns.tryTake()
       ? this.#releaseAtOnce()
       : this.#releaseInsistently(isRepeat);
   }
@@ -120,7 +66,7 @@ export class Grant extends GrantState {
     this.become({ kind: 'released', isConfirmed: false });
     return new Promise((resolve, reject) => {
       sendRelease(this.session, this.lock, this.ownerId, (begun) => {
-        this.#turns.pass();
+        this.turns.pass();
         if (begun) {
           this.#releaseInsistently(false, begun).then(resolve, reject);
           return;
@@ -134,7 +80,7 @@ export class Grant extends GrantState {
   /** Half of the lease is enough for a renewal to fail and be repeated. */
   get #mayPass(): boolean {
     const { isClosed, connection, lockWatchdogTimeoutMs } = this.session;
-    const isSettled = !this.#turns.isTaken && this.#countThere === 1 && this.holdCount <= 1;
+    const isSettled = !this.turns.isTaken && this.countThere === 1 && this.holdCount <= 1;
     const isUsable = isSettled && !isClosed && connection.isReady;
     return isUsable && this.remaining() >= lockWatchdogTimeoutMs / 2;
   }
@@ -144,7 +90,7 @@ export class Grant extends GrantState {
     if (!this.isHeld) return;
     const what = 'not known to be held';
     this.session
-      .bounded(this.lock.name, what, (waitLimit) => this.#confirm(0, waitLimit, 0, () => undefined))
+      .bounded(this.lock.name, what, (waitLimit) => this.confirm(0, waitLimit, 0, () => undefined))
       .catch((error: unknown) => {
         this.#relay?.settle(error as Error);
       });
@@ -163,41 +109,21 @@ export class Grant extends GrantState {
     }
   }
 
-  protected override ended(loss: LockLostError | undefined): void {
-    this.#confirming?.end('closed');
+  protected override ended(): void {
+    super.ended();
+    const { loss } = this;
     if (!this.#relay) return;
     this.#relay.end();
     // Whoever closes a client releases what it had, and then knows.
     if (loss ? loss.lossReason !== 'closed' : this.isReleaseConfirmed) this.#relay.settle(loss);
   }
 
-  /** Confirms that the lock is held, `more` times than now, and for `leaseMs` from now. */
-  async #confirm(
-    leaseMs: number,
-    waitLimit: WaitLimit,
-    more: number,
-    confirmed: () => void,
-  ): Promise<void> {
-    if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
-    try {
-      this.#throwIfLost();
-      if (this.isReleased) return;
-      const sentAt = await this.#keep(this.holdCount + more, leaseMs, waitLimit);
-      this.prolong(sentAt, leaseMs);
-      if (this.isHeld) confirmed();
-    } catch (error) {
-      throw this.#takenIfConflict(error);
-    } finally {
-      this.#turns.pass();
-    }
-  }
-
   async #release(waitLimit: WaitLimit, isRepeat: boolean, begun?: Promise<boolean>): Promise<void> {
-    if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
+    if (!this.turns.tryTake() && !(await this.turns.take(waitLimit))) return;
     try {
-      this.#throwIfLost();
+      this.throwIfLost();
       if (this.holdCount > 0) {
-        await this.#keep(this.holdCount, 0, waitLimit);
+        await this.keep(this.holdCount, 0, waitLimit);
         return;
       }
       if (this.isReleaseConfirmed) return; // by a release of another hold that was before us
@@ -207,7 +133,7 @@ export class Grant extends GrantState {
       const isReleased = await retry(
         this.session.connection,
         waitLimit,
-        this.#named,
+        this.named,
         (isSentAgain) => {
           isRepeat ||= isSentAgain;
           const sent = answer ?? this.lock.release(this.ownerId);
@@ -216,48 +142,12 @@ export class Grant extends GrantState {
         },
       );
       // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
-      if (!isReleased && !isRepeat) await this.#keep(1, 0, waitLimit);
+      if (!isReleased && !isRepeat) await this.keep(1, 0, waitLimit);
       this.become({ kind: 'released', isConfirmed: true });
     } catch (error) {
-      throw this.#takenIfConflict(error);
+      throw this.takenIfConflict(error);
     } finally {
-      this.#turns.pass();
+      this.turns.pass();
     }
-  }
-
-  /** Tells the server the hold count and the lease; returns when that was sent. Throws if the lock is lost. */
-  async #keep(holdCount: number, leaseMs: number, waitLimit: WaitLimit): Promise<Instant> {
-    const send = (): Promise<KeepReply> =>
-      this.lock.reenter(this.ownerId, holdCount, leaseMs, waitLimit);
-    this.#countThere = undefined;
-    const sentAt = await this.#ask(send, waitLimit);
-    this.#countThere = holdCount;
-    return sentAt;
-  }
-
-  /** Asks whether the lock is still held; returns when that was sent. Throws if it is not. */
-  async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
-    let sentAt = now();
-    const reply = await retry(this.session.connection, waitLimit, this.#named, () => {
-      sentAt = now();
-      return send();
-    });
-    this.#throwIfLost();
-    if (reply !== 'kept') throw this.loseTo(reply);
-    return sentAt;
-  }
-
-  #throwIfLost(): void {
-    if (this.loss) throw this.loss;
-  }
-
-  /** What is in the way of the lock is of no interest here, so nobody looks: the lock is lost. */
-  get #named(): { name: string } {
-    return { name: this.lock.name };
-  }
-
-  /** A key that is something else now holds the lock no longer. */
-  #takenIfConflict(error: unknown): unknown {
-    return error instanceof KeyConflictError ? this.lose('taken') : error;
   }
 }

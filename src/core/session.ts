@@ -1,22 +1,14 @@
 // What the locks of one Holdfast share: its connection, its times, its events, and all that is held or awaited.
 
-import { setImmediate } from 'node:timers';
-import pLimit from 'p-limit';
 import { AnonymousHolds } from '../scopes/anonymous-holds.js';
-import {
-  ClosedError,
-  UnavailableError,
-  type HoldfastError,
-  type LockLostError,
-  type LossReason,
-} from '../api/errors.js';
+import { ClosedError, UnavailableError, type HoldfastError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { ownersOf } from './client-id.js';
 import { retry } from './retry.js';
-import { Cleanup, type Removable } from './cleanup.js';
+import { Cleanup } from './cleanup.js';
 import { NestedCalls } from './nested-calls.js';
 import type { Conflicting } from './key-conflict.js';
-import { lockLost, type LostLock } from './loss.js';
+import { closeSession, type MemberHold, type SessionGrant } from './close-session.js';
 import type { TimeLimit } from '../runtime/clock.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { Connection } from '../redis/connection.js';
@@ -41,24 +33,6 @@ export interface SessionOptions {
 
 /** The part of a connection that locks need to know of. */
 export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'>;
-
-/** A grant, as the session deals with it. */
-export interface SessionGrant {
-  readonly lock: Removable & { readonly name: string };
-  readonly ownerId: string;
-  readonly isReleased: boolean;
-  readonly heldForMs: number;
-  /** Milliseconds for which this process may rely on it. */
-  remaining(): number;
-  lose(lossReason: LossReason): LockLostError;
-  /** The client was closed, and has released it, or not: then as far as `error` says. */
-  closed(error?: Error): void;
-}
-
-/** A hold of a lock of another client that is a member of a lock of this one. */
-interface MemberHold extends LostLock {
-  revoke(error: LockLostError): Promise<void>;
-}
 
 export class Session {
   readonly clientId: string;
@@ -190,49 +164,11 @@ export class Session {
   }
 
   /**
-   * Ends what waits, takes back and releases what is held, and removes what is left: a server that is not there may come back
-   * in time. Bounded by `commandTimeout`. `others`: what has to end before, since it may leave something, too.
+   * Ends what waits, takes back and releases what is held, and removes what is left. Bounded by `commandTimeout`. `others`: what has
+   * to end before, since it may leave something, too.
    */
   async close(others?: Promise<void>): Promise<void> {
     this.#isClosed = true;
-    for (const call of [...this.acquisitions]) call.end('closed');
-    const limit = pLimit(this.#closeConcurrency);
-    const grants = [...this.grants];
-    const releases = grants.map((grant) => {
-      if (!grant.isReleased) grant.lose('closed');
-      return limit(() => this.#releaseFor(grant));
-    });
-    for (const hold of this.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
-    // The calls that were ended give their places and owners up in this turn of the loop.
-    releases.push(new Promise(setImmediate)); // node:timers', as a test may have faked the global one
-    if (others) releases.push(others);
-    const waitLimit = new WaitLimit({ limitMs: this.commandTimeoutMs });
-    try {
-      await waitLimit.within(Promise.allSettled(releases));
-    } catch {
-      limit.clearQueue(); // Redis does not answer: the leases end by themselves
-    }
-    for (const grant of grants) grant.closed(this.closedError(grant.lock.name));
-    // Also if there is no time left: nothing may be tried again later.
-    await this.cleanup.close(waitLimit).catch(() => undefined);
-    waitLimit.dispose();
-  }
-
-  /** Releases what a closing client held. */
-  async #releaseFor(grant: SessionGrant): Promise<void> {
-    const { lock, ownerId, heldForMs } = grant;
-    let isFirst = true as boolean;
-    try {
-      const isReleased = await this.bounded(lock.name, 'not known to be released', (waitLimit) =>
-        retry(this.connection, waitLimit, { name: lock.name }, (isRepeat) => {
-          isFirst = !isRepeat;
-          return lock.release(ownerId);
-        }),
-      );
-      const lost = { lockName: lock.name, ownerId, heldForMs };
-      grant.closed(isReleased || !isFirst ? undefined : lockLost(lost, 'deleted'));
-    } catch (error) {
-      grant.closed(error as Error);
-    }
+    await closeSession(this, this.#closeConcurrency, others);
   }
 }

@@ -76,7 +76,7 @@ export class FakeFairRedis {
       return this.#link();
     });
     const newOwnerId = (): string => `${clientId}:${String(++this.#lastOwnerNumber)}`;
-    this.lock = new FairLockBackend(this.server, clientId, '', this.keys.lock, newOwnerId);
+    this.lock = new FairLockBackend(this.server, '', this.keys.lock, newOwnerId);
   }
 
   /** All that were sent of one script, in order. */

@@ -4,17 +4,13 @@ import { isAcquired, isKept, type AcquireReply, type KeepReply } from '../../cor
 import type { LockBackend } from '../../core/backend.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
-import type { GrantState, Heir } from '../../core/grant-state.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Server } from '../../core/server.js';
 import type { Connection } from '../../redis/connection.js';
-import { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
-import type { ChannelListener, Subscription } from '../../waiting/channels.js';
-import type { Line } from '../../waiting/line.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
-import { Contests } from './contests.js';
+import { ContestedBackend } from './contested-backend.js';
 import { GatheredCalls, type Publish } from './gathered-calls.js';
 import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantWaiter } from './reentrant-waiter.js';
@@ -28,27 +24,14 @@ export interface VoteReply {
   readonly longestLeaseMs: number;
 }
 
-export class ReentrantLockBackend implements LockBackend {
+export class ReentrantLockBackend extends ContestedBackend implements LockBackend {
   readonly kind: string = 'Lock';
   /** Whether it may be one of the locks that a Redlock is made of. */
   readonly mayVote: boolean = true;
-  readonly name: string;
-  readonly id: string;
   readonly newOwnerId: () => string;
-  protected readonly server: Server;
-  protected readonly keys: LockKeys;
 
-  constructor(
-    server: Server,
-    clientId: string,
-    keyPrefix: string,
-    name: string,
-    newOwnerId: () => string,
-  ) {
-    this.name = name;
-    this.server = server;
-    this.keys = new LockKeys(keyPrefix + name);
-    this.id = `${server.token} ${this.keys.lock}`;
+  constructor(server: Server, keyPrefix: string, name: string, newOwnerId: () => string) {
+    super(server, keyPrefix + name, name);
     this.newOwnerId = newOwnerId;
   }
 
@@ -135,53 +118,9 @@ export class ReentrantLockBackend implements LockBackend {
     return this.server.shared(HoldRenewer).batchKey(this.keys);
   }
 
-  /** Tells of releases, by whomever. */
-  subscribeToUnlocks(listener: ChannelListener): Subscription {
-    return this.server.subscribeToUnlocks(this.keys, listener);
-  }
-
   /** The way to the server where it is. */
   get connection(): Connection {
     return this.server.connection;
-  }
-
-  watch(grant: GrantState): void {
-    this.server.watchdog.watch(grant, this.keys, this.server.shared(HoldRenewer));
-  }
-
-  unwatch(grant: GrantState): void {
-    this.server.watchdog.unwatch(grant);
-  }
-
-  line(): Line<Heir> {
-    return this.#contests.line(this.keys.lock, {
-      lookEveryMs: this.server.lockWatchdogTimeoutMs / 3,
-      subscribe: (listener) => this.subscribeToUnlocks(listener),
-      roundTrip: () => this.isLocked(),
-      verify: (grant) => {
-        this.server.watchdog.renew([grant]);
-      },
-    });
-  }
-
-  get localLine(): Line<Heir> | undefined {
-    return this.#contests.known(this.keys.lock);
-  }
-
-  get heldHere(): GrantState | undefined {
-    return this.#contests.heldHere(this.keys.lock);
-  }
-
-  get isBusyHere(): boolean {
-    return this.#contests.isBusy(this.keys.lock);
-  }
-
-  granted(grant: GrantState): void {
-    this.#contests.granted(this.keys.lock, grant);
-  }
-
-  forget(ownerId: string): void {
-    this.#contests.forget(this.keys.lock, ownerId);
   }
 
   forceUnlock(wordMs: number): Promise<string | undefined> {
@@ -235,10 +174,6 @@ export class ReentrantLockBackend implements LockBackend {
       this.localLine?.released(listeners - Number(isHeard));
       return true;
     });
-  }
-
-  get #contests(): Contests {
-    return this.server.shared(Contests);
   }
 }
 

@@ -11,7 +11,7 @@ const redis = fakeFairRedisPerTest();
 /** One in line for the lock of this name. */
 async function waitingFor(name: string): Promise<FairPlace> {
   const { server, lock } = redis();
-  const other = new FairLockBackend(server, 'me', '', name, lock.newOwnerId);
+  const other = new FairLockBackend(server, '', name, lock.newOwnerId);
   const place = redis().place({}, other, new LockKeys(name));
   await redis().join(place);
   return place;

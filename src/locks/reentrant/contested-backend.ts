@@ -1,0 +1,73 @@
+// One name on one Redis, as those of one client know it who hold it or want it: whose hold is watched, and who waits where.
+
+import type { GrantState, Heir } from '../../core/grant-state.js';
+import type { Server } from '../../core/server.js';
+import { LockKeys } from '../../redis/keys.js';
+import type { ChannelListener, Subscription } from '../../waiting/channels.js';
+import type { Line } from '../../waiting/line.js';
+import { Contests } from './contests.js';
+import { HoldRenewer } from './hold-renewer.js';
+
+export abstract class ContestedBackend {
+  readonly name: string;
+  readonly id: string;
+  protected readonly server: Server;
+  protected readonly keys: LockKeys;
+
+  constructor(server: Server, key: string, name: string) {
+    this.name = name;
+    this.server = server;
+    this.keys = new LockKeys(key);
+    this.id = `${server.token} ${this.keys.lock}`;
+  }
+
+  abstract isLocked(): Promise<boolean>;
+
+  /** Tells of releases, by whomever. */
+  subscribeToUnlocks(listener: ChannelListener): Subscription {
+    return this.server.subscribeToUnlocks(this.keys, listener);
+  }
+
+  watch(grant: GrantState): void {
+    this.server.watchdog.watch(grant, this.keys, this.server.shared(HoldRenewer));
+  }
+
+  unwatch(grant: GrantState): void {
+    this.server.watchdog.unwatch(grant);
+  }
+
+  line(): Line<Heir> {
+    return this.#contests.line(this.keys.lock, {
+      lookEveryMs: this.server.lockWatchdogTimeoutMs / 3,
+      subscribe: (listener) => this.subscribeToUnlocks(listener),
+      roundTrip: () => this.isLocked(),
+      verify: (grant) => {
+        this.server.watchdog.renew([grant]);
+      },
+    });
+  }
+
+  get localLine(): Line<Heir> | undefined {
+    return this.#contests.known(this.keys.lock);
+  }
+
+  get heldHere(): GrantState | undefined {
+    return this.#contests.heldHere(this.keys.lock);
+  }
+
+  get isBusyHere(): boolean {
+    return this.#contests.isBusy(this.keys.lock);
+  }
+
+  granted(grant: GrantState): void {
+    this.#contests.granted(this.keys.lock, grant);
+  }
+
+  forget(ownerId: string): void {
+    this.#contests.forget(this.keys.lock, ownerId);
+  }
+
+  get #contests(): Contests {
+    return this.server.shared(Contests);
+  }
+}
