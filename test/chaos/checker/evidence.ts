@@ -72,6 +72,7 @@ export function isTouched(section: Section, loss: Loss, watchdogMs: number): boo
 
 /** The server granted it no earlier than this: the lease that it relies on counts from then at the earliest. */
 function grantedAfter(section: Section, watchdogMs: number): number {
+  if (section.inherits) return grantedAfter(section.inherits, watchdogMs);
   const { enteredAt, leftAtEntryMs, calledAt, longestLeaseMs } = section;
   if (leftAtEntryMs === undefined) return calledAt;
   return enteredAt! + leftAtEntryMs - Math.max(longestLeaseMs, watchdogMs);

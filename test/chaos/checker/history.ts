@@ -13,6 +13,8 @@ export interface Section extends Omit<CallNote, 'what'> {
   /** Milliseconds for which it could rely on the lock when it entered; undefined: it was not told. */
   leftAtEntryMs?: number | undefined;
   owner?: string | undefined;
+  /** The one to whom the server gave the lock, which was passed on within the process since. */
+  inherits?: Section;
   /** When it believed, by its own words, and for how much longer. */
   readonly beliefs: { readonly at: number; readonly leftMs: number }[];
   doubtedAt?: number;
@@ -61,6 +63,8 @@ export class History {
   /** The last that each process wrote. */
   readonly lastNoteAt = new Map<string, number>();
   readonly #clientsPerWorker: number;
+  /** Of those with the same owner, who entered first. */
+  readonly #firstOf = new Map<string, Section>();
 
   constructor(clientsPerWorker: number) {
     this.#clientsPerWorker = clientsPerWorker;
@@ -96,6 +100,11 @@ export class History {
         section.enteredAt = at;
         section.owner = entry.owner;
         section.leftAtEntryMs = entry.leftMs;
+        if (entry.owner !== undefined) {
+          const first = this.#firstOf.get(entry.owner);
+          if (first) section.inherits = first;
+          else this.#firstOf.set(entry.owner, section);
+        }
         if (entry.leftMs) section.beliefs.push({ at, leftMs: entry.leftMs });
         return;
       }

@@ -261,22 +261,4 @@ export const MUTANTS: readonly Mutant[] = [
       { in: 'src', from: '    if (holds.length > 0) await undo(holds);', to: '    void undo;' },
     ],
   },
-  {
-    name: 'unproven hand-over',
-    what: 'a release that passed the lock on says ok though the lock was gone',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: 'if (count > 0) this.#settle(upTo);',
-        to: 'if (count >= 0) this.#settle(upTo);',
-      },
-    ],
-  },
-  {
-    name: 'heir that keeps what it declines',
-    what: 'whoever gives up in the instant in which the lock is passed on to it keeps it',
-    kinds: ['reentrant'],
-    edits: [{ in: 'src', from: 'inherited?.decline();', to: 'void inherited;' }],
-  },
 ];

@@ -213,3 +213,17 @@ it('who waits and is not woken is told; not while a lock of several has it', () 
   const all = turns(['y']);
   expect(rulesBroken([...all, busy])).toEqual([]); // of three only two are left that were slow
 });
+
+it('who took the lock over within its process relies on what the server gave the first of them', () => {
+  const first = held(A, 100, 200);
+  const [called, , ...rest] = held('w0.0.c0k1.0', 210, 400);
+  // The one before it had prolonged the lease.
+  const entered: Noted = [
+    210,
+    { what: 'entered', id: 'w0.0.c0k1.0', owner: `${A}:1`, leftMs: 5_000 },
+  ];
+  const other = held(B, 300, 350);
+  const faults = [{ from: 150, until: 160, loses: 'all', endsHolds: true } as const];
+  expect(rulesBroken([...first, called!, entered, ...rest, ...other], { faults })).toEqual([]);
+  expect(rulesBroken([...first, called!, entered, ...rest, ...other])).toEqual(['two holders']);
+});
