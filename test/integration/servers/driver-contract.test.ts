@@ -11,12 +11,11 @@ driverContract('ioredis', {
 
 // ioredis 5 does not know the option, and would speak RESP2 a second time.
 const knowsResp3 = 'protocol' in new Redis({ lazyConnect: true }).options;
+const resp3: object = { protocol: 3 };
 if (knowsResp3) {
   driverContract('ioredis with RESP3', {
-    toServer: (url) => ioredisDriver(new Redis(url, { lazyConnect: true, protocol: 3 })),
+    toServer: (url) => ioredisDriver(new Redis(url, { lazyConnect: true, ...resp3 })),
     toCluster: (nodes, user) =>
-      ioredisDriver(
-        new Cluster(nodes, { lazyConnect: true, redisOptions: { protocol: 3, ...user } }),
-      ),
+      ioredisDriver(new Cluster(nodes, { lazyConnect: true, redisOptions: { ...resp3, ...user } })),
   });
 } else console.log('ioredis 5 speaks RESP2 only: not run with RESP3');
