@@ -9,6 +9,14 @@ import { Relay } from './relay.js';
 import { retry } from './retry.js';
 import { sendRelease, type BegunRelease } from './send-release.js';
 
+/** A hold that ended by passing the grant on. */
+export interface PassedOn {
+  /** Resolves when it is known that the grant was still there. */
+  readonly proof: Promise<void>;
+  /** How long that hold's owner had it, in milliseconds. */
+  readonly heldForMs: number;
+}
+
 export class Grant extends CountedGrant {
   /** Made when it is first passed on. */
   #relay: Relay | undefined;
@@ -17,7 +25,7 @@ export class Grant extends CountedGrant {
    * The last hold ends, and the first in line takes the grant as it is, without asking the server. The release is settled by a
    * proof that the grant was there. undefined: there is nobody who may.
    */
-  passOn(hold: GrantedHold): Promise<void> | undefined {
+  passOn(hold: GrantedHold): PassedOn | undefined {
     const line = this.lock.localLine;
     const heir = line?.heir;
     if (!heir || !hold.isWatched || !this.#mayPass) return undefined;
@@ -29,21 +37,23 @@ export class Grant extends CountedGrant {
       this.#confirmGone,
     );
     if (!this.#relay.mayPass) return undefined;
+    const { heldForMs } = this;
     this.bequeath(hold, heir);
     const proof = this.#relay.passed(line.length);
     heir.inherit(this);
-    return proof;
+    return { proof, heldForMs };
   }
 
   /** It goes to the next in line, or is released. */
   override decline(): void {
-    this.disinherit();
-    if (!this.isHeld) return;
     const heir = this.lock.localLine?.heir;
     if (heir && this.#mayPass) {
       this.bequeath(undefined, heir);
       heir.inherit(this);
-    } else this.#releaseInsistently(false).catch(() => undefined); // what is left then is removed
+      return;
+    }
+    this.disinherit();
+    if (this.isHeld) this.#releaseInsistently(false).catch(() => undefined); // what is left then is removed
   }
 
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */

@@ -20,6 +20,8 @@ export class SingleHold implements OwnHold {
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
+  /** For how long it had been held when it was passed on to somebody else. */
+  #passedOnAfterMs: number | undefined;
   /** Whether it was lost while its owner goes on: the `unlock()` that it is owed must find it, and undo no other. */
   isRetired = false;
   #onEnd: (() => void) | undefined;
@@ -171,8 +173,13 @@ export class SingleHold implements OwnHold {
     this.#isGivenUp = true;
     const loss = this.#loss ?? this.#grant.loss;
     const passed = loss || isRepeat ? undefined : this.#grant.passOn(this);
-    if (passed) this.#leave(); // somebody else is inside now
-    const removal = loss ? Promise.reject(loss) : (passed ?? this.#grant.release(this, isRepeat));
+    if (passed) {
+      this.#passedOnAfterMs = passed.heldForMs;
+      this.#leave(); // somebody else is inside now
+    }
+    const removal = loss
+      ? Promise.reject(loss)
+      : (passed?.proof ?? this.#grant.release(this, isRepeat));
     return removal.then(
       () => {
         this.#emitReleased();
@@ -200,8 +207,12 @@ export class SingleHold implements OwnHold {
 
   #emitReleased(): void {
     this.#session.events.emit('released', () => {
+      const { lockName, ownerId } = this;
+      // What its grant says is of those who came after it.
+      if (this.#passedOnAfterMs !== undefined)
+        return { lockName, ownerId, holdCount: 0, heldForMs: this.#passedOnAfterMs };
       const { heldForMs, holdCount } = this.#grant;
-      return { lockName: this.lockName, ownerId: this.ownerId, holdCount, heldForMs };
+      return { lockName, ownerId, holdCount, heldForMs };
     });
   }
 

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Hold, Holdfast, Lock } from '../../../src/index.js';
+import type { Hold, Holdfast, Lock, ReleasedEvent } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
 import { recordCommands } from '../../support/recorded-commands.js';
@@ -173,7 +173,46 @@ describe('a hand-over to one who gives up in that instant', () => {
   });
 });
 
+describe('a hold that took over what another one had declined', () => {
+  it('is renewed like any other', async () => {
+    await using quick = newClient({ redis: server.url, lockWatchdogTimeout: 600 });
+    const renewed: string[] = [];
+    quick.on('renewed', ({ ownerId }) => renewed.push(ownerId));
+    const aborter = new AbortController();
+    const mine = quick.getLock(lock.name);
+    const first = await mine.acquire();
+    const second = rejectionOf(mine.acquire({ signal: aborter.signal }));
+    const third = mine.acquire();
+    await sleep(1);
+    const released = first.release();
+    aborter.abort();
+    await second;
+    await released;
+    const hold = await third;
+    expect(hold.ownerId).toBe(first.ownerId);
+    await eventually(() => {
+      expect(renewed).toEqual([hold.ownerId, hold.ownerId, hold.ownerId]);
+    });
+    await hold.release();
+  });
+});
+
 describe('a release that passed the lock on', () => {
+  it('tells for how long that one held it, and that it does not any more', async () => {
+    const told: ReleasedEvent[] = [];
+    client.on('released', (event) => told.push(event));
+    const first = await lock.acquire();
+    const second = lock.acquire();
+    await sleep(5);
+    const released = first.release();
+    const next = await second;
+    await released;
+    await next.release();
+    expect(next.ownerId).toBe(first.ownerId);
+    expect(told.map(({ holdCount }) => holdCount)).toEqual([0, 0]);
+    expect(told[0]!.heldForMs).toBeGreaterThan(4);
+  });
+
   it.each(['DEL', 'FLUSHALL', 'forceUnlock'])(
     'is told that it was lost when it had gone before by %s; so is whoever has it then',
     async (how) => {
