@@ -25,6 +25,9 @@ export interface LineHost {
   onEmpty(): void;
 }
 
+/** For how long those who wait for what their own client has hear of nothing else, in milliseconds: it is mostly passed on before. */
+const DEAF_MS = 100;
+
 /** Why somebody tries. Of a mere look the answer is shared also when the asker has gone: nobody need try in its place. */
 type Reason = 'may be free' | 'look';
 
@@ -60,13 +63,14 @@ export class Line<Heir = unknown> implements ChannelListener {
    */
   join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
     const sleeper = this.#enter(new Sleeper(this, seniority, heir));
+    const subscription = this.#listen();
     this.#lookBy(this.#nextLookAtMs(ttlMs));
     // Released after that try was answered, and told before we listened: the message may even overtake the answer.
-    if (this.#listen().mayHaveMissed(triedAtMs)) this.#wake();
+    if (subscription.mayHaveMissed(triedAtMs)) this.#wake();
     return sleeper;
   }
 
-  /** Joins without a try: this client has the lock, or others of it wait already. */
+  /** Joins without a try: this client has the lock, or others of it wait already. What may happen to it elsewhere is heard of later. */
   queue(seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
     const sleeper = this.#enter(new Sleeper(this, seniority, heir));
     this.#lookBy(this.#nextLookAtMs(-1));
@@ -206,7 +210,9 @@ export class Line<Heir = unknown> implements ChannelListener {
    * lock that is held for `ttlMs` more (-1: no expiry) is looked at when that is over, and before that every now and then.
    */
   #nextLookAtMs(ttlMs: number): number {
-    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, this.#host.lookEveryMs);
+    const { lookEveryMs } = this.#host;
+    const mostMs = this.#subscription ? lookEveryMs : Math.min(lookEveryMs, DEAF_MS);
+    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
   }
 
   #lookBy(atMs: number): void {
@@ -217,6 +223,7 @@ export class Line<Heir = unknown> implements ChannelListener {
     clearTimeout(this.#timer);
     this.#lookAtMs = atMs;
     this.#timer = setTimer(() => {
+      this.#listen();
       this.#lookAt(this.#nextLookAtMs(-1));
       this.#standBack.end();
       this.#wake();

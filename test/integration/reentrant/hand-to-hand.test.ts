@@ -178,22 +178,28 @@ describe('a hold that took over what another one had declined', () => {
     await using quick = newClient({ redis: server.url, lockWatchdogTimeout: 600 });
     const renewed: string[] = [];
     quick.on('renewed', ({ ownerId }) => renewed.push(ownerId));
-    const aborter = new AbortController();
     const mine = quick.getLock(lock.name);
-    const first = await mine.acquire();
-    const second = rejectionOf(mine.acquire({ signal: aborter.signal }));
-    const third = mine.acquire();
-    await sleep(1);
-    const released = first.release();
-    aborter.abort();
-    await second;
-    await released;
-    const hold = await third;
-    expect(hold.ownerId).toBe(first.ownerId);
-    await eventually(() => {
-      expect(renewed).toEqual([hold.ownerId, hold.ownerId, hold.ownerId]);
+    let hold: Hold | undefined;
+    // On a busy machine it may have been held for too long to be passed on.
+    await eventually(async () => {
+      await hold?.release();
+      const aborter = new AbortController();
+      const first = await mine.acquire();
+      const second = rejectionOf(mine.acquire({ signal: aborter.signal }));
+      const third = mine.acquire();
+      await sleep(1);
+      const released = first.release();
+      aborter.abort();
+      await second;
+      await released;
+      hold = await third;
+      expect(hold.ownerId).toBe(first.ownerId);
     });
-    await hold.release();
+    const { ownerId } = hold!;
+    await eventually(() => {
+      expect(renewed).toEqual([ownerId, ownerId, ownerId]);
+    });
+    await hold!.release();
   });
 });
 
@@ -201,14 +207,16 @@ describe('a release that passed the lock on', () => {
   it('tells for how long that one held it, and that it does not any more', async () => {
     const told: ReleasedEvent[] = [];
     client.on('released', (event) => told.push(event));
-    const first = await lock.acquire();
-    const second = lock.acquire();
-    await sleep(5);
-    const released = first.release();
-    const next = await second;
-    await released;
-    await next.release();
-    expect(next.ownerId).toBe(first.ownerId);
+    // On a busy machine it may have been held for too long to be passed on.
+    await eventually(async () => {
+      told.length = 0;
+      const { first, others } = await queued(1);
+      const released = first.release();
+      const next = await others[0]!;
+      await released;
+      await next.release();
+      expect(next.ownerId).toBe(first.ownerId);
+    });
     expect(told.map(({ holdCount }) => holdCount)).toEqual([0, 0]);
     expect(told[0]!.heldForMs).toBeGreaterThan(4);
   });
@@ -276,6 +284,19 @@ describe('a release that passed the lock on', () => {
     expect(second.signal.aborted).toBe(true);
     expect(await admin.exists(lock.name)).toBe(0);
   });
+});
+
+it('is taken from this client by another one: who has it is told so, and who waits gets it, long before the lease is looked at', async () => {
+  await using patient = newClient({ redis: server.url, lockWatchdogTimeout: 120_000 });
+  const mine = patient.getLock(lock.name);
+  const first = await mine.acquire();
+  const second = mine.acquire();
+  await eventually(async () => {
+    expect(await admin.pubsub('CHANNELS', `*${lock.name}*`)).toHaveLength(1);
+  });
+  await client.getLock(lock.name).forceUnlock();
+  await (await second).release();
+  expect(first.signal.reason).toMatchObject({ lossReason: 'forced' });
 });
 
 describe('what is never passed on', () => {
