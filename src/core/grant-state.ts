@@ -1,7 +1,7 @@
 // Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
 
 import { elapsedMs, now, type Instant, type TimeLimit } from '../runtime/clock.js';
-import type { LockLostError, LossReason } from '../api/errors.js';
+import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import type { Due } from '../runtime/schedule.js';
 import type { Removable } from './cleanup.js';
 import { deadlineOf, later, leftMs, type Deadline } from './deadline.js';
@@ -115,6 +115,11 @@ export abstract class GrantState implements Renewable, Due {
   /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
   remaining(): number {
     return this.isHeld ? Math.max(leftMs(this.#deadline), 0) : 0;
+  }
+
+  /** It, as somebody sees it for whom it is in the way. */
+  get seen(): SeenHolder {
+    return { holder: this.ownerId, holderTtlMs: Math.round(this.remaining()) };
   }
 
   get ageMs(): number {

@@ -92,7 +92,9 @@ export class Grant extends CountedGrant {
     const { isClosed, connection, lockWatchdogTimeoutMs } = this.session;
     const isSettled = !this.turns.isTaken && this.countThere === 1 && this.holdCount <= 1;
     const isUsable = isSettled && !isClosed && connection.isReady;
-    return isUsable && this.remaining() >= lockWatchdogTimeoutMs / 2;
+    // What was extended by more would outlive whoever takes it over by as much.
+    const leftMs = isUsable ? this.remaining() : 0;
+    return leftMs >= lockWatchdogTimeoutMs / 2 && leftMs <= lockWatchdogTimeoutMs;
   }
 
   /** The server has no such owner any more, says a look: finds out how it was lost. */

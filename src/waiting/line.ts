@@ -2,6 +2,7 @@
 // holder's lease. While the lock is held they send next to nothing, however many they are: messages are hints that may get lost,
 // so now and then the first looks for itself. While this very client has the lock they send nothing at all.
 
+import type { SeenHolder } from '../api/errors.js';
 import { setTimer } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 import { Findings } from './findings.js';
@@ -16,6 +17,8 @@ export interface LineHost {
   readonly turns?: TurnTaking;
   /** Whether this client has the lock. Whoever ends that tells the line. */
   readonly isHeldHere?: boolean;
+  /** What there is to say of that: as good as an answer of the server. */
+  readonly seenHere?: SeenHolder | undefined;
   /** What this client has of the lock may have been lost: finds out. */
   readonly verify?: () => void;
   subscribe(listener: ChannelListener): Subscription;
@@ -123,7 +126,9 @@ export class Line<Heir = unknown> implements ChannelListener {
   }
 
   look(sinceMs: number): void {
-    if (!this.#trying || this.#tryingSinceMs < sinceMs) this.#wake('look');
+    const { seenHere } = this.#host;
+    if (seenHere) this.findings.held(seenHere, performance.now());
+    else if (!this.#trying || this.#tryingSinceMs < sinceMs) this.#wake('look');
   }
 
   subscribed(): void {

@@ -1,5 +1,6 @@
 // What one client knows by itself of the locks that it holds or wants on one Redis: who of it has each, and who waits in line.
 
+import type { SeenHolder } from '../../api/errors.js';
 import type { GrantState, Heir } from '../../core/grant-state.js';
 import { Line, type LineHost } from '../../waiting/line.js';
 import { Lines } from '../../waiting/lines.js';
@@ -49,11 +50,15 @@ export class Contests {
   line(lock: string, host: Contested): Line<Heir> {
     return this.#lines.of(lock, (onEmpty) => {
       const isHeldHere = (): boolean => this.heldHere(lock) !== undefined;
+      const seenHere = (): SeenHolder | undefined => this.heldHere(lock)?.seen;
       return new Line({
         lookEveryMs: host.lookEveryMs,
         turns: this.#turnsOf(lock),
         get isHeldHere() {
           return isHeldHere();
+        },
+        get seenHere() {
+          return seenHere();
         },
         subscribe: (listener) => host.subscribe(listener),
         roundTrip: host.roundTrip,

@@ -31,11 +31,7 @@ export class ReentrantWaiter extends LineWaiter {
   queue(): HeldReply | undefined {
     if (this.isInLine) return undefined;
     const { heldHere: grant, localLine } = this.#lock;
-    const seen = grant && {
-      outcome: 'held' as const,
-      holder: grant.ownerId,
-      holderTtlMs: Math.round(grant.remaining()),
-    };
+    const seen = grant && { outcome: 'held' as const, ...grant.seen };
     if (this.request.waitMs === 0 || (!seen && !localLine)) return seen;
     const line = localLine ?? this.#lock.line();
     this.queueIn(line);

@@ -299,7 +299,28 @@ it('is taken from this client by another one: who has it is told so, and who wai
   expect(first.signal.reason).toMatchObject({ lossReason: 'forced' });
 });
 
+it('whose wait ends while a release is on its way are told that it was held, not that Redis did not answer', async () => {
+  const first = await lock.acquire();
+  const waiting = [lock.tryLock(1_500), lock.tryLock(1_500, 5_000)];
+  await sleep(1_400); // what was seen when they came is too old by the end
+  proxy.delay({ downstreamMs: 400 });
+  const released = first.release();
+  expect(await Promise.all(waiting)).toEqual([false, false]);
+  await released;
+  proxy.delay();
+});
+
 describe('what is never passed on', () => {
+  it('is a lease that was extended: it would outlive the next one by far', async () => {
+    const first = await lock.acquire();
+    const second = lock.acquire();
+    await first.extend(600_000);
+    await first.release();
+    const hold = await second;
+    expect(hold.remaining()).toBeLessThanOrEqual(6_000);
+    await hold.release();
+  });
+
   it('is a lock whose count on the server is not known: a late command must not set that of the next one', async () => {
     await client.run(async () => {
       await lock.lock();
