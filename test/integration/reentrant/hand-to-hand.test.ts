@@ -36,7 +36,7 @@ afterEach(async () => {
 async function queued(count: number): Promise<{ first: Hold; others: Promise<Hold>[] }> {
   const first = await lock.acquire();
   const others = Array.from({ length: count }, () => lock.acquire());
-  await sleep(5);
+  await Promise.resolve(); // in line by then
   return { first, others };
 }
 
@@ -79,7 +79,7 @@ describe('callers of the client that has the lock', () => {
     const waiting = Array.from({ length: 60 }, () =>
       lock.withLock(({ ownerId }) => void owners.push(ownerId)),
     );
-    await sleep(5);
+    await Promise.resolve(); // in line by then
     await first.release();
     await Promise.all(waiting);
     const sizes = [...new Set(owners)].map(
@@ -92,12 +92,12 @@ describe('callers of the client that has the lock', () => {
   it('do not pass on a fixed lease, nor to one who wants a fixed lease', async () => {
     const fixed = await lock.acquire({ lease: 5_000 });
     const next = lock.acquire();
-    await sleep(5);
+    await Promise.resolve(); // in line by then
     await fixed.release();
     const watched = await next;
     expect(watched.ownerId).not.toBe(fixed.ownerId);
     const wanted = lock.acquire({ lease: 5_000 });
-    await sleep(5);
+    await Promise.resolve(); // in line by then
     await watched.release();
     const last = await wanted;
     expect(last.ownerId).not.toBe(watched.ownerId);
@@ -211,6 +211,7 @@ describe('a release that passed the lock on', () => {
     await eventually(async () => {
       told.length = 0;
       const { first, others } = await queued(1);
+      await sleep(5);
       const released = first.release();
       const next = await others[0]!;
       await released;
@@ -329,7 +330,7 @@ describe('what is never passed on', () => {
       await held.happened;
       await nested;
       const next = client.detach(() => lock.acquire());
-      await sleep(5);
+      await Promise.resolve(); // in line by then
       const before = await admin.hkeys(lock.name);
       await client.ping();
       await lock.unlock();
