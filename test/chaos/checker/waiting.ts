@@ -63,7 +63,7 @@ export function overtakings(evidence: Evidence): Violation[] {
         return (
           !isDisturbed(evidence, late, since, early.enteredAt!) &&
           !hasLostConnection(evidence, late, since, early.enteredAt!) &&
-          !isForced(evidence, since, early.enteredAt!)
+          !isForced(evidence, lock, since, early.enteredAt!)
         );
       });
       if (!later) return [];
@@ -83,21 +83,24 @@ export function overtakings(evidence: Evidence): Violation[] {
 /** Its client said that a connection of its own had failed: whom nobody can tell of a grant is passed over. */
 function hasLostConnection(
   { history }: Evidence,
-  { process }: Section,
+  { process, client }: Section,
   from: number,
   until: number,
 ): boolean {
   return history.warnings.some(
     ({ at, message, ...warned }) =>
       warned.process === process &&
+      message.startsWith(`${client}: `) &&
       message.includes('connection to Redis failed') &&
       overlapMs(at, at + RECONNECTS_WITHIN_MS, from, until) > 0,
   );
 }
 
-function isForced({ history, plan }: Evidence, from: number, until: number): boolean {
+function isForced({ history, plan }: Evidence, lock: string, from: number, until: number): boolean {
   return [...history.forcings.values()].some(
-    (force) => overlapMs(force.from, force.until + aftermathMs(plan), from, until) > 0,
+    (force) =>
+      force.locks.includes(lock) &&
+      overlapMs(force.from, force.until + aftermathMs(plan), from, until) > 0,
   );
 }
 

@@ -17,7 +17,7 @@ export const COMMAND_NEMESES: readonly Nemesis[] = [
       const free = stage.faults.take(`commands of client ${client}`);
       if (!free) return;
       const random = new Random(target, this.name);
-      const odds = 0.01 + 0.1 * amount;
+      const odds = 0.01 + 0.3 * amount ** 2;
       const fault = stage.faults.begin(this.name, { clients: [client] });
       const late: Promise<void>[] = [];
       for (const [server, link] of stage.links(client).entries()) {

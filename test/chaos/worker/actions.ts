@@ -17,6 +17,8 @@ export const ACTIONS: readonly Action[] = [
   { weight: 3, act: (caller) => tryOnce(caller, caller.party.someLock(caller.random)) },
   { weight: 2, act: meet },
   { weight: 1, act: overstay },
+  { weight: 1, act: climb },
+  { weight: 0.6, act: overthrow },
   { weight: 0.3, act: force },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
 ];
@@ -203,6 +205,49 @@ async function meet({ party, partner, random, sections, watchdogMs }: Caller): P
     await settled;
   } catch (error) {
     first.end(error);
+  }
+}
+
+/** Locks again and again, each time inside the last, and stays on top for a while: for others to count. */
+async function climb(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const lock = party.someLock(random);
+  const up = async (above: number, outer?: Section): Promise<void> => {
+    const section = sections.call('withLock', party.clientId, lock, {}, outer?.id);
+    try {
+      await lock.lock.withLock(async (hold) => {
+        section.enter(hold);
+        try {
+          if (above > 0) await up(above - 1, section);
+          else await sleep(60);
+        } finally {
+          section.leave();
+        }
+      });
+      section.end();
+    } catch (error) {
+      section.end(error);
+    }
+  };
+  await up(random.whole(3, 8));
+}
+
+/** Somebody else forces a lock away from its holder, who gives it up at once: before anything else could tell of the loss. */
+async function overthrow({ party, partner, sections }: Caller): Promise<void> {
+  if (!partner) return;
+  const name = `throne of ${sections.nextId}`;
+  const ours = party.ownLock(name);
+  const theirs = partner.party.ownLock(name);
+  const section = sections.call('acquire', party.clientId, ours, {});
+  try {
+    const held = await ours.lock.acquire();
+    section.enter(held);
+    await partner.sections.force(theirs, () => theirs.lock.forceUnlock());
+    section.leave();
+    await held.release();
+    section.end();
+  } catch (error) {
+    section.end(error);
   }
 }
 

@@ -171,8 +171,17 @@ it('in a fair line, who overtakes one that is known to wait is accused', () => {
   expect(rulesBroken(order)).toEqual(['an overtaking']);
   const faults = [{ nemesis: 'cut connections', from: 295, until: 296, clients: [0] }];
   expect(rulesBroken(order, { faults })).toEqual([]);
-  const message = 'the subscriber connection to Redis failed: no answer within 243 ms';
-  expect(rulesBroken([...order, [285, { what: 'warned', message }]])).toEqual([]);
+  const failed = (client: string): Noted => {
+    const message = `${client}: the subscriber connection to Redis failed: no answer within 243 ms`;
+    return [285, { what: 'warned', message }];
+  };
+  expect(rulesBroken([...order, failed(CALL.client)])).toEqual([]);
+  expect(rulesBroken([...order, failed('another')])).toEqual(['an overtaking']);
+  const forced = (lock: string): Noted[] => [
+    [286, { what: 'forcing', id: 'f', locks: [lock] }],
+    [287, { what: 'forced', id: 'f', locks: [lock], isKnown: true }],
+  ];
+  expect(rulesBroken([...order, ...forced('another')])).toEqual(['an overtaking']);
 });
 
 it('what should never come up is accused', () => {
