@@ -29,13 +29,7 @@ export class Grant extends CountedGrant {
     const line = this.lock.localLine;
     const heir = line?.heir;
     if (!heir || !hold.isWatched || !this.#mayPass) return undefined;
-    this.#relay ??= new Relay(
-      this.session,
-      this.lock,
-      this.ownerId,
-      this.heldForMs,
-      this.#confirmGone,
-    );
+    this.#relay ??= this.#newRelay();
     if (!this.#relay.mayPass) return undefined;
     const { heldForMs } = this;
     this.bequeath(hold, heir);
@@ -97,16 +91,26 @@ export class Grant extends CountedGrant {
     return leftMs >= lockWatchdogTimeoutMs / 2 && leftMs <= lockWatchdogTimeoutMs;
   }
 
-  /** The server has no such owner any more, says a look: finds out how it was lost. */
-  readonly #confirmGone = (): void => {
+  #newRelay(): Relay {
+    const relay = new Relay(this.session, this.lock, this.ownerId, this.heldForMs, () => {
+      this.#confirmGone(relay);
+    });
+    return relay;
+  }
+
+  /** The server has no such owner any more, says a look: finds out how it was lost. If it was not, the look is repeated. */
+  #confirmGone(relay: Relay): void {
     if (!this.isHeld) return;
-    const what = 'not known to be held';
+    const kept = (): void => {
+      relay.due();
+    };
+    const confirm = (waitLimit: WaitLimit): Promise<void> => this.confirm(0, waitLimit, 0, kept);
     this.session
-      .bounded(this.lock.name, what, (waitLimit) => this.confirm(0, waitLimit, 0, () => undefined))
+      .bounded(this.lock.name, 'not known to be held', confirm)
       .catch((error: unknown) => {
-        this.#relay?.settle(error as Error);
+        relay.settle(error as Error);
       });
-  };
+  }
 
   /** Repeats the release until it is answered, and for as long as it may take. `begun`: its first command, if that was sent already. */
   async #releaseInsistently(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
@@ -123,9 +127,9 @@ export class Grant extends CountedGrant {
 
   protected override ended(): void {
     super.ended();
-    const { loss } = this;
     if (!this.#relay) return;
     this.#relay.end();
+    const { loss } = this;
     // Whoever closes a client releases what it had, and then knows.
     if (loss ? loss.lossReason !== 'closed' : this.isReleaseConfirmed) this.#relay.settle(loss);
   }

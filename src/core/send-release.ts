@@ -12,33 +12,53 @@ export interface BegunRelease {
 
 /** Calls back once: with nothing when the lock was released, else with what there is to go on with. */
 export function sendRelease(
-  { schedule, commandTimeoutMs }: Session,
+  session: Session,
   lock: Removable,
   ownerId: string,
   done: (begun?: BegunRelease) => void,
 ): void {
-  const endsAtMs = performance.now() + commandTimeoutMs;
-  let isDone = false;
-  const end = (begun?: BegunRelease): void => {
-    if (isDone) return;
-    isDone = true;
-    schedule.delete(limit);
-    done(begun);
-  };
-  const goOn = (): void => {
-    end({ answer, limitMs: endsAtMs - performance.now() });
-  };
-  const limit: Due = {
-    due: () => {
-      const leftMs = endsAtMs - performance.now();
-      if (leftMs > 0) schedule.within(limit, leftMs);
-      else goOn();
-    },
-  };
-  schedule.within(limit, commandTimeoutMs);
-  const answer = lock.release(ownerId);
-  answer.then((isReleased) => {
-    if (isReleased) end();
-    else goOn();
-  }, goOn);
+  const release = new SentRelease(session, lock.release(ownerId), done);
+  release.awaitAnswer();
+}
+
+class SentRelease implements Due {
+  readonly #session: Session;
+  readonly #answer: Promise<boolean>;
+  readonly #endsAtMs: number;
+  /** undefined: called back already. */
+  #done: ((begun?: BegunRelease) => void) | undefined;
+
+  constructor(session: Session, answer: Promise<boolean>, done: (begun?: BegunRelease) => void) {
+    this.#session = session;
+    this.#answer = answer;
+    this.#done = done;
+    this.#endsAtMs = performance.now() + session.commandTimeoutMs;
+  }
+
+  awaitAnswer(): void {
+    this.#session.schedule.within(this, this.#session.commandTimeoutMs);
+    this.#answer.then(
+      (isReleased) => {
+        this.#end(isReleased);
+      },
+      () => {
+        this.#end(false);
+      },
+    );
+  }
+
+  due(): void {
+    const leftMs = this.#endsAtMs - performance.now();
+    if (leftMs > 0) this.#session.schedule.within(this, leftMs);
+    else this.#end(false);
+  }
+
+  #end(isReleased: boolean): void {
+    const done = this.#done;
+    if (!done) return;
+    this.#done = undefined;
+    this.#session.schedule.delete(this);
+    if (isReleased) done();
+    else done({ answer: this.#answer, limitMs: this.#endsAtMs - performance.now() });
+  }
 }

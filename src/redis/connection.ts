@@ -160,7 +160,7 @@ export class Connection {
     sender?: Sender,
   ): Promise<T> {
     this.#postponed.sendNow();
-    const parts = [script.sha1, keys.length, ...keys, ...args];
+    const parts = [script.sha1 as Argument, keys.length].concat(keys, args);
     const otherwise = (error: Error): Promise<T> | undefined => {
       if (!isUnknownScript(error)) return denied(error, script);
       if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');

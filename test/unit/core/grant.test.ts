@@ -3,10 +3,10 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
 import { deadlineOf } from '../../../src/core/deadline.js';
 import { Grant } from '../../../src/core/grant.js';
-import type { GrantedHold, GrantedLock } from '../../../src/core/grant-state.js';
+import type { GrantedHold, GrantedLock, GrantState } from '../../../src/core/grant-state.js';
 import { Session } from '../../../src/core/session.js';
 import { now } from '../../../src/runtime/clock.js';
-import { UnavailableError } from '../../../src/api/errors.js';
+import { LockLostError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/listeners.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
@@ -15,6 +15,7 @@ const LEASE_MS = 30_000;
 
 const reenter = vi.fn(() => Promise.resolve('kept' as const));
 const release = vi.fn(() => Promise.resolve(true));
+const holdCount = vi.fn(() => Promise.resolve(1));
 const ignore = (): void => undefined;
 const lock: GrantedLock = {
   name: 'a',
@@ -23,7 +24,7 @@ const lock: GrantedLock = {
   unwatch: ignore,
   reenter,
   release,
-  holdCount: () => Promise.resolve(1),
+  holdCount,
 };
 
 beforeEach(() => {
@@ -35,7 +36,10 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-function granted(isWatched = true): {
+function granted(
+  isWatched = true,
+  of = lock,
+): {
   grant: Grant;
   hold: GrantedHold;
   session: Session;
@@ -44,7 +48,7 @@ function granted(isWatched = true): {
   const options = { clientId: 'me', lockWatchdogTimeoutMs: LEASE_MS, commandTimeoutMs: 1_000 };
   const listeners = new Listeners();
   const session = new Session(options, alwaysReady, listeners);
-  const grant = new Grant(session, lock, 'me:1', deadlineOf(now(), LEASE_MS));
+  const grant = new Grant(session, of, 'me:1', deadlineOf(now(), LEASE_MS));
   const hold = { isWatched, lost: vi.fn() };
   grant.add(hold);
   return { grant, hold, session, listeners };
@@ -127,3 +131,47 @@ it('of 10,000 fixed leases that end one by one each is lost in time, and they ar
   expect(lost.every((told) => told.mock.calls.length === 1)).toBe(true);
   expect(looks.mock.calls.length).toBeLessThan(10 * lost.length);
 });
+
+/** It is held by one who got it from another of the same client, whose release waits for a proof. */
+function passedOn(): { proof: Promise<void> } & ReturnType<typeof granted> {
+  const heir = {
+    isWatched: true,
+    lost: ignore,
+    inherit: (passed: GrantState) => {
+      passed.add(heir);
+    },
+  };
+  const made = granted(true, { ...lock, localLine: { heir, length: 1 } });
+  const { proof } = made.grant.passOn(made.hold)!;
+  return { proof, ...made };
+}
+
+it('that was passed on, and that one look does not find though it is there, is looked at again', async () => {
+  holdCount.mockResolvedValueOnce(0);
+  const { grant, proof } = passedOn();
+  await proof;
+  expect(reenter).toHaveBeenCalledOnce();
+  expect(holdCount).toHaveBeenCalledTimes(2);
+  expect(grant.isHeld).toBe(true);
+});
+
+it.each([
+  ['is released', true, undefined],
+  ['was gone', false, LockLostError],
+])(
+  'that was passed on and that a closing client finds %s settles the release before',
+  async (_, isReleased, error) => {
+    holdCount.mockReturnValueOnce(new Promise(ignore));
+    release.mockResolvedValueOnce(isReleased);
+    const { proof, session } = passedOn();
+    const settled = proof.then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    vi.useRealTimers();
+    await session.close();
+    expect(release).toHaveBeenCalledOnce();
+    const outcome = await settled;
+    expect(outcome?.constructor).toBe(error);
+  },
+);
