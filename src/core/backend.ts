@@ -2,7 +2,7 @@
 // servers.
 
 import type { TimeLimit } from '../runtime/clock.js';
-import type { GrantedLock } from './grant-state.js';
+import type { GrantedLock } from './granted-lock.js';
 import type { KeyInTheWay } from './key-conflict.js';
 import type { AcquireReply } from './replies.js';
 import type { LockRequest } from './request.js';

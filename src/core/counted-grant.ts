@@ -4,7 +4,8 @@ import { ClosedError, KeyConflictError } from '../api/errors.js';
 import { now, type Instant } from '../runtime/clock.js';
 import { Turns } from '../scopes/turns.js';
 import { WaitLimit } from '../runtime/wait-limit.js';
-import { GrantState, type GrantedHold } from './grant-state.js';
+import { GrantState } from './grant-state.js';
+import type { GrantedHold } from './granted-lock.js';
 import type { KeepReply } from './replies.js';
 import { retry } from './retry.js';
 

@@ -1,55 +1,14 @@
 // Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
 
-import { elapsedMs, now, type Instant, type TimeLimit } from '../runtime/clock.js';
+import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import type { Due } from '../runtime/schedule.js';
-import type { Removable } from './cleanup.js';
 import { deadlineOf, later, leftMs, type Deadline } from './deadline.js';
+import type { Granted, GrantedHold, GrantedLock, Heir } from './granted-lock.js';
 import { lockLost } from './loss.js';
 import type { KeepReply } from './replies.js';
 import type { Session } from './session.js';
-import type { Renewable, RenewalLimit } from './watchdog.js';
-
-/** A hold as its grant sees it: whether it wants the lease to be renewed, and how it learns that the grant was lost. */
-export interface GrantedHold {
-  readonly isWatched: boolean;
-  lost(error: LockLostError): void;
-}
-
-/** Who of the same client is next in line, and takes the grant as it is. */
-export interface Heir extends GrantedHold {
-  /** The grant is passed on: the heir's hold is to begin, or it declines. */
-  inherit(grant: GrantState): void;
-}
-
-/** What a grant needs of the lock that was granted. */
-export interface GrantedLock extends Removable {
-  /** The name that the user gave. */
-  readonly name: string;
-  /** Whether something of the lock may be left on its servers when it was lost to somebody else. */
-  readonly leavesRemains?: boolean;
-  /**
-   * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
-   * at all); or says how it was lost. `limit`: how long its caller will wait.
-   */
-  reenter(
-    ownerId: string,
-    holdCount: number,
-    leaseMs: number,
-    limit: TimeLimit,
-  ): Promise<KeepReply>;
-  /** The server gave it to this client. */
-  granted?(grant: GrantState): void;
-  /** Nobody of this client holds it as this owner any more, nor waits for it as this owner. */
-  forget?(ownerId: string): void;
-  /** Those of this client who wait for it, where a grant of it may be passed on among them. */
-  readonly localLine?: { readonly heir: Heir | undefined; readonly length: number } | undefined;
-  /** How often this owner holds the lock; 0: not at all. */
-  holdCount(ownerId: string): Promise<number>;
-  /** Looks after a grant until `unwatch`: renews it if it is watched, and finds out if it is lost. */
-  watch(grant: GrantState): void;
-  unwatch(grant: GrantState): void;
-}
+import type { RenewalLimit } from './watchdog.js';
 
 type State =
   // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
@@ -58,7 +17,7 @@ type State =
   // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly isConfirmed: boolean };
 
-export abstract class GrantState implements Renewable, Due {
+export abstract class GrantState implements Granted, Due {
   readonly lock: GrantedLock;
   readonly ownerId: string;
   renewalLimit: RenewalLimit | undefined;
@@ -112,12 +71,10 @@ export abstract class GrantState implements Renewable, Due {
     return elapsedMs(this.#heldSince);
   }
 
-  /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
   remaining(): number {
     return this.isHeld ? Math.max(leftMs(this.#deadline), 0) : 0;
   }
 
-  /** It, as somebody sees it for whom it is in the way. */
   get seen(): SeenHolder {
     return { holder: this.ownerId, holderTtlMs: Math.round(this.remaining()) };
   }
@@ -159,7 +116,6 @@ export abstract class GrantState implements Renewable, Due {
     if (this.holdCount === 0) this.lock.unwatch(this);
   }
 
-  /** Somebody to whom it was passed on does not want it any more. */
   abstract decline(): void;
 
   abstract closed(error?: Error): void;

@@ -4,7 +4,7 @@
 import { isUnanswered } from '../api/errors.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { CountedGrant } from './counted-grant.js';
-import type { GrantedHold } from './grant-state.js';
+import type { GrantedHold } from './granted-lock.js';
 import { Relay } from './relay.js';
 import { retry } from './retry.js';
 import { sendRelease, type BegunRelease } from './send-release.js';

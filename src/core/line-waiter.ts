@@ -5,7 +5,7 @@ import type { TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/findings.js';
 import type { Line } from '../waiting/line.js';
 import type { Sleeper } from '../waiting/sleeper.js';
-import type { GrantState, Heir } from './grant-state.js';
+import type { Granted, Heir } from './granted-lock.js';
 import type { AcquireReply, HeldReply } from './replies.js';
 import type { LockRequest } from './request.js';
 import type { Waiter } from './waiter.js';
@@ -19,7 +19,7 @@ export abstract class LineWaiter implements Waiter, Heir {
   protected readonly request: LockRequest;
   readonly #line: () => Line<Heir>;
   #sleeper: Sleeper<Heir> | undefined;
-  #inherited: GrantState | undefined;
+  #inherited: Granted | undefined;
 
   /** `line` gives the one where those of this client wait who did not get the lock. */
   constructor(request: LockRequest, line: () => Line<Heir>) {
@@ -51,7 +51,7 @@ export abstract class LineWaiter implements Waiter, Heir {
     return this.#sleeper?.woken ?? NOW;
   }
 
-  inherit(grant: GrantState): void {
+  inherit(grant: Granted): void {
     this.#inherited = grant;
     this.#sleeper?.takeTurn();
   }
@@ -61,7 +61,7 @@ export abstract class LineWaiter implements Waiter, Heir {
     this.#inherited = undefined;
   }
 
-  claim(): GrantState | undefined {
+  claim(): Granted | undefined {
     const inherited = this.#inherited?.isHeld ? this.#inherited : undefined;
     this.#inherited = undefined;
     return inherited;

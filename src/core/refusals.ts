@@ -1,6 +1,11 @@
-// How an acquisition that came to nothing is told: who had the lock, or what could not be asked.
+// How it is told what came to nothing: who had the lock, what could not be asked, what was over already.
 
-import { LockAbortedError, LockTimeoutError, type SeenHolder } from '../api/errors.js';
+import {
+  LockAbortedError,
+  LockNotHeldError,
+  LockTimeoutError,
+  type SeenHolder,
+} from '../api/errors.js';
 
 /** An attempt that is younger when the wait ends is taken for a slow answer, not for a missing one. */
 export const SLOW_ANSWER_MS = 100;
@@ -52,6 +57,11 @@ export function memberHeldElsewhere(
 /** What is left of a wait is a fraction. */
 function rounded(ms: number): string {
   return String(Math.round(ms));
+}
+
+export function releasedAlready(lockName: string, what: string): LockNotHeldError {
+  const message = `lock "${lockName}": cannot ${what} a hold that was released`;
+  return new LockNotHeldError(message, { lockName });
 }
 
 export function aborted(

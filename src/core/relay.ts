@@ -2,7 +2,7 @@
 // the grant was still on the server when it had been passed on.
 
 import type { Due } from '../runtime/schedule.js';
-import type { GrantedLock } from './grant-state.js';
+import type { GrantedLock } from './granted-lock.js';
 import { retry } from './retry.js';
 import type { Session } from './session.js';
 

@@ -71,7 +71,7 @@ export class Server {
 
   /** Whether there are sharded channels, for what shares a slot with its lock. */
   get isSharded(): boolean {
-    return this.connection.isSharded;
+    return this.connection.server.isSharded;
   }
 
   /** The command that publishes on a lock's unlock channel. */

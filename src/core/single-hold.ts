@@ -2,12 +2,13 @@
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected, type HoldDescription } from '../api/description.js';
-import { isUnanswered, LockNotHeldError, LockLostError } from '../api/errors.js';
+import { isUnanswered, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
 import type { HoldOrigin, OwnHold } from './own-hold.js';
 import type { GrantHolder } from './grant-holders.js';
 import { parseLease } from '../api/options.js';
 import type { Grant } from './grant.js';
+import { releasedAlready } from './refusals.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
 export class SingleHold implements OwnHold {
@@ -64,12 +65,11 @@ export class SingleHold implements OwnHold {
   async extend(lease: number): Promise<void> {
     const leaseMs = parseLease(lease, 'lease', this.lockName);
     this.#assertHeld('extend');
-    if (!(await this.#grant.extend(leaseMs))) throw this.#notHeld('extend');
+    if (!(await this.#grant.extend(leaseMs))) throw releasedAlready(this.lockName, 'extend');
   }
 
   release(): Promise<void> {
-    this.#release ??= this.#giveUp();
-    return this.#release;
+    return (this.#release ??= this.#giveUp());
   }
 
   async run<T>(fn: () => T | Promise<T>): Promise<T> {
@@ -142,13 +142,16 @@ export class SingleHold implements OwnHold {
   /** The lock of several that it is a member of was lost. What was held before that lock, or in addition, stays held. */
   async loseAsMember(error: LockLostError): Promise<void> {
     if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
-    const isOutermost = !this.#holder.parent && this.#grant.holdCount <= 1;
-    if (isOutermost) {
+    if (!this.#holder.parent && this.#grant.holdCount <= 1) {
       this.#grant.loseAsMember(error);
       return;
     }
     this.isRetired = true;
-    const released = this.#quietly(this.#countOut());
+    const released = this.#quietly(
+      this.#grant.release(this, false).then(() => {
+        this.#emitReleased();
+      }),
+    );
     this.lost(error);
     this.#holder.retire(this);
     await released;
@@ -173,10 +176,8 @@ export class SingleHold implements OwnHold {
     this.#isGivenUp = true;
     const loss = this.#loss ?? this.#grant.loss;
     const passed = loss || isRepeat ? undefined : this.#grant.passOn(this);
-    if (passed) {
-      this.#passedOnAfterMs = passed.heldForMs;
-      this.#leave(); // somebody else is inside now
-    }
+    this.#passedOnAfterMs = passed?.heldForMs;
+    if (passed) this.#leave(); // somebody else is inside now
     const removal = loss
       ? Promise.reject(loss)
       : (passed?.proof ?? this.#grant.release(this, isRepeat));
@@ -200,18 +201,13 @@ export class SingleHold implements OwnHold {
     if (!this.#holder.scope) this.#session.anonymous.delete(this.#grant.lock.id, this);
   }
 
-  async #countOut(): Promise<void> {
-    await this.#grant.release(this, false);
-    this.#emitReleased();
-  }
-
   #emitReleased(): void {
     this.#session.events.emit('released', () => {
       const { lockName, ownerId } = this;
-      // What its grant says is of those who came after it.
-      if (this.#passedOnAfterMs !== undefined)
-        return { lockName, ownerId, holdCount: 0, heldForMs: this.#passedOnAfterMs };
-      const { heldForMs, holdCount } = this.#grant;
+      // What its grant says, once it was passed on, is of those who came after it.
+      const passed = this.#passedOnAfterMs;
+      const { heldForMs, holdCount } =
+        passed === undefined ? this.#grant : { heldForMs: passed, holdCount: 0 };
       return { lockName, ownerId, holdCount, heldForMs };
     });
   }
@@ -219,12 +215,6 @@ export class SingleHold implements OwnHold {
   #assertHeld(what: string): void {
     const loss = this.#loss ?? this.#grant.loss;
     if (loss) throw loss;
-    if (this.#isGivenUp) throw this.#notHeld(what);
-  }
-
-  #notHeld(what: string): LockNotHeldError {
-    const { lockName } = this;
-    const message = `lock "${lockName}": cannot ${what} a hold that was released`;
-    return new LockNotHeldError(message, { lockName });
+    if (this.#isGivenUp) throw releasedAlready(this.lockName, what);
   }
 }

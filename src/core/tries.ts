@@ -7,7 +7,6 @@ import type { Findings } from '../waiting/findings.js';
 import type { LockBackend } from './backend.js';
 import { deadlineOf, leftMs, type Deadline } from './deadline.js';
 import { Grant } from './grant.js';
-import { GrantState } from './grant-state.js';
 import type { AcquireReply, HeldReply, KeepReply } from './replies.js';
 import type { LockRequest } from './request.js';
 import { retry } from './retry.js';
@@ -86,8 +85,8 @@ export class Tries {
   claim(): Grant | undefined {
     this.#waitLimit.assertNotOver();
     const claimed = this.#waiter?.claim?.();
-    if (claimed instanceof GrantState) return claimed instanceof Grant ? claimed : undefined;
-    return claimed && this.#granted(claimed.deadline, claimed.confirm);
+    if (!claimed || claimed instanceof Grant) return claimed;
+    return 'deadline' in claimed ? this.#granted(claimed.deadline, claimed.confirm) : undefined;
   }
 
   /** Tries until it is answered: the lock was granted, somebody else has it, or (undefined) what was granted is over already. */

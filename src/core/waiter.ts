@@ -2,7 +2,7 @@
 
 import type { TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/findings.js';
-import type { GrantState } from './grant-state.js';
+import type { Granted } from './granted-lock.js';
 import type { AcquireReply, HandedOver, HeldReply } from './replies.js';
 
 export interface Waiter {
@@ -16,7 +16,7 @@ export interface Waiter {
   /** Waits in line without asking, if this client has the lock or others of it wait; returns what is known of the holder. */
   queue?(): HeldReply | undefined;
   /** Takes, without asking, what was handed over while it waited; undefined: nothing that may be relied on. */
-  claim?(): HandedOver | GrantState | undefined;
+  claim?(): HandedOver | Granted | undefined;
   /** A try, begun at `triedAtMs` (monotonic), found that somebody else has the lock: waits in line, at the same place as before. */
   wait(seen: HeldReply, triedAtMs: number): void;
   /** What those of this client who wait for the lock know of it; undefined: it does not wait. */

@@ -5,7 +5,7 @@ import type { Events } from '../api/events.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import type { Argument, Driver, RedisClient, Sender } from './driver.js';
 import { isUnknownScript, UnsentError } from './failure.js';
-import { Greeting } from './greeting.js';
+import { Greeting, type ServerFacts } from './greeting.js';
 import { homesOf, type Homes } from './homes.js';
 import { hashTag } from './keys.js';
 import type { Link, LinkStatus, SubscriptionListener } from './link.js';
@@ -89,19 +89,9 @@ export class Connection {
     return this.#commands.client.cluster !== undefined;
   }
 
-  /** Whether this is a cluster with sharded channels, those of Redis 7 or newer. */
-  get isSharded(): boolean {
-    return this.#greeting.isSharded;
-  }
-
-  /** For how long the server has been up at least, in milliseconds. */
-  get serverAgeMs(): number {
-    return this.#greeting.serverAgeMs;
-  }
-
-  /** Tells the server from all others; undefined: not known. */
-  get serverId(): string | undefined {
-    return this.#greeting.serverId;
+  /** What the server says of itself. */
+  get server(): ServerFacts {
+    return this.#greeting;
   }
 
   /** Where the server is, for people. */

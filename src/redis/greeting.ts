@@ -19,7 +19,17 @@ export interface GreetingListener {
   tooOld(error: UnavailableError): void;
 }
 
-export class Greeting {
+/** What a server said when it was greeted. */
+export interface ServerFacts {
+  /** Whether it is a cluster with sharded channels, those of Redis 7 or newer. */
+  readonly isSharded: boolean;
+  /** Tells the server from all others; undefined: not known. */
+  readonly id: string | undefined;
+  /** For how long it has been up at least, in milliseconds. */
+  readonly ageMs: number;
+}
+
+export class Greeting implements ServerFacts {
   readonly #listener: GreetingListener;
   #server: ServerInfo = { version: undefined };
   /** When the server was started at the latest, on the monotonic clock. */
@@ -31,21 +41,19 @@ export class Greeting {
     this.#listener = listener;
   }
 
-  /** Whether it is a cluster with sharded channels, those of Redis 7 or newer. */
   get isSharded(): boolean {
     return this.#isSharded;
   }
 
-  /** Tells the server from all others; undefined: not known. */
-  get serverId(): string | undefined {
+  get id(): string | undefined {
     return this.#server.runId;
   }
 
   /**
-   * For how long the server has been up at least, in milliseconds. It counts from when the server's answer came, so an answer
-   * that was late makes the server seem younger, never older; asked once for each connection.
+   * It counts from when the server's answer came, so an answer that was late makes the server seem younger, never older; asked once
+   * for each connection.
    */
-  get serverAgeMs(): number {
+  get ageMs(): number {
     return performance.now() - this.#upSinceMs;
   }
 

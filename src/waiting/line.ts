@@ -3,9 +3,9 @@
 // so now and then the first looks for itself. While this very client has the lock they send nothing at all.
 
 import type { SeenHolder } from '../api/errors.js';
-import { setTimer } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 import { Findings } from './findings.js';
+import { LookTimer } from './look-timer.js';
 import { StandBack } from './stand-back.js';
 import { Sleeper, type Seniority } from './sleeper.js';
 import { TURN_MS, TurnTaking } from './turn-taking.js';
@@ -15,9 +15,7 @@ export interface LineHost {
   /** How long whoever is first sleeps at most, heard or not heard, in milliseconds. */
   readonly lookEveryMs: number;
   readonly turns?: TurnTaking;
-  /** Whether this client has the lock. Whoever ends that tells the line. */
-  readonly isHeldHere?: boolean;
-  /** What there is to say of that: as good as an answer of the server. */
+  /** This client has the lock, and what there is to say of that: as good as an answer of the server. Whoever ends that tells the line. */
   readonly seenHere?: SeenHolder | undefined;
   /** What this client has of the lock may have been lost: finds out. */
   readonly verify?: () => void;
@@ -27,9 +25,6 @@ export interface LineHost {
   /** The last has left. */
   onEmpty(): void;
 }
-
-/** For how long those who wait for what their own client has hear of nothing else, in milliseconds: it is mostly passed on before. */
-const DEAF_MS = 100;
 
 /** Why somebody tries. Of a mere look the answer is shared also when the asker has gone: nobody need try in its place. */
 type Reason = 'may be free' | 'look';
@@ -49,15 +44,19 @@ export class Line<Heir = unknown> implements ChannelListener {
   #reason: Reason = 'may be free';
   /** What for somebody has to try after that one, whose try may have been too early. */
   #next: Reason | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  /** When the timer goes off, on the monotonic clock. */
-  #lookAtMs = Infinity;
+  readonly #lookTimer: LookTimer;
   /** While it is on, others have their turn first. */
   readonly #standBack = new StandBack();
 
   constructor(host: LineHost) {
     this.#host = host;
     this.#turns = host.turns ?? new TurnTaking();
+    this.#lookTimer = new LookTimer(host.lookEveryMs, () => {
+      this.#listen();
+      this.#lookTimer.restart();
+      this.#standBack.end();
+      this.#wake();
+    });
   }
 
   /**
@@ -67,7 +66,7 @@ export class Line<Heir = unknown> implements ChannelListener {
   join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
     const sleeper = this.#enter(new Sleeper(this, seniority, heir));
     const subscription = this.#listen();
-    this.#lookBy(this.#nextLookAtMs(ttlMs));
+    this.#lookTimer.lookBy(ttlMs);
     // Released after that try was answered, and told before we listened: the message may even overtake the answer.
     if (subscription.mayHaveMissed(triedAtMs)) this.#wake();
     return sleeper;
@@ -76,7 +75,7 @@ export class Line<Heir = unknown> implements ChannelListener {
   /** Joins without a try: this client has the lock, or others of it wait already. What may happen to it elsewhere is heard of later. */
   queue(seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
     const sleeper = this.#enter(new Sleeper(this, seniority, heir));
-    this.#lookBy(this.#nextLookAtMs(-1));
+    this.#lookTimer.lookBy(-1);
     return sleeper;
   }
 
@@ -104,7 +103,7 @@ export class Line<Heir = unknown> implements ChannelListener {
     if (this.#trying === sleeper) this.#trying = undefined;
     this.#turns.stillHeld();
     this.#listen();
-    this.#lookAt(this.#nextLookAtMs(ttlMs));
+    this.#lookTimer.restart(ttlMs);
     if (this.#next) this.#wake(this.#next);
   }
 
@@ -114,13 +113,13 @@ export class Line<Heir = unknown> implements ChannelListener {
     if (wasTrying) this.#trying = undefined;
     if (leaseMs !== undefined) this.#turns.granted();
     if (this.#sleepers.size === 0) {
-      clearTimeout(this.#timer);
+      this.#lookTimer.stop();
       this.#standBack.end();
       this.#subscription?.close();
       this.#host.onEmpty();
       return;
     }
-    if (leaseMs !== undefined) this.#lookAt(this.#nextLookAtMs(leaseMs));
+    if (leaseMs !== undefined) this.#lookTimer.restart(leaseMs);
     else if (wasTrying && this.#reason === 'may be free') this.#wake();
     if (this.#next) this.#wake(this.#next);
   }
@@ -136,11 +135,11 @@ export class Line<Heir = unknown> implements ChannelListener {
   }
 
   message(): void {
-    const { isHeldHere, verify } = this.#host;
+    const { seenHere, verify } = this.#host;
     // Only where nobody is woken anyway: another's message that is taken for our own must not cost a wake-up.
-    if ((isHeldHere || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
+    if ((seenHere || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
     const isOurTurn = this.#turns.othersReleased();
-    if (isHeldHere)
+    if (seenHere)
       verify?.(); // whoever has it here has not released it
     else if (this.#standBack.isOn && !isOurTurn) this.#standBack.begin(TURN_MS, this.#wakeFirst);
     else {
@@ -188,6 +187,7 @@ export class Line<Heir = unknown> implements ChannelListener {
   }
 
   #listen(): Subscription {
+    this.#lookTimer.isListening = true;
     return (this.#subscription ??= this.#host.subscribe(this));
   }
 
@@ -197,7 +197,7 @@ export class Line<Heir = unknown> implements ChannelListener {
       return;
     }
     this.#next = undefined;
-    if (this.#host.isHeldHere || (this.#standBack.isOn && reason !== 'look')) return;
+    if (this.#host.seenHere || (this.#standBack.isOn && reason !== 'look')) return;
     const first = this.#first;
     if (!first) return;
     this.#reason = reason;
@@ -209,29 +209,4 @@ export class Line<Heir = unknown> implements ChannelListener {
   readonly #wakeFirst = (): void => {
     this.#wake();
   };
-
-  /**
-   * A message may never come: its sender died, or may not publish; nobody tells a subscription that its connection is dead. So a
-   * lock that is held for `ttlMs` more (-1: no expiry) is looked at when that is over, and before that every now and then.
-   */
-  #nextLookAtMs(ttlMs: number): number {
-    const { lookEveryMs } = this.#host;
-    const mostMs = this.#subscription ? lookEveryMs : Math.min(lookEveryMs, DEAF_MS);
-    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
-  }
-
-  #lookBy(atMs: number): void {
-    if (atMs < this.#lookAtMs) this.#lookAt(atMs);
-  }
-
-  #lookAt(atMs: number): void {
-    clearTimeout(this.#timer);
-    this.#lookAtMs = atMs;
-    this.#timer = setTimer(() => {
-      this.#listen();
-      this.#lookAt(this.#nextLookAtMs(-1));
-      this.#standBack.end();
-      this.#wake();
-    }, atMs - performance.now());
-  }
 }

@@ -6,7 +6,7 @@ import { ReentrantWaiter, type ContestedLock } from '../../src/locks/reentrant/r
 import type { Schedule } from '../../src/runtime/schedule.js';
 import { LostError, UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
-import type { Heir } from '../../src/core/grant-state.js';
+import type { Heir } from '../../src/core/granted-lock.js';
 import { Contests } from '../../src/locks/reentrant/contests.js';
 import type { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';

@@ -116,7 +116,7 @@ class SimulatedLink {
   readonly batchKey = '';
   readonly connection: Pick<
     ReentrantLockBackend['connection'],
-    'address' | 'isReady' | 'lastError' | 'serverAgeMs' | 'onReady'
+    'address' | 'isReady' | 'lastError' | 'server' | 'onReady'
   >;
   readonly #master: SimulatedMaster;
   readonly #delays: () => Delays;
@@ -143,8 +143,12 @@ class SimulatedLink {
       get lastError() {
         return this.isReady ? undefined : new Error('it is down');
       },
-      get serverAgeMs() {
-        return master.ageMs;
+      server: {
+        isSharded: false,
+        id: undefined,
+        get ageMs() {
+          return master.ageMs;
+        },
       },
     };
   }

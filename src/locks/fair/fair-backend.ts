@@ -13,20 +13,11 @@ import { FairLine } from './fair-line.js';
 import { FairPlace } from './fair-place.js';
 import { FairServices } from './fair-services.js';
 import type { Grantee } from './grantees.js';
-import type { JoinReply, JoinRequest } from './place-lock.js';
+import { MORE_TO_DROP, readHandOver, type HandOver } from './hand-over.js';
+import { readJoin, type JoinReply, type JoinRequest } from './place-lock.js';
 import type { RenewedPlace } from './place-renewer.js';
 import type { ExpectedKey } from '../../core/key-types.js';
 import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
-
-/** The lock is free, and many lapsed places are still in the way. */
-const MORE_TO_DROP = -3;
-
-/** What a hand-over came to. */
-interface HandOver {
-  readonly isReleased: boolean;
-  /** The time to live of the lock in milliseconds; -1: no expiry, -2: it is free, and nobody is in line. */
-  readonly ttlMs: number;
-}
 
 export class FairLockBackend extends ReentrantLockBackend {
   override readonly kind = 'FairLock';
@@ -212,22 +203,11 @@ export class FairLockBackend extends ReentrantLockBackend {
       [lock, line, places],
       [ownerId, ...unlock, grants, this.#grantCommand, isCounted],
       (reply) => {
-        const [released, grant, ttlMs, refused, reason] = reply as HandOverReply;
-        if (refused !== undefined) server.publishRefused(refused, reason ?? '');
-        // To one of ours: the message may come later, or never.
-        if (grant !== '') this.knownFairLine()?.hear(grant);
-        return { isReleased: released === 1, ttlMs };
+        const { refused, reason, ourGrant, ...handOver } = readHandOver(reply);
+        if (refused !== undefined) server.publishRefused(refused, reason);
+        if (ourGrant !== '') this.knownFairLine()?.hear(ourGrant);
+        return handOver;
       },
     );
   }
-}
-
-/** Released, grant, ttlMs; and what was not told, on which channel and why. */
-type HandOverReply = [number, string, number, string?, string?];
-
-function readJoin(reply: unknown): JoinReply {
-  if (reply === 1) return { outcome: 'acquired' };
-  if (reply === 2) return { outcome: 'handed over' };
-  const [holder, holderTtlMs, ticket] = reply as [string, number, string];
-  return { outcome: 'held', holder, holderTtlMs, ticket };
 }

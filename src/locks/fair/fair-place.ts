@@ -17,12 +17,6 @@ import { Sendings } from './sendings.js';
 /** The time to live of a lock that is free. */
 const FREE = -2;
 
-/** The lock was handed over while the place had this nonce. */
-interface Granted {
-  readonly nonce: number;
-  readonly deadline: Deadline;
-}
-
 export class FairPlace implements Waiter, RenewedPlace {
   readonly ownerId: string;
   readonly keys: LockKeys;
@@ -34,7 +28,6 @@ export class FairPlace implements Waiter, RenewedPlace {
   /** Decides on the order; kept, so that a place that got lost on the server can be had again. */
   #ticket = '0';
   readonly #sendings: Sendings;
-  #grant: Granted | undefined;
   mayTry = true;
   woken: Promise<void> = Promise.resolve();
   #resolveWoken: () => void = () => undefined;
@@ -68,8 +61,7 @@ export class FairPlace implements Waiter, RenewedPlace {
    * does when replicas must know: whoever handed over did not wait for them.
    */
   claim(): HandedOver | undefined {
-    const lease = this.#grant?.deadline;
-    this.#grant = undefined;
+    const lease = this.#sendings.takeGrant();
     if (!lease || leftMs(lease) < this.#lock.placeLeaseMs / 2) return undefined;
     if (this.#lock.isReplicated) return undefined;
     this.#mayStand = false;
@@ -85,7 +77,7 @@ export class FairPlace implements Waiter, RenewedPlace {
   }
 
   wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {
-    if (this.#request.waitMs === 0 || this.#grant) return; // or handed over while the answer was on its way
+    if (this.#request.waitMs === 0 || this.#sendings.isGranted) return; // or handed over while the answer was on its way
     this.mayTry = false;
     this.woken = new Promise((resolve) => (this.#resolveWoken = resolve));
     this.#lock.watchPlace(this);
@@ -115,15 +107,9 @@ export class FairPlace implements Waiter, RenewedPlace {
     this.#sendings.add(nonce, at);
   }
 
-  /**
-   * The lock was handed over to us: counts from when the command was sent whose nonce the place had then. A grant with a nonce
-   * older than the newest one confirmed, or than one that found the place gone, is left over from before that.
-   */
+  /** The lock was handed over to us, while the place had this nonce. */
   granted(nonce: number): void {
-    const sentAt = this.#sendings.sentAt(nonce);
-    if (!sentAt || this.#grant) return;
-    this.#grant = { nonce, deadline: deadlineOf(sentAt, this.#lock.placeLeaseMs) };
-    this.wake();
+    if (this.#sendings.granted(nonce)) this.wake();
   }
 
   get ageMs(): number {
@@ -133,17 +119,17 @@ export class FairPlace implements Waiter, RenewedPlace {
   renewed(reply: PlaceReply, sentAt: Instant, leaseMs: number): void {
     switch (reply.outcome) {
       case 'in line':
-        this.#confirmed(reply.nonce);
+        this.#sendings.confirmed(reply.nonce);
         this.#line?.scheduleLook(reply.holderTtlMs);
         return;
       case 'yours':
-        this.#grant = { nonce: reply.nonce, deadline: deadlineOf(sentAt, leaseMs) };
+        this.#sendings.grantedAt(reply.nonce, sentAt, leaseMs);
         this.wake();
         return;
       case 'gone':
         // What was sent later has had the place again, or will tell.
         if (this.#sendings.hasLater(reply.nonce)) return;
-        this.#forget();
+        this.#sendings.forget();
         this.wake();
     }
   }
@@ -182,7 +168,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     };
     try {
       const reply = await this.#lock.join(request, limit);
-      this.#confirmed(nonce);
+      this.#sendings.confirmed(nonce);
       if (reply.outcome === 'held') {
         this.#ticket = reply.ticket;
         return reply;
@@ -191,21 +177,9 @@ export class FairPlace implements Waiter, RenewedPlace {
       if (reply.outcome === 'acquired') return reply;
       return this.#handedOver(deadlineOf(sentAt, leaseMs));
     } catch (error) {
-      this.#forget(); // what became of the command is not known: the next try finds out where we stand
+      this.#sendings.forget(); // what became of the command is not known: the next try finds out where we stand
       throw error;
     }
-  }
-
-  /** A grant that answers a command sent before now is not taken any more. */
-  #forget(): void {
-    this.#sendings.forget();
-    this.#grant = undefined;
-  }
-
-  /** The command with this nonce was answered. A grant with an older nonce was made to a place that was lost before that command. */
-  #confirmed(nonce: number): void {
-    this.#sendings.confirmed(nonce);
-    if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
   }
 
   #handedOver(lease: Deadline): HandedOver {

@@ -23,6 +23,14 @@ export type JoinReply =
   | { readonly outcome: 'handed over' }
   | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
 
+/** What join.lua answers. */
+export function readJoin(reply: unknown): JoinReply {
+  if (reply === 1) return { outcome: 'acquired' };
+  if (reply === 2) return { outcome: 'handed over' };
+  const [holder, holderTtlMs, ticket] = reply as [string, number, string];
+  return { outcome: 'held', holder, holderTtlMs, ticket };
+}
+
 /** The fair lock, as a place in line for it knows it. */
 export interface PlaceLock {
   readonly placeLeaseMs: number;

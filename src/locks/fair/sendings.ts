@@ -1,6 +1,7 @@
 // The commands that made or renewed one place in line, each known by its nonce: which of them may be answered by a grant,
 // and from when that counts.
 
+import { deadlineOf, type Deadline } from '../../core/deadline.js';
 import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
 
 interface Sending {
@@ -8,11 +9,18 @@ interface Sending {
   readonly at: Instant;
 }
 
+/** The lock was handed over while the place had this nonce. */
+interface Grant {
+  readonly nonce: number;
+  readonly deadline: Deadline;
+}
+
 export class Sendings {
   readonly #leaseMs: number;
   /** The newest that was confirmed, and those since then; oldest first, so by rising nonces. */
   readonly #known: Sending[] = [];
   #confirmedAt: Instant = now();
+  #grant: Grant | undefined;
 
   /** `leaseMs`: how long the place is kept by each of them. */
   constructor(leaseMs: number) {
@@ -30,8 +38,35 @@ export class Sendings {
     this.#known.push({ nonce, at });
   }
 
+  get isGranted(): boolean {
+    return this.#grant !== undefined;
+  }
+
+  /**
+   * The lock was handed over: that counts from when the command was sent whose nonce the place had then. A grant with a nonce older
+   * than the newest one confirmed, or than one that found the place gone, is left over from before that. Returns whether it counts.
+   */
+  granted(nonce: number): boolean {
+    const sentAt = this.#sentAt(nonce);
+    if (!sentAt || this.#grant) return false;
+    this.grantedAt(nonce, sentAt, this.#leaseMs);
+    return true;
+  }
+
+  /** A command that was sent at that time with this lease found that it had been handed over. */
+  grantedAt(nonce: number, sentAt: Instant, leaseMs: number): void {
+    this.#grant = { nonce, deadline: deadlineOf(sentAt, leaseMs) };
+  }
+
+  /** Until when what was handed over may be relied on: to be asked for once. */
+  takeGrant(): Deadline | undefined {
+    const deadline = this.#grant?.deadline;
+    this.#grant = undefined;
+    return deadline;
+  }
+
   /** When the command with this nonce was sent; undefined: a grant that answers it does not count (any more). */
-  sentAt(nonce: number): Instant | undefined {
+  #sentAt(nonce: number): Instant | undefined {
     return this.#known.find((known) => known.nonce === nonce)?.at;
   }
 
@@ -43,12 +78,15 @@ export class Sendings {
   /** The command with this nonce was answered: older ones were for a place that was lost meanwhile, or are no longer the newest. */
   confirmed(nonce: number): void {
     this.#dropWhile((known) => known.nonce < nonce);
-    this.#confirmedAt = this.sentAt(nonce) ?? this.#confirmedAt;
+    this.#confirmedAt = this.#sentAt(nonce) ?? this.#confirmedAt;
+    // It was made to a place that was lost before that command.
+    if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
   }
 
-  /** Nothing that was sent before counts any more. */
+  /** Nothing that answers what was sent before counts any more. */
   forget(): void {
     this.#known.length = 0;
+    this.#grant = undefined;
   }
 
   /** Drops the oldest ones for which this is so. */

@@ -144,9 +144,9 @@ export class Master {
 /** Two ways to one server would give it two votes. Known once they are connected. */
 export function assertDistinct(lockName: string, masters: readonly Master[]): void {
   for (const [index, { name, lock }] of masters.entries()) {
-    const { serverId } = lock.connection;
+    const serverId = lock.connection.server.id;
     if (serverId === undefined) continue;
-    const twin = masters.findIndex((other) => other.lock.connection.serverId === serverId);
+    const twin = masters.findIndex((other) => other.lock.connection.server.id === serverId);
     if (twin === index) continue;
     throw new OptionError(
       `lock "${lockName}": the masters ${masters[twin]?.name ?? ''} and ${name} of the Redlock are the same server (run_id ${serverId}): each must be a server of its own`,

@@ -1,6 +1,6 @@
 // What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases.
 
-import type { GrantState, Heir } from '../../core/grant-state.js';
+import type { Granted, Heir } from '../../core/granted-lock.js';
 import { Session, type Reachable } from '../../core/session.js';
 import { ClosedError } from '../../api/errors.js';
 import type { Events } from '../../api/events.js';
@@ -79,7 +79,7 @@ export class QuorumServices {
     this.#watchdog.watch(grant, target, this.#renewer);
   }
 
-  unwatch(grant: GrantState): void {
+  unwatch(grant: Granted): void {
     this.#watchdog.unwatch(grant);
   }
 

@@ -4,7 +4,7 @@ import type { LockBackend } from '../../core/backend.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
 import type { KeepReply } from '../../core/replies.js';
-import type { GrantState, Heir } from '../../core/grant-state.js';
+import type { Granted, Heir } from '../../core/granted-lock.js';
 import type { NodeAnswer } from '../../api/node-answer.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
@@ -100,11 +100,11 @@ export class RedLockBackend implements LockBackend {
     return this.masters.map(({ lock }) => lock.id);
   }
 
-  watch(grant: GrantState): void {
+  watch(grant: Granted): void {
     this.#services.watch({ lock: this, grant }, this.#settings.maxExtensions);
   }
 
-  unwatch(grant: GrantState): void {
+  unwatch(grant: Granted): void {
     this.#services.unwatch(grant);
   }
 

@@ -1,7 +1,7 @@
 // Renews Redlocks, many at once: each master is asked for all of them in one call. A renewal counts with a majority of the
 // masters, and those that lost the key get it again while the majority stands.
 
-import type { GrantState } from '../../core/grant-state.js';
+import type { Granted } from '../../core/granted-lock.js';
 import type { KeepReply } from '../../core/replies.js';
 import type { Renewer, Watched } from '../../core/watchdog.js';
 import { poll, type Answer } from './poll.js';
@@ -17,7 +17,7 @@ interface RenewedLock {
 
 export interface RedTarget {
   readonly lock: RenewedLock;
-  readonly grant: GrantState;
+  readonly grant: Granted;
 }
 
 export class RedRenewer implements Renewer<RedTarget> {

@@ -2,7 +2,7 @@
 // what takes it back may arrive late.
 
 import type { AcquireReply } from '../../core/replies.js';
-import type { Heir } from '../../core/grant-state.js';
+import type { Heir } from '../../core/granted-lock.js';
 import type { LockRequest } from '../../core/request.js';
 import { now } from '../../runtime/clock.js';
 import { UnsentError } from '../../redis/failure.js';

@@ -37,7 +37,7 @@ export interface Election {
  */
 export async function vote(election: Election): Promise<Vote> {
   const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard } = election;
-  const upMs = masters.map(({ lock }) => lock.connection.serverAgeMs);
+  const upMs = masters.map(({ lock }) => lock.connection.server.ageMs);
   const excused = masters.map((master, index) =>
     excuse(master, guard.leastMs - (upMs[index] ?? 0)),
   );

@@ -1,6 +1,6 @@
 // One name on one Redis, as those of one client know it who hold it or want it: whose hold is watched, and who waits where.
 
-import type { GrantState, Heir } from '../../core/grant-state.js';
+import type { Granted, Heir } from '../../core/granted-lock.js';
 import type { Server } from '../../core/server.js';
 import { LockKeys } from '../../redis/keys.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
@@ -28,11 +28,11 @@ export abstract class ContestedBackend {
     return this.server.subscribeToUnlocks(this.keys, listener);
   }
 
-  watch(grant: GrantState): void {
+  watch(grant: Granted): void {
     this.server.watchdog.watch(grant, this.keys, this.server.shared(HoldRenewer));
   }
 
-  unwatch(grant: GrantState): void {
+  unwatch(grant: Granted): void {
     this.server.watchdog.unwatch(grant);
   }
 
@@ -51,7 +51,7 @@ export abstract class ContestedBackend {
     return this.#contests.known(this.keys.lock);
   }
 
-  get heldHere(): GrantState | undefined {
+  get heldHere(): Granted | undefined {
     return this.#contests.heldHere(this.keys.lock);
   }
 
@@ -59,7 +59,7 @@ export abstract class ContestedBackend {
     return this.#contests.isBusy(this.keys.lock);
   }
 
-  granted(grant: GrantState): void {
+  granted(grant: Granted): void {
     this.#contests.granted(this.keys.lock, grant);
   }
 

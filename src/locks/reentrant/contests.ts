@@ -1,26 +1,26 @@
 // What one client knows by itself of the locks that it holds or wants on one Redis: who of it has each, and who waits in line.
 
 import type { SeenHolder } from '../../api/errors.js';
-import type { GrantState, Heir } from '../../core/grant-state.js';
+import type { Granted, Heir } from '../../core/granted-lock.js';
 import { Line, type LineHost } from '../../waiting/line.js';
 import { Lines } from '../../waiting/lines.js';
 import { TurnTaking } from '../../waiting/turn-taking.js';
 
 /** What the line for a lock needs of it. */
 interface Contested extends Required<Pick<LineHost, 'lookEveryMs' | 'subscribe' | 'roundTrip'>> {
-  verify(grant: GrantState): void;
+  verify(grant: Granted): void;
 }
 
 /** For how many locks it is remembered how many others take turns. */
 const MAX_REMEMBERED = 1_000;
 
 export class Contests {
-  readonly #grants = new Map<string, GrantState>();
+  readonly #grants = new Map<string, Granted>();
   readonly #lines = new Lines<Line<Heir>>();
   readonly #turns = new Map<string, TurnTaking>();
 
   /** The server gave the lock to this client. */
-  granted(lock: string, grant: GrantState): void {
+  granted(lock: string, grant: Granted): void {
     this.#grants.set(lock, grant);
   }
 
@@ -31,7 +31,7 @@ export class Contests {
   }
 
   /** What this client may rely on of the lock. */
-  heldHere(lock: string): GrantState | undefined {
+  heldHere(lock: string): Granted | undefined {
     const grant = this.#grants.get(lock);
     return grant?.isHeld ? grant : undefined;
   }
@@ -49,14 +49,10 @@ export class Contests {
   /** The line in which all of this client wait for the lock. */
   line(lock: string, host: Contested): Line<Heir> {
     return this.#lines.of(lock, (onEmpty) => {
-      const isHeldHere = (): boolean => this.heldHere(lock) !== undefined;
       const seenHere = (): SeenHolder | undefined => this.heldHere(lock)?.seen;
       return new Line({
         lookEveryMs: host.lookEveryMs,
         turns: this.#turnsOf(lock),
-        get isHeldHere() {
-          return isHeldHere();
-        },
         get seenHere() {
           return seenHere();
         },

@@ -1,6 +1,6 @@
 // A caller who wants a reentrant lock.
 
-import type { GrantState, Heir } from '../../core/grant-state.js';
+import type { Granted, Heir } from '../../core/granted-lock.js';
 import { LineWaiter } from '../../core/line-waiter.js';
 import type { AcquireReply, HeldReply } from '../../core/replies.js';
 import type { LockRequest } from '../../core/request.js';
@@ -11,7 +11,7 @@ import type { Line } from '../../waiting/line.js';
 export interface ContestedLock {
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply>;
   /** What this client may rely on of it. */
-  readonly heldHere: GrantState | undefined;
+  readonly heldHere: Granted | undefined;
   /** Those of this client who wait for it, if anybody does. */
   readonly localLine: Line<Heir> | undefined;
   line(): Line<Heir>;

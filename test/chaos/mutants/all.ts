@@ -67,8 +67,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'const sentAt = this.#sendings.sentAt(nonce);\n    if (!sentAt || this.#grant) return;',
-        to: 'const sentAt = now();\n    if (this.#grant) return;',
+        from: 'const sentAt = this.#sentAt(nonce);\n    if (!sentAt || this.#grant) return false;',
+        to: 'const sentAt = now();\n    if (this.#grant) return false;',
       },
     ],
   },

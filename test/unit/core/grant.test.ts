@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
 import { deadlineOf } from '../../../src/core/deadline.js';
 import { Grant } from '../../../src/core/grant.js';
-import type { GrantedHold, GrantedLock, GrantState } from '../../../src/core/grant-state.js';
+import type { GrantedHold, GrantedLock } from '../../../src/core/granted-lock.js';
 import { Session } from '../../../src/core/session.js';
 import { now } from '../../../src/runtime/clock.js';
 import { LockLostError, UnavailableError } from '../../../src/api/errors.js';
@@ -137,8 +137,8 @@ function passedOn(): { proof: Promise<void> } & ReturnType<typeof granted> {
   const heir = {
     isWatched: true,
     lost: ignore,
-    inherit: (passed: GrantState) => {
-      passed.add(heir);
+    inherit: () => {
+      made.grant.add(heir);
     },
   };
   const made = granted(true, { ...lock, localLine: { heir, length: 1 } });

@@ -9,7 +9,7 @@ class FakeMaster {
   readonly name = 'master';
   readonly trouble: string | undefined;
   readonly vote: () => Promise<VoteReply>;
-  readonly lock = { connection: { serverAgeMs: Infinity } };
+  readonly lock = { connection: { server: { ageMs: Infinity } } };
   readonly withdraw = vi.fn();
   readonly overdue = vi.fn();
 

@@ -25,7 +25,7 @@ function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<Vote>
   const masters = fakes.map(({ upMs, says }, index) => ({
     name: `master ${index}`,
     trouble: says ? undefined : 'not connected',
-    lock: { connection: { serverAgeMs: upMs } },
+    lock: { connection: { server: { ageMs: upMs } } },
     vote: () => Promise.resolve(says),
     withdraw: () => undefined,
     overdue: () => undefined,

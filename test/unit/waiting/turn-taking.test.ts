@@ -70,8 +70,8 @@ describe('a line whose client has released the lock', () => {
     verify.mockClear();
     line = new Line({
       lookEveryMs: 10_000,
-      get isHeldHere() {
-        return isHeldHere;
+      get seenHere() {
+        return isHeldHere ? { holder: 'us:1', holderTtlMs: 1_000 } : undefined;
       },
       verify,
       subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),

@@ -1,0 +1,26 @@
+// What hand-over.lua answers.
+
+/** As a time to live: the lock is free, and many lapsed places are still in the way. */
+export const MORE_TO_DROP = -3;
+
+/** What a hand-over came to. */
+export interface HandOver {
+  readonly isReleased: boolean;
+  /** The time to live of the lock in milliseconds; -1: no expiry, -2: it is free, and nobody is in line. */
+  readonly ttlMs: number;
+}
+
+interface AnsweredHandOver extends HandOver {
+  /** What one of this client was given; its message may come later, or never. Empty: nobody of it was. */
+  readonly ourGrant: string;
+  /** A channel on which nothing could be told, and why not. */
+  readonly refused: string | undefined;
+  readonly reason: string;
+}
+
+export function readHandOver(reply: unknown): AnsweredHandOver {
+  const [released, ourGrant, ttlMs, refused, reason = ''] = reply as HandOverReply;
+  return { isReleased: released === 1, ttlMs, ourGrant, refused, reason };
+}
+
+type HandOverReply = [number, string, number, string?, string?];

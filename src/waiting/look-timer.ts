@@ -1,0 +1,48 @@
+// When the first in a line looks for itself. A message may never come: its sender died, or may not publish; nobody tells a
+// subscription that its connection is dead. So a lock is looked at when the lease of its holder is over, and before that every now and then.
+
+import { setTimer } from '../runtime/clock.js';
+
+/** For how long those who wait for what their own client has hear of nothing else, in milliseconds: it is mostly passed on before. */
+const DEAF_MS = 100;
+
+export class LookTimer {
+  /** Whether the line hears of releases. */
+  isListening = false;
+  readonly #lookEveryMs: number;
+  readonly #look: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  /** When it goes off, on the monotonic clock. */
+  #atMs = Infinity;
+
+  constructor(lookEveryMs: number, look: () => void) {
+    this.#lookEveryMs = lookEveryMs;
+    this.#look = look;
+  }
+
+  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free; or when it was going to, if that is earlier. */
+  lookBy(ttlMs: number): void {
+    const atMs = this.#nextAtMs(ttlMs);
+    if (atMs < this.#atMs) this.#set(atMs);
+  }
+
+  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free. */
+  restart(ttlMs = -1): void {
+    this.#set(this.#nextAtMs(ttlMs));
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #nextAtMs(ttlMs: number): number {
+    const mostMs = this.isListening ? this.#lookEveryMs : Math.min(this.#lookEveryMs, DEAF_MS);
+    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
+  }
+
+  #set(atMs: number): void {
+    clearTimeout(this.#timer);
+    this.#atMs = atMs;
+    this.#timer = setTimer(this.#look, atMs - performance.now());
+  }
+}
