@@ -1,5 +1,12 @@
 // Never two who both believe that they hold a lock; and nobody who believes while the server says otherwise.
-import { isTouched, lossesOf, type Evidence, type Loss, type Violation } from './evidence.js';
+import {
+  isDisturbed,
+  isTouched,
+  lossesOf,
+  type Evidence,
+  type Loss,
+  type Violation,
+} from './evidence.js';
 import { belief, type Section } from './history.js';
 import { grouped } from './grouped.js';
 import type { Look } from './observer.js';
@@ -140,6 +147,9 @@ export function wrongCounts(evidence: Evidence): Violation[] {
         ({ enteredAt = Infinity, leavingAt = Infinity }) =>
           enteredAt < look.from && leavingAt > look.until,
       ).length;
+      // A late copy of a command sets a count that once was the right one.
+      const mayBeOlder = isDisturbed(evidence, root, root.calledAt, look.until);
+      if (mayBeOlder && look.count <= mostHolds(family, look.until)) return false;
       const isUnconfirmed = look.count === 0 && holds === 1; // a hand-over that is being confirmed
       return look.count !== holds && holds > 0 && !isUnconfirmed;
     });
@@ -154,6 +164,18 @@ export function wrongCounts(evidence: Evidence): Violation[] {
       },
     ];
   });
+}
+
+/** How many of them were held at the same time, at most, until then. */
+function mostHolds(family: readonly Section[], until: number): number {
+  const counts = family.map(({ enteredAt: at }) =>
+    at === undefined || at > until
+      ? 0
+      : family.filter(
+          ({ enteredAt = Infinity, leavingAt = Infinity }) => enteredAt <= at && leavingAt > at,
+        ).length,
+  );
+  return Math.max(...counts);
 }
 
 /** A lock that would stay for ever if its holder died. */

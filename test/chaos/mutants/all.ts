@@ -115,13 +115,18 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'counts as differences',
-    what: 'a nested acquisition adds to the count, instead of setting it, so a copy counts twice',
+    what: 'a nested acquisition adds to the count, instead of setting it, so a repeat counts twice',
     kinds: ['reentrant'],
     edits: [
       {
         in: 'lua',
-        from: "local counted = redis.pcall('HSET', lock, owner, holdCount)",
-        to: "local counted = redis.pcall('HINCRBY', lock, owner, leaseMs > 0 and 1 or -1)",
+        from: "if count ~= holdCount then\n    local counted = redis.pcall('HSET', lock, owner, holdCount)",
+        to: "if holdCount ~= '0' then\n    local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
+      },
+      {
+        in: 'src',
+        from: 'const send = (): Promise<KeepReply> =>\n      this.lock.reenter(this.ownerId, holdCount, leaseMs, waitLimit);',
+        to: 'const more = holdCount - (this.countThere ?? holdCount);\n    const send = (): Promise<KeepReply> =>\n      this.lock.reenter(this.ownerId, more, leaseMs, waitLimit);',
       },
     ],
   },

@@ -116,6 +116,22 @@ it('of two servers that take themselves for master, the one that let a holder in
 it('a count that is not that of the holds is accused', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
+  const inside: Noted[] = [
+    [105, { ...CALL, id: B, inside: A }],
+    [106, { what: 'entered', id: B }],
+    [120, { what: 'leaving', id: B }],
+    [121, { what: 'left', id: B }],
+  ];
+  const nested = [...held(A, 100, 200), ...inside].sort(([one], [other]) => one - other);
+  const faults = [
+    { nemesis: 'lose, double and delay commands', from: 90, until: 130, clients: [0] },
+  ];
+  const late = (count: number): object => ({
+    looks: [{ from: 130, until: 132, owner: `${A}:1`, count }],
+  });
+  expect(rulesBroken(nested, late(2))).toEqual(['wrong count']);
+  expect(rulesBroken(nested, { ...late(2), faults })).toEqual([]); // a copy of what was right once
+  expect(rulesBroken(nested, { ...late(3), faults })).toEqual(['wrong count']);
 });
 
 it('a count that is higher since a release was not answered, as was told, is not accused', () => {
