@@ -33,7 +33,7 @@ export class Grant extends CountedGrant {
     if (!this.#relay.mayPass) return undefined;
     const { heldForMs } = this;
     this.bequeath(hold, heir);
-    const proof = this.#relay.passed(line.length);
+    const proof = this.#relay.passed(line.length - 1);
     heir.inherit(this);
     return { proof, heldForMs };
   }

@@ -141,7 +141,9 @@ export class Line<Heir = unknown> implements ChannelListener {
     const isOurTurn = this.#turns.othersReleased();
     if (seenHere)
       verify?.(); // whoever has it here has not released it
-    else if (this.#standBack.isOn && !isOurTurn) this.#standBack.begin(TURN_MS, this.#wakeFirst);
+    else if (!isOurTurn)
+      // Also after a try of ours, which came too early: somebody else still had it.
+      this.#standBack.begin(TURN_MS, this.#wakeFirst);
     else {
       this.#standBack.end();
       this.#wake();

@@ -1,7 +1,10 @@
 // Lets the clients that want one lock take turns: who has released it stands back until the others have had it.
 
-/** How long it stands back for each release by others that does not come, in milliseconds. */
-export const TURN_MS = 5;
+/**
+ * How long it stands back for each release by others that does not come, in milliseconds: longer than a grant is passed on within one
+ * client, or it would try in the middle of that.
+ */
+export const TURN_MS = 12;
 
 /** For how many turns of others it stands back at most. */
 const MOST_TURNS = 64;
@@ -53,9 +56,9 @@ export class TurnTaking {
     return this.#awaited === 0;
   }
 
-  /** We have it again; maybe before all had their turn who were awaited. */
+  /** We have it again; maybe before all had their turn who were awaited: a busy machine may just be slow, so they are doubted by and by. */
   granted(): void {
-    if (this.#awaited > 0) this.#usual = this.#had;
+    if (this.#awaited > 0) this.#usual = Math.max(this.#had, this.#usual >> 1);
     this.#awaited = 0;
   }
 

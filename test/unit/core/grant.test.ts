@@ -133,7 +133,7 @@ it('of 10,000 fixed leases that end one by one each is lost in time, and they ar
 });
 
 /** It is held by one who got it from another of the same client, whose release waits for a proof. */
-function passedOn(): { proof: Promise<void> } & ReturnType<typeof granted> {
+function passedOn(length = 1): { proof: Promise<void> } & ReturnType<typeof granted> {
   const heir = {
     isWatched: true,
     lost: ignore,
@@ -141,7 +141,7 @@ function passedOn(): { proof: Promise<void> } & ReturnType<typeof granted> {
       made.grant.add(heir);
     },
   };
-  const made = granted(true, { ...lock, localLine: { heir, length: 1 } });
+  const made = granted(true, { ...lock, localLine: { heir, length } });
   const { proof } = made.grant.passOn(made.hold)!;
   return { proof, ...made };
 }
@@ -153,6 +153,13 @@ it('that was passed on, and that one look does not find though it is there, is l
   expect(reenter).toHaveBeenCalledOnce();
   expect(holdCount).toHaveBeenCalledTimes(2);
   expect(grant.isHeld).toBe(true);
+});
+
+it('that was passed on is asked about at once unless somebody will be left in line at its end', () => {
+  passedOn(16);
+  expect(holdCount).toHaveBeenCalledOnce();
+  passedOn(17); // 15 more to whom it is passed on, and one who is left
+  expect(holdCount).toHaveBeenCalledOnce();
 });
 
 it.each([
