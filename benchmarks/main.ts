@@ -35,7 +35,8 @@ const rows = ROWS.filter(({ name }) => positionals.length === 0 || positionals.i
 await using redis = await givenRedis().catch(failPlainly);
 const machine = await describeMachine(redis.url);
 for (const [what, value] of Object.entries(machine)) console.log(`${what.padEnd(9)}${value}`);
-const redisson = effort === 'smoke' ? [] : redissonContenders();
+// A process of Java takes longer to start and to warm up than a quick run may take.
+const redisson = effort === 'full' ? redissonContenders() : [];
 const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
 const progress = new Progress();
 const results = new Results(machine, effort);

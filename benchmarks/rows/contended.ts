@@ -34,7 +34,7 @@ const SIZES = {
   smoke: { rounds: 1, sliceMs: 100, topologies: [{ processes: 2, callers: 4 }] },
   quick: {
     rounds: 2,
-    sliceMs: 400,
+    sliceMs: 800,
     topologies: [
       { processes: 1, callers: 200 },
       { processes: 4, callers: 8 },
