@@ -66,16 +66,16 @@ export class CrewMember implements AsyncDisposable {
     return await this.#child.next(type, timeoutMs);
   }
 
-  /** Resolves to when it was seen to have ended; undefined: it has not within this time. */
-  async exitedWithin(ms: number): Promise<number | undefined> {
+  /** Resolves to when it was seen to have ended, and how; undefined: it has not within this time. */
+  async exitedWithin(ms: number): Promise<{ at: number; code: number | null } | undefined> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<undefined>((resolve) => {
       timer = setTimeout(resolve, ms, undefined);
     });
-    const exited = this.#child.exited().then(() => machineMs());
-    const at = await Promise.race([exited, late]);
+    const exited = this.#child.exited().then(({ code }) => ({ at: machineMs(), code }));
+    const end = await Promise.race([exited, late]);
     clearTimeout(timer);
-    return at;
+    return end;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -2,6 +2,9 @@
 import type { NatMap } from '../stage/nat-map.js';
 import type { Kind } from '../plan.js';
 
+/** The exit code of a worker that was kept from ending, by something that its clients had left. */
+export const STAYED = 9;
+
 /** Where a client finds its servers: behind its own proxies. */
 export type Address =
   | { readonly topology: 'single'; readonly url: string }

@@ -17,7 +17,7 @@ import { block, patchClocks, stepWallClock, suspend } from './clocks.js';
 import { Journal } from './journal.js';
 import { Party } from './party.js';
 import { Sections } from './section.js';
-import type { WorkOrder } from './work-order.js';
+import { STAYED, type WorkOrder } from './work-order.js';
 
 patchClocks();
 const order = JSON.parse(process.env['HOLDFAST_CHAOS_ORDER']!) as WorkOrder;
@@ -91,6 +91,7 @@ function tellWhatIsLeft(): void {
   const resources = process.getActiveResourcesInfo().join(' ');
   const message = `still there ${WHAT_IS_LEFT_MS} ms after close(): ${resources}; sockets ${ends.join(', ')}`;
   journal.note({ what: 'warned', message });
+  process.exitCode = STAYED;
 }
 
 function partnerOf(client: number, caller: number): Partner | undefined {
