@@ -129,6 +129,12 @@ export class Connection {
     this.#postponed.postpone(send);
   }
 
+  /** Sends what was postponed, without waiting for the end of the turn. */
+  sendNow(): void {
+    this.#postponed.sendNow();
+    this.#commands.client.flush();
+  }
+
   /** Who has a key, as far as is known, and follows no redirections: a cluster's client would for long, while a slot moves. */
   senderFor(key: string): Sender | undefined {
     const { client } = this.#commands;

@@ -43,6 +43,8 @@ export interface Sender {
   ): Promise<T>;
   /** Has what is sent from now to the end of this turn of the event loop written at once; a cluster's client may not. */
   gather(): void;
+  /** Writes what was gathered, before the end of the turn. */
+  flush(): void;
 }
 
 /** A client of the library, with its one connection, or in a cluster one to each node. */

@@ -83,6 +83,18 @@ export function commandTests({ toServer }: DriverKind): void {
     expect(writes.filter((text) => /ping/i.test(text))).toHaveLength(1);
   });
 
+  it('what was gathered is written before the end of the turn when that is asked for', async () => {
+    const writes = await socketWrites(async () => {
+      one.client.gather();
+      const first = ['a', 'b'].map((echo) => one.ask('ping', echo));
+      one.client.flush();
+      one.client.gather();
+      const second = ['c', 'd'].map((echo) => one.ask('ping', echo));
+      expect(await Promise.all([...first, ...second])).toEqual(['a', 'b', 'c', 'd']);
+    });
+    expect(writes.filter((text) => /ping/i.test(text))).toHaveLength(2);
+  });
+
   describe('a failure', () => {
     it.each([
       ['transient', "return redis.error_reply('TRYAGAIN later')"],

@@ -1,40 +1,41 @@
 // The acquires and releases that a client sends to one Redis. While the connection is idle each is sent at once, by itself; while
-// something is under way, those of one turn of the event loop go together: one call of a script for many locks.
+// something is under way, those of one turn of the event loop go together: one call of a script for many locks, or a few that follow each
+// other.
 
 import { NO_LIMIT, type TimeLimit } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
-import type { Argument } from '../../redis/driver.js';
 import { isReply, UnsentError } from '../../redis/failure.js';
-import { hashTag, type LockKeys } from '../../redis/keys.js';
+import type { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
+import {
+  argumentsFor,
+  bySlot,
+  isWanted,
+  limitOf,
+  type GatheredCall,
+  type Publish,
+} from './gathered-call.js';
 
 /** For how many locks one call is at most: everybody else's commands wait for as long as it takes. */
 const MOST_LOCKS = 64;
 
-/** How those who wait are told of a release; empty: they are not. */
-export type Publish = 'PUBLISH' | 'SPUBLISH' | '';
+/** What is left, after each turn, of how many there were. */
+const FADES = 0.9;
 
 /** The part of a connection that sends them. */
-export type Carrier = Pick<Connection, 'isBusy' | 'isCluster' | 'run' | 'postpone' | 'senderFor'>;
-
-interface GatheredCall {
-  readonly keys: LockKeys;
-  readonly ownerId: string;
-  /** For how long the lock is to be acquired; 0: it is to be released. */
-  readonly leaseMs: number;
-  readonly publish: Publish;
-  /** How long anybody is interested. */
-  readonly limit: TimeLimit;
-  /** What its script answers, in the caller's words. */
-  readonly read: (reply: unknown) => unknown;
-  readonly resolve: (answer: unknown) => void;
-  readonly reject: (error: Error) => void;
-}
+export type Carrier = Pick<
+  Connection,
+  'isBusy' | 'isCluster' | 'run' | 'postpone' | 'sendNow' | 'senderFor'
+>;
 
 export class GatheredCalls {
   readonly #carrier: Carrier;
   /** In the order in which they were made. */
   #calls: GatheredCall[] = [];
+  /** How many of those that went together are unanswered. */
+  #unanswered = 0;
+  /** How many were to be sent or unanswered at a time, of late. */
+  #mostUnderWay = 2 * MOST_LOCKS;
 
   constructor(carrier: Carrier) {
     this.#carrier = carrier;
@@ -73,12 +74,21 @@ export class GatheredCalls {
   }
 
   #add(call: GatheredCall): void {
-    if (this.#calls.push(call) === 1) this.#carrier.postpone(this.#sendAll);
+    const count = this.#calls.push(call);
+    if (count === 1) this.#carrier.postpone(this.#sendAll);
+    else if (count >= this.#enough && !this.#carrier.isCluster) this.#carrier.sendNow();
+  }
+
+  /** So many are sent before the turn is over: the server works on half of them while we work on the other half. */
+  get #enough(): number {
+    return Math.min(Math.max(this.#mostUnderWay / 2, 2), MOST_LOCKS);
   }
 
   readonly #sendAll = (): void => {
     const calls = this.#calls;
     this.#calls = [];
+    if (calls.length < this.#enough) this.#mostUnderWay *= FADES; // at the end of a turn
+    this.#mostUnderWay = Math.max(this.#mostUnderWay, calls.length + this.#unanswered);
     const wanted = calls.filter(isWanted);
     if (this.#carrier.isCluster) for (const ofSlot of bySlot(wanted)) this.#sendInOrder(ofSlot);
     else this.#sendInOrder(wanted);
@@ -97,7 +107,14 @@ export class GatheredCalls {
       return;
     }
     const keys = calls.map((call) => call.keys.lock);
+    let unanswered = calls.length;
+    this.#unanswered += unanswered;
+    const answered = (): void => {
+      this.#unanswered -= unanswered;
+      unanswered = 0;
+    };
     const read = (answers: unknown): void => {
+      answered();
       for (const [index, answer] of (answers as unknown[]).entries()) {
         const call = calls[index];
         if (call) this.#settle(call, answer);
@@ -106,6 +123,7 @@ export class GatheredCalls {
     this.#carrier
       .run(scripts.gather, keys, argumentsFor(calls), read, limitOf(calls), sender)
       .catch((error: unknown) => {
+        answered();
         // An error reply to the whole call, or none sent at all: nothing was done, and each hears what is said to it alone.
         const isUndone = isReply(error) || error instanceof UnsentError;
         for (const call of calls) {
@@ -158,51 +176,4 @@ function sendRelease<T>(
   read: (reply: unknown) => T,
 ): Promise<T> {
   return carrier.run(scripts.release, [lock], [ownerId, channel, publish], read);
-}
-
-/** Whether anybody still is interested; whoever is not any more is answered. */
-function isWanted({ limit, reject }: GatheredCall): boolean {
-  if (limit.leftMs > 0) return true;
-  reject(new UnsentError('nobody waits for it any more'));
-  return false;
-}
-
-/** Over as soon as any of them has given up: the others are sent without it then, should the script have to be sent in full. */
-function limitOf(calls: readonly GatheredCall[]): TimeLimit {
-  return {
-    get leftMs() {
-      return Math.min(...calls.map(({ limit }) => limit.leftMs));
-    },
-  };
-}
-
-/** In a cluster keys go together that are in one slot for sure. (Calls for the same lock keep their order.) */
-function bySlot(calls: readonly GatheredCall[]): Iterable<GatheredCall[]> {
-  const groups = new Map<string, GatheredCall[]>();
-  for (const call of calls) {
-    const tag = hashTag(call.keys.lock);
-    const group = groups.get(tag);
-    if (group) group.push(call);
-    else groups.set(tag, [call]);
-  }
-  return groups.values();
-}
-
-/** What gather.lua takes besides keys: as few arguments as can be, since each costs about as much as its work on the server. */
-function argumentsFor(calls: readonly GatheredCall[]): Argument[] {
-  const commonLeaseMs = calls.find(({ leaseMs }) => leaseMs > 0)?.leaseMs ?? 0;
-  // The same for all that are told: what else than a server's kind it depends on is in the name's hash tag.
-  const told = calls.find(({ publish }) => publish !== '');
-  const owners: Argument[] = [];
-  let kinds = '';
-  for (const { ownerId, leaseMs, publish } of calls) {
-    owners.push(ownerId);
-    if (leaseMs === 0) kinds += publish === '' ? 'w' : 'r';
-    else if (leaseMs === commonLeaseMs) kinds += 'a';
-    else {
-      kinds += 'o';
-      owners.push(leaseMs);
-    }
-  }
-  return [kinds, commonLeaseMs, told?.publish ?? '', ...owners];
 }

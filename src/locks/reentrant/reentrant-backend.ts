@@ -11,7 +11,8 @@ import type { Connection } from '../../redis/connection.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
 import { ContestedBackend } from './contested-backend.js';
-import { GatheredCalls, type Publish } from './gathered-calls.js';
+import type { Publish } from './gathered-call.js';
+import { GatheredCalls } from './gathered-calls.js';
 import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantWaiter } from './reentrant-waiter.js';
 

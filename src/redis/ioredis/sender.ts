@@ -39,6 +39,10 @@ export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
     process.nextTick(uncork, stream);
   }
 
+  flush(): void {
+    if (!isCluster(this.ioredis)) (this.ioredis.stream as Writable | undefined)?.uncork();
+  }
+
   /** `sendCommand` where it takes our commands: ioredis' own methods do the same by way of a generic wrapper that costs more. */
   #send(command: string, args: Argument[]): Promise<unknown> {
     return this.#isOfOurs

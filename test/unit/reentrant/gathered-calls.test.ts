@@ -39,6 +39,10 @@ class FakeCarrier implements Carrier {
     this.#postponed.postpone(send);
   }
 
+  sendNow(): void {
+    this.#postponed.sendNow();
+  }
+
   senderFor(key: string): Sender | undefined {
     return key.includes('homeless') ? undefined : ({ home: hashTag(key) } as unknown as Sender);
   }
@@ -169,6 +173,25 @@ describe('while something is under way', () => {
     for (const [index, one] of carrier.sent.entries())
       await one.answer(Array.from({ length: lockCounts[index]! }, (_, i) => `${index}.${i}`));
     expect(outcomes).toMatchObject({ 'me:0': '0.0', 'me:64': '1.0', 'me:129': '2.1' });
+  });
+
+  it('half of as many as there were of late are sent before the end of the turn', async () => {
+    const lockCounts = (): number[] =>
+      carrier.commands.map((command) => command.split(' ')[1]!.split(',').length);
+    let made = 0;
+    const turnOf = async (count: number): Promise<number[]> => {
+      const before = carrier.sent.length;
+      for (let i = 0; i < count; i++) acquire(`lock${++made}`, `me:${made}`);
+      await turn();
+      const sent = lockCounts().slice(before);
+      for (const one of carrier.sent.slice(before)) await one.answer(Array(64).fill(1));
+      return sent;
+    };
+    expect(await turnOf(16)).toEqual([16]);
+    for (let i = 0; i < 30; i++) await turnOf(16);
+    expect(await turnOf(16)).toEqual([8, 8]);
+    expect(await turnOf(200)).toEqual([8, 8, 8, 12, 18, 27, 41, 61, 17]);
+    expect(await turnOf(200)).toEqual([64, 64, 64, 8]);
   });
 
   it('65 are a call for 64 and one for the last', async () => {
