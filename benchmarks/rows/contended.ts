@@ -10,7 +10,7 @@ import { contender, npmLocks, type Contender } from './contenders.js';
 import { Crew } from './crew.js';
 import { listener } from './listener.js';
 import type { Row, RowContext } from './row.js';
-import { section } from './section.js';
+import { section, type SectionOptions } from './section.js';
 
 export const METRICS: readonly Metric[] = [
   { key: 'rate', label: 'hand-overs/s', digits: 0 },
@@ -103,15 +103,26 @@ async function measure(
     return await run(one, round === 0 ? sliceMs / 4 : sliceMs);
   });
   const { violations: control = 0 } = await run(contender('nothing'), sliceMs / 4);
+  const ceiling = await ceilingOf(crew, { name: `${keyPrefix}ceiling`, counter, counterUrl: url });
   const one: Case = {
     id: `contended-${processes}x${callers}`,
     title: `${title}, which read, await and write a number inside`,
     metrics: METRICS,
     series: seriesOf(results),
-    notes: [`violations without any lock: ${control}`],
+    notes: [
+      `violations without any lock: ${control}`,
+      `one process alone, with a mutex in memory: ${Math.round(ceiling).toLocaleString('en')} stays/s, which no lock can exceed`,
+    ],
     ...(floors.length > 0 && { floor: 'local-mutex' }),
   };
   return { one, control };
+}
+
+/** What the section itself allows: in stays per second, of one process that shares it with nobody. */
+async function ceilingOf(crew: Crew, options: Omit<SectionOptions, 'durationMs'>): Promise<number> {
+  const [alone] = crew.parties(contender('local-mutex'), [options.counterUrl], 8);
+  const { figures } = await section([alone!], { ...options, durationMs: 500 });
+  return figures.stays;
 }
 
 function targetsOf(one: Case): TargetResult[] {
