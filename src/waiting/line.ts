@@ -159,7 +159,7 @@ export class Line<Heir = unknown> implements ChannelListener {
   released(others: number): void {
     const turns = this.#turns.released(others);
     const { roundTrip } = this.#host;
-    if (this.#trying || others <= 0) this.#wake();
+    if (this.#trying || others <= 0 || turns === undefined) this.#wake();
     else if (turns > 0 || !roundTrip) this.#standBack.begin(TURN_MS, this.#wakeFirst);
     else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
   }

@@ -23,6 +23,8 @@ export class TurnTaking {
   #awaited = 0;
   /** How many have had theirs. */
   #had = 0;
+  /** Whether one of those in line has had it since it was released last. */
+  #hadIt = false;
   #ownMessages = 0;
   #ownUntilMs = 0;
 
@@ -40,8 +42,13 @@ export class TurnTaking {
     return true;
   }
 
-  /** We have released it, and so many others heard. Returns for how many turns of theirs to stand back. */
-  released(others: number): number {
+  /**
+   * We have released it, and so many others heard. Returns for how many turns of theirs to stand back; undefined: those in line did not
+   * have it, but another caller of ours who stands in no line, such as a MultiLock that gave it back.
+   */
+  released(others: number): number | undefined {
+    if (!this.#hadIt) return undefined;
+    this.#hadIt = false;
     this.#had = 0;
     const isFull = ++this.#releases % ALL_EVERY === 0;
     if (!isFull && others > 0) this.#usual = Math.min(this.#usual, others);
@@ -58,6 +65,7 @@ export class TurnTaking {
 
   /** We have it again; maybe before all had their turn who were awaited: a busy machine may just be slow, so they are doubted by and by. */
   granted(): void {
+    this.#hadIt = true;
     if (this.#awaited > 0) this.#usual = Math.max(this.#had, this.#usual >> 1);
     this.#awaited = 0;
   }

@@ -12,9 +12,16 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+/** Of those in line one has it. */
+function turnsOfHolder(): TurnTaking {
+  const turns = new TurnTaking();
+  turns.granted();
+  return turns;
+}
+
 describe('turns', () => {
   it('are awaited of all who listen, and after that of as many as came last time', () => {
-    const turns = new TurnTaking();
+    const turns = turnsOfHolder();
     expect(turns.released(3)).toBe(3);
     expect([turns.othersReleased(), turns.othersReleased()]).toEqual([false, false]);
     turns.granted(); // two of three wanted it
@@ -22,7 +29,7 @@ describe('turns', () => {
   });
 
   it('are awaited of half as many when nobody came: whoever wants it may be slow', () => {
-    const turns = new TurnTaking();
+    const turns = turnsOfHolder();
     const awaited = Array.from({ length: 4 }, () => {
       const count = turns.released(4);
       turns.granted();
@@ -32,18 +39,26 @@ describe('turns', () => {
   });
 
   it('are awaited of one more when somebody else still has it after all have had theirs', () => {
-    const turns = new TurnTaking();
+    const turns = turnsOfHolder();
     turns.released(2);
     turns.othersReleased();
     turns.granted();
     expect(turns.released(2)).toBe(1);
     expect(turns.othersReleased()).toBe(true);
     turns.stillHeld();
+    turns.granted();
     expect(turns.released(2)).toBe(2);
   });
 
+  it('are not awaited after a release of what those in line did not have', () => {
+    const turns = turnsOfHolder();
+    turns.released(2);
+    expect(turns.released(2)).toBeUndefined();
+    expect([turns.othersReleased(), turns.othersReleased()]).toEqual([false, true]); // as before
+  });
+
   it('are awaited of all who listen every 16th time, though nobody came of late', () => {
-    const turns = new TurnTaking();
+    const turns = turnsOfHolder();
     const awaited = Array.from({ length: 32 }, () => {
       const count = turns.released(2);
       turns.granted();
@@ -54,7 +69,7 @@ describe('turns', () => {
   });
 
   it('are awaited of nobody when nobody listens', () => {
-    expect(new TurnTaking().released(0)).toBe(0);
+    expect(turnsOfHolder().released(0)).toBe(0);
   });
 
   it('do not count our own message, which comes soon or never', () => {
@@ -80,6 +95,7 @@ describe('a line whose client has released the lock', () => {
     verify.mockClear();
     line = new Line({
       lookEveryMs: 10_000,
+      turns: turnsOfHolder(),
       get seenHere() {
         return isHeldHere ? { holder: 'us:1', holderTtlMs: 1_000 } : undefined;
       },
@@ -120,6 +136,14 @@ describe('a line whose client has released the lock', () => {
     expect(first.mayTry()).toBe(true);
   });
 
+  it('does not stand back for longer when another caller of its client gives back what it had for a moment', () => {
+    const first = released(2);
+    vi.advanceTimersByTime(TURN_MS - 1);
+    line.released(2); // by one who stands in no line
+    vi.advanceTimersByTime(1);
+    expect(first.mayTry()).toBe(true);
+  });
+
   it('goes on to stand back when it tried before all had released it, and somebody else still had it', () => {
     const sleeper = line.queue();
     isHeldHere = false;
@@ -144,7 +168,7 @@ describe('a line whose client has released the lock', () => {
   });
 
   it('tries when the answers to two questions are here, where nobody came last time', async () => {
-    const turns = new TurnTaking();
+    const turns = turnsOfHolder();
     turns.released(1);
     turns.granted();
     const calm = new Line({
@@ -165,7 +189,7 @@ describe('a line whose client has released the lock', () => {
   });
 
   it('looks for itself in the end, though no message comes and no answer', () => {
-    const turns = new TurnTaking();
+    const turns = turnsOfHolder();
     turns.released(1);
     turns.granted();
     const deaf = new Line({
