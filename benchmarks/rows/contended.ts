@@ -91,12 +91,17 @@ async function measure(
   progress.begin(title);
   const floors = processes === 1 ? [contender('local-mutex')] : [];
   const contenders = [...floors, ...npmLocks(), ...redisson];
-  using crew = new Crew(contenders, processes);
+  using crew = new Crew(processes);
   let slice = 0;
   const run = async (one: Contender, durationMs: number): Promise<Record<string, number>> => {
     const name = `${keyPrefix}contended:${processes}x${callers}:${++slice}`;
     const options = { name, counter, counterUrl: url, durationMs };
-    return (await section(crew.parties(one, [url], callers), options)).figures;
+    return await crew.on(
+      one,
+      [url],
+      callers,
+      async (parties) => (await section(parties, options)).figures,
+    );
   };
   const results = await interleaved(contenders, rounds, async (one, round) => {
     progress.step(`round ${round} of ${rounds}, ${one.label}`);
@@ -120,9 +125,10 @@ async function measure(
 
 /** What the section itself allows: in stays per second, of one process that shares it with nobody. */
 async function ceilingOf(crew: Crew, options: Omit<SectionOptions, 'durationMs'>): Promise<number> {
-  const [alone] = crew.parties(contender('local-mutex'), [options.counterUrl], 8);
-  const { figures } = await section([alone!], { ...options, durationMs: 500 });
-  return figures.stays;
+  return await crew.on(contender('local-mutex'), [options.counterUrl], 8, async ([alone]) => {
+    const { figures } = await section([alone!], { ...options, durationMs: 500 });
+    return figures.stays;
+  });
 }
 
 function targetsOf(one: Case): TargetResult[] {

@@ -1,28 +1,43 @@
-// The worker processes of a contended lock: as many of Node.js, which serve all libraries of npm in turn, and, for Redisson, as
-// many of Java.
+// The worker processes of a contended lock. Each contender has its own, which stand still while it is not its turn: what the callers
+// of one go on to do who never got the lock must not slow down the others.
 
 import type { WorkerProcess } from '../worker/worker-process.js';
 import type { Contender } from './contenders.js';
 import type { Party } from './section.js';
 
 export class Crew implements Disposable {
-  readonly #workers = new Map<Contender['runtime'], WorkerProcess[]>();
+  readonly #size: number;
+  readonly #workers = new Map<string, WorkerProcess[]>();
 
-  constructor(contenders: readonly Contender[], size: number) {
-    for (const one of contenders) {
-      if (this.#workers.has(one.runtime)) continue;
-      this.#workers.set(
-        one.runtime,
-        Array.from({ length: size }, () => one.start()),
+  /** `size`: how many processes each contender has. */
+  constructor(size: number) {
+    this.#size = size;
+  }
+
+  /** Has its processes run, each with so many callers, until the function that is called with them is done. */
+  async on<T>(
+    one: Contender,
+    urls: readonly string[],
+    callers: number,
+    work: (parties: Party[]) => Promise<T>,
+  ): Promise<T> {
+    const workers = this.#workersOf(one);
+    for (const worker of workers) worker.resume();
+    try {
+      await Promise.all(workers.map((worker) => worker.ask({ do: 'usage' }))); // they are there
+      return await work(
+        workers.map((worker) => ({ worker, target: { peer: one.id, urls }, callers })),
       );
+    } finally {
+      for (const worker of workers) worker.pause();
     }
   }
 
-  /** Each process with so many callers. */
-  parties({ id, runtime }: Contender, urls: readonly string[], callers: number): Party[] {
-    return this.#workers
-      .get(runtime)!
-      .map((worker) => ({ worker, target: { peer: id, urls }, callers }));
+  #workersOf(one: Contender): WorkerProcess[] {
+    const known = this.#workers.get(one.id);
+    const workers = known ?? Array.from({ length: this.#size }, () => one.start());
+    this.#workers.set(one.id, workers);
+    return workers;
   }
 
   [Symbol.dispose](): void {

@@ -32,15 +32,16 @@ export async function listener(
   progress.begin(title);
   const holdfast = contender('holdfast');
   const listeners = [contender('redisson-like'), ...redisson.filter(({ id }) => id === 'redisson')];
-  using crew = new Crew([holdfast], processes);
-  using ears = new Crew(listeners, 1);
+  using crew = new Crew(processes);
+  using ears = new Crew(1);
   let slice = 0;
   const results = await interleaved(listeners, rounds, async (one: Contender, round) => {
     progress.step(`round ${round} of ${rounds}, ${one.label}`);
-    const parties = [...crew.parties(holdfast, [url], 8), ...ears.parties(one, [url], 1)];
     const name = `${keyPrefix}listener:${++slice}`;
     const options = { name, counter, counterUrl: url, durationMs: sliceMs };
-    const { crowds, figures } = await section(parties, options);
+    const { crowds, figures } = await crew.on(holdfast, [url], 8, (parties) =>
+      ears.on(one, [url], 1, (ear) => section([...parties, ...ear], options)),
+    );
     const own = crowds.at(-1)!;
     const stays = own.callers.length;
     return {

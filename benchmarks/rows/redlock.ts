@@ -90,14 +90,19 @@ async function crowds(
   const rounds = CONTENDED_ROUNDS[effort];
   const title = `five masters, one lock, ${processes} x 8 callers`;
   progress.begin(title);
-  using crew = new Crew(contenders, processes);
+  using crew = new Crew(processes);
   let slice = 0;
   const results = await interleaved(contenders, rounds, async (one, round) => {
     progress.step(`round ${round} of ${rounds}, ${one.label}`);
     const name = `${keyPrefix}redlock:contended:${++slice}`;
     const durationMs = round === 0 ? sliceMs / 4 : sliceMs;
     const options = { name, counter, counterUrl: url, durationMs };
-    return (await section(crew.parties(one, urls, 8), options)).figures;
+    return await crew.on(
+      one,
+      urls,
+      8,
+      async (parties) => (await section(parties, options)).figures,
+    );
   });
   // The commands that were counted are those of the counter's server.
   const metrics = METRICS.filter(({ key }) => key !== 'scripts' && key !== 'commands');

@@ -61,6 +61,15 @@ export class WorkerProcess implements Disposable {
     return answer as AnswerTo<O>;
   }
 
+  /** It stands still until `resume()`. */
+  pause(): void {
+    this.#process.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#process.kill('SIGCONT');
+  }
+
   [Symbol.dispose](): void {
     this.#process.kill('SIGKILL');
   }
