@@ -176,7 +176,7 @@ export class SingleHold implements OwnHold {
     this.#isGivenUp = true;
     const loss = this.#loss ?? this.#grant.loss;
     const passed = loss || isRepeat ? undefined : this.#grant.passOn(this);
-    this.#passedOnAfterMs = passed?.heldForMs;
+    this.#passedOnAfterMs ??= passed?.heldForMs;
     if (passed) this.#leave(); // somebody else is inside now
     const removal = loss
       ? Promise.reject(loss)

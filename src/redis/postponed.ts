@@ -14,15 +14,14 @@ export class Postponed {
   postpone(send: () => void): void {
     this.sendNow();
     this.#send = send;
-    inOwnContext(() => {
-      nextTick(this.sendNow);
-    });
+    nextTick(this.sendNow);
   }
 
   /** Called before anything else is sent. */
   readonly sendNow = (): void => {
     const send = this.#send;
     this.#send = undefined;
-    send?.();
+    // Whoever sends something else now has nothing to do with it.
+    if (send) inOwnContext(send);
   };
 }

@@ -112,7 +112,9 @@ export class Line<Heir = unknown> implements ChannelListener {
     const wasTrying = this.#trying === sleeper;
     if (wasTrying) this.#trying = undefined;
     if (leaseMs !== undefined) this.#turns.granted();
+    if (leaseMs !== undefined) this.#standBack.end();
     if (this.#sleepers.size === 0) {
+      this.#turns.emptied();
       this.#lookTimer.stop();
       this.#standBack.end();
       this.#subscription?.close();

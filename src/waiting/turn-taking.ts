@@ -47,12 +47,14 @@ export class TurnTaking {
    * have it, but another caller of ours who stands in no line, such as a MultiLock that gave it back.
    */
   released(others: number): number | undefined {
+    // Fewer than none: our own subscription was not counted, since a node of a cluster counts its own subscribers only.
+    const listeners = Math.max(others, 0);
     if (!this.#hadIt) return undefined;
     this.#hadIt = false;
     this.#had = 0;
     const isFull = ++this.#releases % ALL_EVERY === 0;
-    if (!isFull && others > 0) this.#usual = Math.min(this.#usual, others);
-    this.#awaited = Math.min(others, isFull ? MOST_TURNS : this.#usual);
+    if (!isFull && listeners > 0) this.#usual = Math.min(this.#usual, listeners);
+    this.#awaited = Math.min(listeners, isFull ? MOST_TURNS : this.#usual);
     return this.#awaited;
   }
 
@@ -70,8 +72,19 @@ export class TurnTaking {
     this.#awaited = 0;
   }
 
-  /** All who were awaited have had their turn, and yet somebody else has it. */
+  /**
+   * Somebody else has it when we try. If all who were awaited have had their turn, there is one more than we thought. If not, and for a
+   * while nobody released it, then some of them do not want it, and who had it before has it again: one more turn is enough.
+   */
   stillHeld(): void {
-    if (this.#awaited === 0 && this.#usual < MOST_TURNS) this.#usual++;
+    if (this.#awaited > 0) {
+      this.#usual = Math.max(this.#had, this.#usual >> 1);
+      this.#awaited = 1;
+    } else if (this.#usual < MOST_TURNS) this.#usual++;
+  }
+
+  /** Nobody is in line any more: who comes later owes nobody a turn. */
+  emptied(): void {
+    this.#awaited = 0;
   }
 }

@@ -1,15 +1,11 @@
 // Never two who both believe that they hold a lock; and nobody who believes while the server says otherwise.
-import {
-  isDisturbed,
-  isTouched,
-  lossesOf,
-  type Evidence,
-  type Loss,
-  type Violation,
-} from './evidence.js';
+import { isTouched, lossesOf, type Evidence, type Loss, type Violation } from './evidence.js';
 import { belief, type Section } from './history.js';
 import { grouped } from './grouped.js';
 import type { Look } from './observer.js';
+
+/** The fault that delivers a command once more, or late. */
+const COPIES = 'lose, double and delay commands';
 
 /** Two holders that both still believed at one instant, neither within the other. */
 export function twoHolders(evidence: Evidence): Violation[] {
@@ -148,7 +144,7 @@ export function wrongCounts(evidence: Evidence): Violation[] {
           enteredAt < look.from && leavingAt > look.until,
       ).length;
       // A late copy of a command sets a count that once was the right one.
-      const mayBeOlder = isDisturbed(evidence, root, root.calledAt, look.until);
+      const mayBeOlder = look.count > 0 && mayHaveCopies(evidence, root, look.until);
       if (mayBeOlder && look.count <= mostHolds(family, look.until)) return false;
       const isUnconfirmed = look.count === 0 && holds === 1; // a hand-over that is being confirmed
       return look.count !== holds && holds > 0 && !isUnconfirmed;
@@ -164,6 +160,17 @@ export function wrongCounts(evidence: Evidence): Violation[] {
       },
     ];
   });
+}
+
+/** Commands of its client were delivered twice or late while it was held, as far as the plan goes. */
+function mayHaveCopies({ faults, plan }: Evidence, root: Section, until: number): boolean {
+  return faults.some(
+    ({ nemesis, clients, from, until: end }) =>
+      nemesis === COPIES &&
+      clients?.includes(root.clientIndex) &&
+      from <= until &&
+      end + 2 * plan.watchdogMs >= root.calledAt,
+  );
 }
 
 /** How many of them were held at the same time, at most, until then. */

@@ -256,6 +256,8 @@ describe('a release that passed the lock on', () => {
   );
 
   it('says that Redis did not answer when it stays silent, and is a success when it is repeated after that', async () => {
+    const told: ReleasedEvent[] = [];
+    client.on('released', (event) => told.push(event));
     const { first, others } = await queued(1);
     proxy.blackhole();
     const released = rejectionOf(first.release());
@@ -266,6 +268,7 @@ describe('a release that passed the lock on', () => {
     await eventually(async () => {
       await first.release();
     });
+    expect(told).toMatchObject([{ holdCount: 0 }]); // of itself, not of who has it now
     expect(second.remaining()).toBeGreaterThan(0);
     await second.release();
     expect(await admin.exists(lock.name)).toBe(0);

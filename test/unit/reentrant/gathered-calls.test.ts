@@ -1,4 +1,5 @@
 // Acquires and releases that are gathered: which commands they become, in which order, and what each caller is answered.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { GatheredCalls, type Carrier } from '../../../src/locks/reentrant/gathered-calls.js';
 import { failureKind, LostError, replyError, UnsentError } from '../../../src/redis/failure.js';
@@ -25,6 +26,7 @@ class FakeCarrier implements Carrier {
   isCluster = false;
   isReady = true;
   unanswered = 1;
+  onRun: () => void = () => undefined;
   readonly #postponed = new Postponed();
 
   get isBusy(): boolean {
@@ -56,6 +58,7 @@ class FakeCarrier implements Carrier {
     sender?: Sender,
   ): Promise<T> {
     this.#postponed.sendNow();
+    this.onRun();
     if (!this.isReady) return Promise.reject(new UnsentError('not connected'));
     return new Promise((resolve, reject) => {
       this.sent.push({
@@ -192,6 +195,16 @@ describe('while something is under way', () => {
     expect(await turnOf(16)).toEqual([8, 8]);
     expect(await turnOf(200)).toEqual([8, 8, 8, 12, 18, 27, 41, 61, 17]);
     expect(await turnOf(200)).toEqual([64, 64, 64, 8]);
+  });
+
+  it('what is sent before the end of the turn is sent in nobody’s context', () => {
+    const storage = new AsyncLocalStorage<string>();
+    const contexts: unknown[] = [];
+    carrier.onRun = () => contexts.push(storage.getStore());
+    storage.run('a caller', () => {
+      for (let i = 0; i < 64; i++) acquire(`lock${i}`, `me:${i}`);
+    });
+    expect(contexts).toEqual([undefined]);
   });
 
   it('65 are a call for 64 and one for the last', async () => {

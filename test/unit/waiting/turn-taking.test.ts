@@ -136,6 +136,74 @@ describe('a line whose client has released the lock', () => {
     expect(first.mayTry()).toBe(true);
   });
 
+  it('stands back for one more release at most after a try that came too early, however many listen', () => {
+    const sleeper = line.queue();
+    isHeldHere = false;
+    line.released(11);
+    vi.advanceTimersByTime(TURN_MS);
+    sleeper.stillHeld(30_000);
+    let heard = 0;
+    for (; !sleeper.mayTry && heard < 20; heard++) line.message();
+    expect(heard).toBe(1);
+    sleeper.leave();
+  });
+
+  it('is woken by the next release where the server did not count its own subscription', () => {
+    const sleeper = line.queue();
+    isHeldHere = false;
+    line.released(-1);
+    expect(sleeper.mayTry).toBe(true);
+    sleeper.stillHeld(30_000);
+    line.message();
+    expect(sleeper.mayTry).toBe(true);
+    sleeper.leave();
+  });
+
+  it('of newcomers owes nothing to those who waited here before', () => {
+    const turns = turnsOfHolder();
+    const make = (): Line =>
+      new Line({
+        lookEveryMs: 10_000,
+        turns,
+        subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+        onEmpty: () => undefined,
+      });
+    const before = make();
+    const gaveUp = before.queue();
+    before.released(3);
+    gaveUp.leave();
+    const anew = make();
+    const newcomer = anew.join(performance.now(), 30_000);
+    anew.message();
+    expect(newcomer.mayTry).toBe(true);
+    newcomer.leave();
+  });
+
+  it.each([
+    [
+      'released it with nobody else listening',
+      () => {
+        line.released(0);
+      },
+    ],
+    [
+      'lost it',
+      () => {
+        line.free();
+      },
+    ],
+  ])('has no pause left over from before it had it, when it %s', (_, end) => {
+    const [first, second] = [line.queue(), line.queue()];
+    isHeldHere = false;
+    line.released(3);
+    vi.advanceTimersByTime(TURN_MS);
+    line.message(); // during the try, which succeeds
+    first.leave(30_000);
+    end();
+    expect(second.mayTry).toBe(true);
+    second.leave();
+  });
+
   it('does not stand back for longer when another caller of its client gives back what it had for a moment', () => {
     const first = released(2);
     vi.advanceTimersByTime(TURN_MS - 1);
@@ -150,8 +218,8 @@ describe('a line whose client has released the lock', () => {
     line.released(2);
     vi.advanceTimersByTime(TURN_MS);
     expect(sleeper.mayTry).toBe(true);
+    line.message(); // during the try: the first of two
     sleeper.stillHeld(1_000);
-    line.message(); // the first of two
     expect(sleeper.mayTry).toBe(false);
     line.message();
     expect(sleeper.mayTry).toBe(true);
