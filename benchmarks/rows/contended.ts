@@ -6,7 +6,7 @@ import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report
 import { atLeast, atMost, type TargetResult } from '../report/target.js';
 import { interleaved } from '../support/interleaved.js';
 import { median, pairedRatio, spread, sum } from '../support/statistics.js';
-import { contender, npmLocks, type Contender } from './contenders.js';
+import { contender, waitingLocks, type Contender } from './contenders.js';
 import { Crew } from './crew.js';
 import { listener } from './listener.js';
 import type { Row, RowContext } from './row.js';
@@ -90,7 +90,7 @@ async function measure(
   const { rounds, sliceMs } = SIZES[effort];
   progress.begin(title);
   const floors = processes === 1 ? [contender('local-mutex')] : [];
-  const contenders = [...floors, ...npmLocks(), ...redisson];
+  const contenders = [...floors, ...waitingLocks(effort), ...redisson];
   using crew = new Crew(processes);
   let slice = 0;
   const run = async (one: Contender, durationMs: number): Promise<Record<string, number>> => {

@@ -3,6 +3,7 @@
 import { PEERS } from '../peers/catalogue.js';
 import type { Peer } from '../peers/peer.js';
 import { WorkerProcess } from '../worker/worker-process.js';
+import type { Effort } from './row.js';
 
 export interface Contender extends Omit<Peer, 'connect'> {
   readonly runtime: 'node' | 'java';
@@ -27,4 +28,11 @@ export function npmLocks(): Contender[] {
     ({ id, role }) => role === 'competitor' && id !== 'redisson-like',
   );
   return [contender('holdfast'), contender('holdfast-fair'), ...others];
+}
+
+/** Those for a row in which somebody waits. Whoever polls is there only as it waits best when there is little time. */
+export function waitingLocks(effort: Effort): Contender[] {
+  return npmLocks().filter(
+    ({ role, tuned }) => effort !== 'quick' || role === 'ours' || tuned !== undefined,
+  );
 }

@@ -13,7 +13,7 @@ import { atMost, type TargetResult } from '../report/target.js';
 import { interleaved } from '../support/interleaved.js';
 import { median, pairedRatio, quantile } from '../support/statistics.js';
 import type { WorkerProcess } from '../worker/worker-process.js';
-import { contender, npmLocks, type Contender } from './contenders.js';
+import { contender, waitingLocks, type Contender } from './contenders.js';
 import type { Row, RowContext } from './row.js';
 
 const METRICS: readonly Metric[] = [
@@ -49,7 +49,7 @@ export const handOver: Row = {
 async function measure({ url, keyPrefix, effort, redisson, progress }: RowContext): Promise<Case> {
   const { rounds, sliceMs, hasWarmUp } = SIZES[effort];
   progress.begin('hand-over between processes');
-  const contenders = [contender('publish'), ...npmLocks(), ...redisson];
+  const contenders = [contender('publish'), ...waitingLocks(effort), ...redisson];
   const ends = new Map<Contender['runtime'], Ends>();
   for (const one of contenders) {
     if (!ends.has(one.runtime)) ends.set(one.runtime, { giver: one.start(), taker: one.start() });

@@ -5,7 +5,7 @@ import { startMasters } from '../../test/support/redis-topologies.js';
 import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
 import { interleaved } from '../support/interleaved.js';
 import { sum } from '../support/statistics.js';
-import { contender, npmLocks, type Contender } from './contenders.js';
+import { contender, npmLocks, waitingLocks, type Contender } from './contenders.js';
 import { METRICS } from './contended.js';
 import { Crew } from './crew.js';
 import type { Row, RowContext } from './row.js';
@@ -39,11 +39,13 @@ export const redlock: Row = {
     const urls = masters.map(({ url }) => url);
     const counter = new Redis(context.url);
     try {
-      const contenders = npmLocks().filter(
-        ({ id }) => id !== 'holdfast-fair' && !id.startsWith('node-redisson'),
-      );
-      const cases = [await pairs(context, contenders, urls)];
-      cases.push(await crowds(context, contenders, urls, counter));
+      const hasRedlock = ({ id }: Contender): boolean =>
+        id !== 'holdfast-fair' && !id.startsWith('node-redisson');
+      const waiting = waitingLocks(context.effort).filter(hasRedlock);
+      const cases = [
+        await pairs(context, npmLocks().filter(hasRedlock), urls),
+        await crowds(context, waiting, urls, counter),
+      ];
       const found = sum(valuesOf(cases[1]!, 'holdfast', 'violations'));
       const violations = [`five masters: holdfast let ${found} in beside somebody else`];
       return { cases, violations: found === 0 ? [] : violations };
