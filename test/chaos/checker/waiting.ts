@@ -191,7 +191,12 @@ function meetings(evidence: Evidence): Gap[] {
 function gap(evidence: Evidence, lock: string, from: number, next: Section): Gap {
   const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
   const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
-  return { lock, from, until: next.enteredAt! - lagMs - 3 * answersMs, next };
+  // A lock of several may take it for a moment and give it back, without ever entering.
+  const taken = evidence.looks.find(
+    (look) => look.lock === lock && look.owner !== undefined && look.from >= from,
+  );
+  const until = Math.min(next.enteredAt! - lagMs - 3 * answersMs, taken?.until ?? Infinity);
+  return { lock, from, until, next };
 }
 
 /** How long the servers took to answer at most: a hand-over takes some answers. */

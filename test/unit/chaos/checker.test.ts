@@ -234,6 +234,14 @@ it('who waits and is not woken is told; not while a lock of several has it', () 
     });
   expect(rulesBroken(turns(['y']))).toEqual(['nobody is woken']);
   expect(rulesBroken(turns([LOCK, 'y']))).toEqual([]);
+  // Taken for a moment by a lock of several that did not get the rest; and by nobody before the third enters.
+  const looks = (afterMs: number): { from: number; until: number; owner: string }[] =>
+    [0, 1, 2].map((turn) => {
+      const from = calm + turn * 1_000 + 200 + afterMs;
+      return { from, until: from + 2, owner: 'w3.0.c0.0:9' };
+    });
+  expect(rulesBroken(turns(['y']), { looks: looks(100) })).toEqual([]);
+  expect(rulesBroken(turns(['y']), { looks: looks(290) })).toEqual(['nobody is woken']);
   const busy: Noted = [calm + 400, { what: 'lagged', ms: 60 }];
   const all = turns(['y']);
   expect(rulesBroken([...all, busy])).toEqual([]); // of three only two are left that were slow
