@@ -15,6 +15,7 @@ export abstract class CountedGrant extends GrantState {
   protected readonly turns: Turns = new Turns();
   /** The count on the server; undefined: a command that sets it was sent, and may come late, when it must meet nobody else's count. */
   protected countThere: number | undefined = 1;
+
   /**
    * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
    * count in between; undefined when it does not, or when the grant was released in the meantime.

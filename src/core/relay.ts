@@ -53,7 +53,7 @@ export class Relay implements Due {
     return this.#passes < MOST_PASSES && performance.now() < this.#endsAtMs;
   }
 
-  /** A hold was released by passing the grant on, while so many were in line. Resolves with the next proof. */
+  /** A hold was released by passing the grant on, and so many are left in line behind who has it now. Resolves with the next proof. */
   passed(waiting: number): Promise<void> {
     const pass = ++this.#passes;
     const proof = new Promise<void>((resolve, reject) => {

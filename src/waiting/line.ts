@@ -51,7 +51,8 @@ export class Line<Heir = unknown> implements ChannelListener {
   constructor(host: LineHost) {
     this.#host = host;
     this.#turns = host.turns ?? new TurnTaking();
-    this.#lookTimer = new LookTimer(host.lookEveryMs, () => {
+    const isListening = (): boolean => this.#subscription !== undefined;
+    this.#lookTimer = new LookTimer(host.lookEveryMs, isListening, () => {
       this.#listen();
       this.#lookTimer.restart();
       this.#standBack.end();
@@ -111,8 +112,10 @@ export class Line<Heir = unknown> implements ChannelListener {
     this.#sleepers.delete(sleeper);
     const wasTrying = this.#trying === sleeper;
     if (wasTrying) this.#trying = undefined;
-    if (leaseMs !== undefined) this.#turns.granted();
-    if (leaseMs !== undefined) this.#standBack.end();
+    if (leaseMs !== undefined) {
+      this.#turns.granted();
+      this.#standBack.end();
+    }
     if (this.#sleepers.size === 0) {
       this.#turns.emptied();
       this.#lookTimer.stop();
@@ -191,7 +194,6 @@ export class Line<Heir = unknown> implements ChannelListener {
   }
 
   #listen(): Subscription {
-    this.#lookTimer.isListening = true;
     return (this.#subscription ??= this.#host.subscribe(this));
   }
 

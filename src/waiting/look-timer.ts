@@ -7,16 +7,17 @@ import { setTimer } from '../runtime/clock.js';
 const DEAF_MS = 100;
 
 export class LookTimer {
-  /** Whether the line hears of releases. */
-  isListening = false;
   readonly #lookEveryMs: number;
+  readonly #isListening: () => boolean;
   readonly #look: () => void;
   #timer: NodeJS.Timeout | undefined;
   /** When it goes off, on the monotonic clock. */
   #atMs = Infinity;
 
-  constructor(lookEveryMs: number, look: () => void) {
+  /** `isListening`: whether the line hears of releases. */
+  constructor(lookEveryMs: number, isListening: () => boolean, look: () => void) {
     this.#lookEveryMs = lookEveryMs;
+    this.#isListening = isListening;
     this.#look = look;
   }
 
@@ -36,7 +37,7 @@ export class LookTimer {
   }
 
   #nextAtMs(ttlMs: number): number {
-    const mostMs = this.isListening ? this.#lookEveryMs : Math.min(this.#lookEveryMs, DEAF_MS);
+    const mostMs = this.#isListening() ? this.#lookEveryMs : Math.min(this.#lookEveryMs, DEAF_MS);
     return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
   }
 

@@ -379,6 +379,6 @@ it('clients take turns: one that has many callers does not keep the others out',
   expect(Number(await admin.get(lock.name + ':n'))).toBe(counts.mine + counts.theirs);
   await admin.del(lock.name + ':n');
   expect(Math.min(counts.mine, counts.theirs)).toBeGreaterThan(
-    0.05 * Math.max(counts.mine, counts.theirs), // a busy machine takes turns less well
+    0.2 * Math.max(counts.mine, counts.theirs),
   );
 });
