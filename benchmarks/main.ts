@@ -40,15 +40,24 @@ const redisson = effort === 'full' ? redissonContenders() : [];
 const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
 const progress = new Progress();
 const results = new Results(machine, effort);
+const failed: string[] = [];
 for (const row of rows) {
   const context = { url: redis.url, keyPrefix, effort, redisson, progress };
-  results.add(row.name, await row.run(context));
+  try {
+    results.add(row.name, await row.run(context));
+  } catch (error) {
+    // What the other rows say is as true without this one.
+    progress.clear();
+    console.error(`FAILED: ${row.name}:`, error);
+    failed.push(row.name);
+  }
 }
 progress.clear();
 printTargets(results.targets);
 for (const violation of results.violations) console.error(`VIOLATED: ${violation}`);
-if (results.violations.length > 0) process.exitCode = 1;
-const isWhole = effort === 'full' && rows.length === ROWS.length;
+for (const name of failed) console.error(`FAILED: ${name}, see above`);
+if (results.violations.length > 0 || failed.length > 0) process.exitCode = 1;
+const isWhole = effort === 'full' && rows.length === ROWS.length && failed.length === 0;
 const folder = new URL(isWhole ? 'results/' : 'results/partial/', import.meta.url);
 for (const file of effort === 'smoke' ? results.draw() : results.write(folder)) {
   console.log(`${effort === 'smoke' ? 'drew' : 'wrote'} ${file}`);

@@ -121,7 +121,9 @@ function growthOf(cases: readonly Case[], counts: readonly number[]): Growth {
     yLabel: '% of a core',
     curves: cases[0]!.series.map(({ id, label }) => ({
       label,
-      points: cases.map((one, i) => [counts[i]!, median(valuesOf(one, id, 'client'))] as const),
+      points: cases
+        .map((one, i) => [counts[i]!, median(valuesOf(one, id, 'client'))] as const)
+        .filter(([, share]) => !Number.isNaN(share)),
     })),
   };
 }

@@ -11,6 +11,9 @@ const EXPECTED = ['HoldfastWarning', 'MaxListenersExceededWarning'].map(
   (name) => `--disable-warning=${name}`,
 );
 
+/** A slice is shorter by far; keeping 100,000 locks takes the slowest longest. */
+const ANSWERED_WITHIN_MS = 240_000;
+
 interface Pending {
   resolve(answer: unknown): void;
   reject(error: Error): void;
@@ -54,11 +57,20 @@ export class WorkerProcess implements Disposable {
   async ask<O extends Order>(order: O): Promise<AnswerTo<O>> {
     if (this.#end) throw this.#end;
     const id = ++this.#lastId;
-    const answer = await new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject });
-      this.#process.stdin.write(`${JSON.stringify({ id, order })}\n`);
-    });
-    return answer as AnswerTo<O>;
+    let limit: NodeJS.Timeout | undefined;
+    try {
+      const answer = await new Promise((resolve, reject) => {
+        this.#pending.set(id, { resolve, reject });
+        limit = setTimeout(() => {
+          this.#pending.delete(id);
+          reject(new Error(`no answer to "${order.do}" within ${ANSWERED_WITHIN_MS / 1_000} s`));
+        }, ANSWERED_WITHIN_MS);
+        this.#process.stdin.write(`${JSON.stringify({ id, order })}\n`);
+      });
+      return answer as AnswerTo<O>;
+    } finally {
+      clearTimeout(limit);
+    }
   }
 
   /** It stands still until `resume()`. */
