@@ -40,7 +40,8 @@ async function restricted(...rules: string[]): Promise<Holdfast> {
   );
   const url = new URL(server.url);
   [url.username, url.password] = ['app', 'secret'];
-  const client = newClient({ redis: url.href, lockWatchdogTimeout });
+  // A busy machine may take longer to connect than a third of such a lease.
+  const client = newClient({ redis: url.href, lockWatchdogTimeout, commandTimeout: 5_000 });
   await eventually(() => client.getLock('connected').isLocked());
   return client;
 }

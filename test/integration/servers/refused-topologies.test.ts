@@ -94,11 +94,11 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     const redis = new Cluster(servers.nodes, { lazyConnect: true });
     templates.push(redis);
     await using client = listenedTo(newClient({ redis, commandTimeout: 2_000 }));
+    const errors = errorsOf(client);
+    const lost = eventsOf(client, 'lost');
     const holds = await Promise.all(
       Array.from({ length: 60 }, () => client.getLock(uniqueName()).acquire()),
     );
-    const errors = errorsOf(client);
-    const lost = eventsOf(client, 'lost');
     await servers.masters[0]!.kill();
     await servers.masters[2]!.kill();
     await expect.poll(() => lost.length, { timeout: 10_000 }).toBe(holds.length);

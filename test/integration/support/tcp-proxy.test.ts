@@ -154,7 +154,7 @@ describe('a rule', () => {
 
   it('for messages loses, doubles and delays them', async () => {
     const heard: string[] = [];
-    const copies = [[], [0, 30], [0]];
+    const copies = [[], [0, 500], [0]];
     const subscriber = new Redis(proxy.url);
     subscriber.on('message', (_, message) => heard.push(message));
     await subscriber.subscribe(key);
