@@ -214,6 +214,9 @@ async function inStep(master: RedisServer, replica: RedisServer): Promise<void> 
     const has = Number(/^slave_repl_offset:(\d+)/m.exec(info)?.[1] ?? -1);
     if (!info.includes('master_link_status:up') || has < Number(offset))
       throw new Error('the replica is not in step');
+    // Until the first acknowledgement, a second later perhaps, the master does not count it.
+    if (!(await replication(master)).includes(`port=${replica.port},state=online`))
+      throw new Error('the master does not know that the replica is in step');
   }, 30_000);
 }
 
