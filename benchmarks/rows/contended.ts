@@ -41,8 +41,8 @@ const SIZES = {
     ],
   },
   full: {
-    rounds: 7,
-    sliceMs: 2_000,
+    rounds: 5,
+    sliceMs: 1_500,
     topologies: [
       { processes: 1, callers: 200 },
       { processes: 4, callers: 8 },

@@ -27,7 +27,7 @@ const SETTLED_MS = 20;
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 1, hasWarmUp: false },
   quick: { rounds: 4, sliceMs: 150, hasWarmUp: true },
-  full: { rounds: 30, sliceMs: 400, hasWarmUp: true },
+  full: { rounds: 20, sliceMs: 400, hasWarmUp: true },
 };
 
 interface Ends {

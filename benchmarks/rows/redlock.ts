@@ -25,7 +25,7 @@ const SIZES = {
 };
 
 /** A slice of seconds, and fewer of them. */
-const CONTENDED_ROUNDS = { smoke: 1, quick: 1, full: 5 };
+const CONTENDED_ROUNDS = { smoke: 1, quick: 1, full: 3 };
 
 export const redlock: Row = {
   name: 'redlock',

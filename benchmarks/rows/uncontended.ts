@@ -26,7 +26,7 @@ const COSTS: readonly Metric[] = [
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 20, warmUpMs: 0, lanes: [1, 16] },
   quick: { rounds: 4, sliceMs: 50, warmUpMs: 150, lanes: [1, 16, 256] },
-  full: { rounds: 20, sliceMs: 250, warmUpMs: 2_000, lanes: [1, 16, 256] },
+  full: { rounds: 15, sliceMs: 250, warmUpMs: 2_000, lanes: [1, 16, 256] },
 };
 
 export const uncontended: Row = {

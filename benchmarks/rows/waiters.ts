@@ -22,7 +22,7 @@ const METRICS: readonly Metric[] = [
 const SIZES = {
   smoke: { rounds: 1, windowMs: 200 },
   quick: { rounds: 1, windowMs: 1_000 },
-  full: { rounds: 3, windowMs: 10_000 },
+  full: { rounds: 3, windowMs: 5_000 },
 };
 
 export const waiters: Row = {

@@ -6,7 +6,7 @@ import type { Peer } from '../peers/peer.js';
 /**
  * Calls `slice` for every contender in every round and returns what it returned, by contender, in the order of rounds.
  * Round 0 warms up and does not count; it is left out where every slice begins with processes of its own. A competitor
- * whose slice fails is left out, which is said: an hour's work of the others must not go with it.
+ * whose slice fails is left out, which is said: what the others did must not go with it.
  */
 export async function interleaved<Contender extends Pick<Peer, 'label' | 'role'>, Result>(
   contenders: readonly Contender[],
