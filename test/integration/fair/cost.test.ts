@@ -81,8 +81,8 @@ it(
       await measure(5_000, long);
     }
     for (const step of ['join', 'leave', 'hand over'] as const) {
-      const ratio = long.median(step) / short.median(step);
-      expect(ratio, `${step}: ${long.median(step)} us`).toBeLessThanOrEqual(2);
+      const ratio = long.undisturbed(step) / short.undisturbed(step);
+      expect(ratio, `${step}: ${long.undisturbed(step)} us`).toBeLessThanOrEqual(2);
     }
   },
   TIMEOUT_MS,
@@ -98,9 +98,10 @@ class Samples {
     this.#ofSteps.set(step, [...(this.#ofSteps.get(step) ?? []), ...durations]);
   }
 
-  median(step: Step): number {
+  /** One in ten took less: what else the machine does makes a script slower, never faster. */
+  undisturbed(step: Step): number {
     const sorted = [...this.#ofSteps.get(step)!].sort((one, other) => one - other);
-    return sorted[Math.floor(sorted.length / 2)]!;
+    return sorted[Math.floor(sorted.length / 10)]!;
   }
 }
 
