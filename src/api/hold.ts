@@ -16,6 +16,9 @@ export interface Hold extends AsyncDisposable {
   /** The owner on the server: `<clientId>:<n>`. Nested acquisitions share it. */
   readonly ownerId: string;
 
+  /** Of a fenced lock: the fencing token, larger than that of every earlier holder. Of any other lock undefined. */
+  readonly token?: bigint | undefined;
+
   /**
    * Aborts when the lock is lost; its reason is a {@link LockLostError}. Give it to whatever the lock guards.
    * It does not abort when the hold is released.

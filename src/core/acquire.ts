@@ -45,15 +45,15 @@ export function acquire(
     const lockId = anonymousLockId(origin, lock.id, request.position);
     const call = { end: goOn, anonymousLockId: lockId };
     session.acquisitions.add(call);
-    const answered = ({ outcome }: AcquireReply): void => {
+    const answered = (answer: AcquireReply): void => {
       const deadline = deadlineOf(sentAt, request.leaseMs);
-      if (outcome !== 'acquired' || leftMs(deadline) <= 0) {
+      if (answer.outcome !== 'acquired' || leftMs(deadline) <= 0) {
         goOn();
         return;
       }
       if (!session.acquisitions.delete(call)) return;
       try {
-        const grant = new Grant(session, lock, ownerId, deadline);
+        const grant = new Grant(session, lock, ownerId, deadline, answer.token);
         resolve(beginHold(session, new Holder(grant, undefined, ownScope), request));
       } catch (error) {
         if (error instanceof Error) reject(error); // a defect of ours must not be a caller that waits for ever

@@ -11,7 +11,7 @@ import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
 import { Grant } from './grant.js';
 import { holderToReenter, type GrantHolder } from './grant-holders.js';
 import { anonymousLockId, lockCallBegins } from './lock-calls.js';
-import { aborted, heldElsewhere } from './refusals.js';
+import { aborted, heldElsewhere, heldWithoutToken } from './refusals.js';
 import type { CallersRequest } from './request.js';
 import type { Session } from './session.js';
 import { SingleHold } from './single-hold.js';
@@ -88,8 +88,10 @@ export class Acquisition {
   #attempt(): Attempt | Promise<Attempt> {
     const acting = this.#actingScope;
     const { own, outer } = holderToReenter(this.#request.position, acting, this.#lock.id);
-    const loss = (own ?? outer)?.grant.loss;
-    if (loss) throw loss;
+    const around = (own ?? outer)?.grant;
+    if (around?.loss) throw around.loss;
+    if (around && this.#lock.isFenced && around.token === undefined)
+      throw heldWithoutToken(this.#lock.name);
     if (own) return this.#countUp(own);
     if (outer) return this.#enterBelow(outer, acting);
     if (this.#tries.isBehind) return 'held';

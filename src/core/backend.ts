@@ -15,6 +15,8 @@ import type { Waiter } from './waiter.js';
 export interface LockBackend extends GrantedLock {
   /** What kind of lock it is, for people. */
   readonly kind: string;
+  /** Whether each holder is given a fencing token. */
+  readonly isFenced?: boolean;
   /** The ids of the locks that it is made of, if it is made of others. */
   readonly memberIds?: readonly string[];
   /** Whether the servers of the lock can be asked now, where the connection of its client does not tell. */

@@ -20,6 +20,8 @@ type State =
 export abstract class GrantState implements Granted, Due {
   readonly lock: GrantedLock;
   readonly ownerId: string;
+  /** What a fenced lock gave with it. */
+  readonly token: bigint | undefined;
   renewalLimit: RenewalLimit | undefined;
   protected readonly session: Session;
   readonly #holds: GrantedHold[] = [];
@@ -34,10 +36,17 @@ export abstract class GrantState implements Granted, Due {
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
   #isRenewalUnanswered = false;
 
-  constructor(session: Session, lock: GrantedLock, ownerId: string, deadline: Deadline) {
+  constructor(
+    session: Session,
+    lock: GrantedLock,
+    ownerId: string,
+    deadline: Deadline,
+    token?: bigint,
+  ) {
     this.session = session;
     this.lock = lock;
     this.ownerId = ownerId;
+    this.token = token;
     this.#deadline = deadline;
     this.#confirmedAt = deadline.since;
     session.grants.add(this);

@@ -81,8 +81,9 @@ export class Grant extends CountedGrant {
     });
   }
 
-  /** Half of the lease is enough for a renewal to fail and be repeated. */
+  /** Half of the lease is enough for a renewal to fail and be repeated. A token is one holder's: the next one needs a larger one. */
   get #mayPass(): boolean {
+    if (this.token !== undefined) return false;
     const { isClosed, connection, lockWatchdogTimeoutMs } = this.session;
     const isSettled = !this.turns.isTaken && this.countThere === 1 && this.holdCount <= 1;
     const isUsable = isSettled && !isClosed && connection.isReady;

@@ -16,6 +16,8 @@ export abstract class LineWaiter implements Waiter, Heir {
   abstract readonly ownerId: string;
   /** As an heir it wants what it takes over to be renewed. */
   readonly isWatched = true;
+  /** Whether it may be one: not where each holder needs something of its own from the server. */
+  protected readonly mayInherit: boolean = true;
   protected readonly request: LockRequest;
   readonly #line: () => Line<Heir>;
   #sleeper: Sleeper<Heir> | undefined;
@@ -88,6 +90,7 @@ export abstract class LineWaiter implements Waiter, Heir {
 
   /** A member of a lock of several must have the owner of all, and a fixed lease has to be asked for. */
   get #heir(): Heir | undefined {
-    return this.request.isWatched && this.request.attemptMs === undefined ? this : undefined;
+    const { isWatched, attemptMs } = this.request;
+    return this.mayInherit && isWatched && attemptMs === undefined ? this : undefined;
   }
 }

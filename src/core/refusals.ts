@@ -4,6 +4,7 @@ import {
   LockAbortedError,
   LockNotHeldError,
   LockTimeoutError,
+  OptionError,
   type SeenHolder,
 } from '../api/errors.js';
 
@@ -57,6 +58,14 @@ export function memberHeldElsewhere(
 /** What is left of a wait is a fraction. */
 function rounded(ms: number): string {
   return String(Math.round(ms));
+}
+
+/** A fenced lock is taken inside a hold of the same name that has no token to share. */
+export function heldWithoutToken(lockName: string): OptionError {
+  return new OptionError(
+    `lock "${lockName}" is held around this call without a token: it must be taken by getFencedLock() there, too`,
+    { lockName },
+  );
 }
 
 export function releasedAlready(lockName: string, what: string): LockNotHeldError {

@@ -12,6 +12,8 @@ interface Acquired {
   readonly outcome: 'acquired';
   /** Since when the lease counts, where that is not since the try began. */
   readonly sentAt?: Instant;
+  /** What a fenced lock gave its new holder. */
+  readonly token?: bigint;
 }
 
 /** Somebody else has the lock. */
@@ -28,6 +30,8 @@ export interface HandedOver {
   readonly deadline: Deadline;
   /** Sets the lease that was asked for, where that is not what a renewal would set anyway. */
   readonly confirm: (() => Promise<KeepReply>) | undefined;
+  /** What a fenced lock gave its new holder. */
+  readonly token?: bigint | undefined;
 }
 
 /** Whether the lock is ours now, or was handed over to us. */

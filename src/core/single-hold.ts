@@ -44,6 +44,10 @@ export class SingleHold implements OwnHold {
     return this.#grant.ownerId;
   }
 
+  get token(): bigint | undefined {
+    return this.#grant.token;
+  }
+
   /** How long its owner has held the lock, in milliseconds. */
   get heldForMs(): number {
     return this.#grant.heldForMs;

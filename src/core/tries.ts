@@ -7,7 +7,7 @@ import type { Findings } from '../waiting/findings.js';
 import type { LockBackend } from './backend.js';
 import { deadlineOf, leftMs, type Deadline } from './deadline.js';
 import { Grant } from './grant.js';
-import type { AcquireReply, HeldReply, KeepReply } from './replies.js';
+import type { AcquireReply, HandedOver, HeldReply } from './replies.js';
 import type { LockRequest } from './request.js';
 import { retry } from './retry.js';
 import type { Session } from './session.js';
@@ -86,7 +86,7 @@ export class Tries {
     this.#waitLimit.assertNotOver();
     const claimed = this.#waiter?.claim?.();
     if (!claimed || claimed instanceof Grant) return claimed;
-    return 'deadline' in claimed ? this.#granted(claimed.deadline, claimed.confirm) : undefined;
+    return 'deadline' in claimed ? this.#handedOver(claimed) : undefined;
   }
 
   /** Tries until it is answered: the lock was granted, somebody else has it, or (undefined) what was granted is over already. */
@@ -115,8 +115,8 @@ export class Tries {
       waiter.findings?.held(reply, sentAt.monotonicMs);
       return reply;
     }
-    if (reply.outcome === 'handed over') return this.#granted(reply.deadline, reply.confirm);
-    return this.#granted(deadlineOf(reply.sentAt ?? sentAt, this.#request.leaseMs));
+    if (reply.outcome === 'handed over') return this.#handedOver(reply);
+    return this.#granted(deadlineOf(reply.sentAt ?? sentAt, this.#request.leaseMs), reply.token);
   }
 
   /** Ends them: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */
@@ -138,16 +138,18 @@ export class Tries {
     cleanup.removeAfter(isLeft, remove);
   }
 
+  #handedOver({ deadline, token, confirm }: HandedOver): Grant | undefined {
+    const grant = this.#granted(deadline, token);
+    if (confirm) grant?.confirmHandOver(this.#request.leaseMs, confirm);
+    return grant;
+  }
+
   /** undefined: the answer took longer than the lease, so what it granted is over. */
-  #granted(deadline: Deadline, confirm?: () => Promise<KeepReply>): Grant | undefined {
+  #granted(deadline: Deadline, token: bigint | undefined): Grant | undefined {
     const waiter = this.#waiter;
     if (!waiter) return undefined;
     const { ownerId } = waiter;
-    if (leftMs(deadline) > 0) {
-      const grant = new Grant(this.#session, this.#lock, ownerId, deadline);
-      if (confirm) grant.confirmHandOver(this.#request.leaseMs, confirm);
-      return grant;
-    }
+    if (leftMs(deadline) > 0) return new Grant(this.#session, this.#lock, ownerId, deadline, token);
     this.leave();
     this.#session.cleanup.remove(this.#lock, ownerId);
     return undefined;

@@ -29,25 +29,11 @@ export abstract class BaseLock implements Lock {
   abstract readonly name: string;
 
   async lock(lease?: number | LockOptions): Promise<void> {
-    const options =
-      typeof lease === 'object'
-        ? parseOptions('the options of lock()', lease, ['lease', 'signal'], this.name)
-        : { lease };
-    await this.acquireHold(parseRequest(this.name, options, Infinity), 'lock');
+    await this.lockHold('lock()', lease);
   }
 
   async tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean> {
-    const hasOptions = typeof wait === 'object';
-    if (hasOptions && lease !== undefined) {
-      throw new OptionError(
-        `lock "${this.name}": tryLock() was given a lease of ${shown(lease)} beside its options: it must be one of them`,
-        { lockName: this.name },
-      );
-    }
-    const options = hasOptions
-      ? parseOptions('the options of tryLock()', wait, ALL_OPTIONS, this.name)
-      : { wait, lease };
-    return (await this.#tryAcquire(parseRequest(this.name, options, 0), 'lock')) !== undefined;
+    return (await this.tryLockHold('tryLock()', wait, lease)) !== undefined;
   }
 
   abstract unlock(): Promise<void>;
@@ -133,6 +119,34 @@ export abstract class BaseLock implements Lock {
 
   /** What this client holds of it, as far as it may rely on that. */
   abstract readonly held: HeldHere | undefined;
+
+  /** What such a call of the caller's acquires, and `unlock()` undoes. */
+  protected lockHold(call: string, lease: number | LockOptions | undefined): Promise<OwnHold> {
+    const options =
+      typeof lease === 'object'
+        ? parseOptions(`the options of ${call}`, lease, ['lease', 'signal'], this.name)
+        : { lease };
+    return this.acquireHold(parseRequest(this.name, options, Infinity), 'lock');
+  }
+
+  /** The same for one that need not get it. */
+  protected tryLockHold(
+    call: string,
+    wait: number | AcquireOptions | undefined,
+    lease: number | undefined,
+  ): Promise<Hold | undefined> {
+    const hasOptions = typeof wait === 'object';
+    if (hasOptions && lease !== undefined) {
+      throw new OptionError(
+        `lock "${this.name}": ${call} was given a lease of ${shown(lease)} beside its options: it must be one of them`,
+        { lockName: this.name },
+      );
+    }
+    const options = hasOptions
+      ? parseOptions(`the options of ${call}`, wait, ALL_OPTIONS, this.name)
+      : { wait, lease };
+    return this.#tryAcquire(parseRequest(this.name, options, 0), 'lock');
+  }
 
   /** Acquires it; `scope` is that of a `withLock`. */
   protected abstract acquireHold(

@@ -40,6 +40,15 @@ export class LockKeys {
     return (this.#longestLease ??= inSlotOf(this.lock, 'holdfast_longest_lease'));
   }
 
+  /**
+   * The last fencing token that was given out. It is Redisson's, but for names with odd braces in a cluster: there Redisson has it in
+   * another slot, and no such lock.
+   */
+  counter(isCluster: boolean): string {
+    const prefix = 'redisson_lock_token';
+    return isCluster ? inSlotOf(this.lock, prefix) : besides(prefix, this.lock);
+  }
+
   /** What the names of the channels begin with where clients hear that it was handed to them. */
   get grants(): string {
     return `${inSlotOf(this.lock, 'holdfast_grants')}:`;

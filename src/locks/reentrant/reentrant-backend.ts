@@ -29,6 +29,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   readonly kind: string = 'Lock';
   /** Whether it may be one of the locks that a Redlock is made of. */
   readonly mayVote: boolean = true;
+  readonly isFenced: boolean = false;
   readonly newOwnerId: () => string;
 
   constructor(server: Server, keyPrefix: string, name: string, newOwnerId: () => string) {

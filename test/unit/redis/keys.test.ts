@@ -15,12 +15,14 @@ describe('the names beside a lock', () => {
     expect(keys.lock).toBe('orders:42');
     expect(keys.channel).toBe('redisson_lock__channel:{orders:42}');
     expect(keys.forced).toBe('holdfast_forced:{orders:42}');
+    expect(keys.counter(false)).toBe('redisson_lock_token:{orders:42}');
   });
 
   it('have its own braces when it brings some, as Redisson does', () => {
     for (const name of ['{orders}:42', 'eu:{orders}:42', 'a{', '{}', 'a{}b']) {
       const keys = new LockKeys(name);
       expect(keys.channel).toBe(`redisson_lock__channel:${name}`);
+      expect(keys.counter(false)).toBe(`redisson_lock_token:${name}`);
     }
   });
 });
@@ -63,8 +65,10 @@ describe('in a cluster', () => {
   it('any name has its keys in one slot: scripts take them together', () => {
     fc.assert(
       fc.property(names, (name) => {
-        const { lock, forced } = new LockKeys(name);
-        expect(slotOf(forced)).toBe(slotOf(lock));
+        const keys = new LockKeys(name);
+        expect(slotOf(keys.forced)).toBe(slotOf(keys.lock));
+        expect(slotOf(keys.counter(true))).toBe(slotOf(keys.lock));
+        if (keys.isShardable) expect(keys.counter(true)).toBe(keys.counter(false));
       }),
       { numRuns: 1_000 },
     );
