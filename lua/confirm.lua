@@ -6,7 +6,7 @@
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- KEYS[3] line (sorted set): owner -> ticket
--- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease that was asked for
 -- ARGV[3] channel (string): the lock's unlock channel
@@ -42,8 +42,8 @@ if count == '0' then
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
   if type(place) == 'string' then
-    local token = string.match(place, '^%d+ %d+ %d %d (.*)$')
-    redis.pcall(publishGrant, grants .. token, 'ends ' .. leaseMs)
+    local listensAt = string.match(place, '^%d+ %d+ %d %d (.*)$')
+    redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
   end
   if 2 * leaseMs < ttlMs then
     -- Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.

@@ -7,27 +7,58 @@
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): who gives up; empty: nobody, only see to it that a free lock moves on
 -- ARGV[2] channel (string): the lock's unlock channel
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
+-- ARGV[7] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 --
--- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
--- empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
+-- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
+-- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
 -- be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and
 -- error, only when publishing was refused)}.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
+local counter = KEYS[4]
 local owner = ARGV[1]
 local channel = ARGV[2]
 local publish = ARGV[3]
 local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
+local tokenTtlMs = tonumber(ARGV[7])
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local function nextToken()
+  local last = redis.pcall('GET', counter) or '0'
+  local time = redis.pcall('TIME')
+  local ttlMs = redis.pcall('PTTL', counter)
+  for _, reply in ipairs({ last, time, ttlMs }) do
+    if type(reply) == 'table' and reply.err then
+      return reply
+    end
+  end
+  -- Lua counts exactly up to 2^53.
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  if lastNumber >= 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local nowUs = time[1] * 1000000 + time[2]
+  local number = math.max(lastNumber + 1, nowUs)
+  local token = string.format('%.0f', number)
+  if tokenTtlMs == 0 or ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
 
 -- How many lapsed places one call drops at most.
 local MAX_DROPPED = 1000
@@ -80,10 +111,18 @@ local function beginWriting()
   ours('HDEL', places, '')
 end
 
-local function handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
+-- What the new holder's token adds to its grant. No lock must stay with a holder who gives it up because no token can be
+-- given: who gets the lock without one asks for it, and is told why it gets none.
+local function withToken()
+  local token = nextToken()
+  local isGiven = not token.err and not redis.pcall('SET', counter, unpack(token)).err
+  return isGiven and ':' .. token[1] or ''
+end
+
+local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
   beginWriting()
   -- A count of 0 waits for a confirmation that sets another lease.
-  redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+  redis.call('HSET', lock, first, wants % 2 == 1 and 0 or 1)
   local done = redis.pcall('PEXPIREAT', lock, expiresAtMs)
   if type(done) == 'number' then
     done = redis.pcall('ZREM', line, unpack(leaving))
@@ -99,8 +138,9 @@ local function handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld
     redis.call('HDEL', lock, owner)
   end
   redis.call('HDEL', places, unpack(leaving))
-  local grant = nonce .. ' ' .. first
-  tell(publishGrant, grants .. token, grant)
+  local isFenced = counter and tonumber(wants) >= 2
+  local grant = nonce .. (isFenced and withToken() or '') .. ' ' .. first
+  tell(publishGrant, grants .. listensAt, grant)
   if 2 * leaseMs < ttlMs then
     tellFirst(leaseMs)
     -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
@@ -141,14 +181,14 @@ while index < MAX_DROPPED do
   if first ~= owner or isHeld then
     leaving[#leaving + 1] = first
     local place = ours('HGET', places, first) or ''
-    local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+    local nonce, expiresAtMs, wants, isListening, listensAt = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
     local leaseMs = nonce and expiresAtMs - nowMs or 0
     -- A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
-    if leaseMs > 0 and first ~= owner and not isGone[token] then
-      if isListening == '1' and isCounted and isDeaf(grants .. token) then
-        isGone[token] = true
+    if leaseMs > 0 and first ~= owner and not isGone[listensAt] then
+      if isListening == '1' and isCounted and isDeaf(grants .. listensAt) then
+        isGone[listensAt] = true
       else
-        return handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
+        return handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
       end
     end
   end

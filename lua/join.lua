@@ -3,51 +3,106 @@
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
 -- very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
 -- takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
--- owner went, is not renewed by anybody and lapses.
+-- owner went, is not renewed by anybody and lapses. Of a fenced lock, each that finds the lock its owner's gives the next token: a
+-- copy uses one up; none is given twice, and none is smaller than one before it.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease of the lock when it is taken at once
 -- ARGV[3] placeLeaseMs (integer, ms): how long the place is kept without a renewal; 0: do not join
 -- ARGV[4] nonce (integer): of this command, higher than that of any earlier one of this client
 -- ARGV[5] ticket (integer): the one of an earlier place of this owner, to have it again; 0: none
--- ARGV[6] isFixed (0 or 1): whether another lease than a place's is wanted for the lock
+-- ARGV[6] wants (0 to 3): 1 when another lease than a place's is wanted for the lock, and 2 more when a fencing token is
 -- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
--- ARGV[8] token (string): the end of the name of the channel where the client listens for its grants
+-- ARGV[8] listensAt (string): the end of the name of the channel where the client listens for its grants
+-- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 --
--- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed; otherwise {who is in the way (string), ttlMs (integer; -1: no
--- expiry, -2: the lock is free, but others are first), ticket (string; 0: not joined)}.
--- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
+-- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock
+-- {1 or 2, token (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but
+-- others are first), ticket (string; 0: not joined)}.
+-- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
+local counter = KEYS[4]
 local owner = ARGV[1]
 local leaseMs = ARGV[2]
 local placeLeaseMs = tonumber(ARGV[3])
 local nonce = ARGV[4]
 local ticket = tonumber(ARGV[5])
-local isFixed = ARGV[6]
+local wants = ARGV[6]
 local isListening = ARGV[7]
-local token = ARGV[8]
+local listensAt = ARGV[8]
+local tokenTtlMs = tonumber(ARGV[9])
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local function nextToken()
+  local last = redis.pcall('GET', counter) or '0'
+  local time = redis.pcall('TIME')
+  local ttlMs = redis.pcall('PTTL', counter)
+  for _, reply in ipairs({ last, time, ttlMs }) do
+    if type(reply) == 'table' and reply.err then
+      return reply
+    end
+  end
+  -- Lua counts exactly up to 2^53.
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  if lastNumber >= 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local nowUs = time[1] * 1000000 + time[2]
+  local number = math.max(lastNumber + 1, nowUs)
+  local token = string.format('%.0f', number)
+  if tokenTtlMs == 0 or ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
 
 local count = redis.call('HGET', lock, owner)
 if count then
+  local token = counter and nextToken()
+  if token and token.err then
+    return token
+  end
+  local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
+  redis.call('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+  local given = token and redis.pcall('SET', counter, unpack(token))
+  if given and given.err then
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    return given
+  end
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
-  return count == '0' and 2 or 1
+  local answer = count == '0' and 2 or 1
+  return token and { answer, token[1] } or answer
 end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
+  local token = counter and nextToken()
+  if token and token.err then
+    return token
+  end
   local place = (first[1] or ticket > 0) and redis.call('HGET', places, owner)
   -- The lock is taken before the place goes, and not at all if something of that is not permitted.
   redis.call('HSET', lock, owner, 1)
   local done = redis.pcall('PEXPIRE', lock, leaseMs)
+  if done == 1 and token then
+    -- If what follows is not permitted, a token was used up.
+    local given = redis.pcall('SET', counter, unpack(token))
+    done = given.err and given or 1
+  end
   if done == 1 and (first[1] or ticket > 0) then
     done = redis.pcall('HDEL', places, owner)
     if type(done) == 'number' then
@@ -62,7 +117,7 @@ if isFree and isFirst then
     redis.call('DEL', lock)
     return done
   end
-  return 1
+  return token and { 1, token[1] } or 1
 end
 
 local holder = first[1]
@@ -105,7 +160,7 @@ local refused
 if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
   local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
   local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
-  local place = table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' ')
+  local place = table.concat({ nonce, expiresAtMs, wants, isListening, listensAt }, ' ')
   refused = refusal('HSET', places, owner, place)
 end
 for _, key in ipairs({ line, places }) do

@@ -8,6 +8,7 @@ export interface Script {
 }
 
 export const scripts: {
+  readonly acquireFenced: Script;
   readonly acquire: Script;
   readonly confirm: Script;
   readonly forceUnlock: Script;
@@ -22,6 +23,96 @@ export const scripts: {
   readonly vote: Script;
   readonly waiters: Script;
 } = {
+  acquireFenced: {
+    name: 'acquire-fenced',
+    sha1: 'f4fc0c3d9578467e716dfca0f888b35bef947329',
+    source: `-- Takes a lock that nobody holds, and gives its new holder a fencing token, larger than all before it: the outermost acquisition
+-- of an owner.
+--
+-- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
+-- that this very command ran before and its reply was lost: the lock is ours, the lease starts anew, and the token is
+-- the next one. A copy uses up a token; none is given twice, and none is smaller than one before it.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] counter (string): the last fencing token that was given out
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
+-- ARGV[3] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
+--
+-- Returns the token (string) when the owner holds the lock now; otherwise {holder (string), ttlMs (integer, -1: no expiry)}.
+-- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local counter = KEYS[2]
+local owner = ARGV[1]
+local leaseMs = ARGV[2]
+local tokenTtlMs = tonumber(ARGV[3])
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local function nextToken()
+  local last = redis.pcall('GET', counter) or '0'
+  local time = redis.pcall('TIME')
+  local ttlMs = redis.pcall('PTTL', counter)
+  for _, reply in ipairs({ last, time, ttlMs }) do
+    if type(reply) == 'table' and reply.err then
+      return reply
+    end
+  end
+  -- Lua counts exactly up to 2^53.
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  if lastNumber >= 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local nowUs = time[1] * 1000000 + time[2]
+  local number = math.max(lastNumber + 1, nowUs)
+  local token = string.format('%.0f', number)
+  if tokenTtlMs == 0 or ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
+
+local isFree = redis.call('EXISTS', lock) == 0
+if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
+  -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+  -- to something else.
+  local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
+  if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  return { holders[1], redis.call('PTTL', lock) }
+end
+
+-- Before anything is written: there may be something else at the counter's key.
+local token = nextToken()
+if token.err then
+  return token
+end
+local ttlMs = 0
+if isFree then
+  redis.call('HSET', lock, owner, 1)
+else
+  ttlMs = redis.call('PTTL', lock)
+end
+-- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
+local done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+if done == 1 then
+  done = redis.pcall('SET', counter, unpack(token))
+end
+if done.err then
+  -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
+  if isFree then
+    redis.call('HDEL', lock, owner)
+  elseif ttlMs > 0 then
+    redis.call('PEXPIRE', lock, ttlMs)
+  end
+  return done
+end
+return token[1]
+`,
+  },
   acquire: {
     name: 'acquire',
     sha1: '78138a4c2c7b7137075bd2cada65e7e14ceeb381',
@@ -68,7 +159,7 @@ return { holders[1], redis.call('PTTL', lock) }
   },
   confirm: {
     name: 'confirm',
-    sha1: 'e830fe8d574c4b69be7d4ca43d3bfdc193fc3e8b',
+    sha1: 'f03b478cc607278fc1b723d5aa94d491657cafdc',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
 --
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
@@ -77,7 +168,7 @@ return { holders[1], redis.call('PTTL', lock) }
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- KEYS[3] line (sorted set): owner -> ticket
--- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease that was asked for
 -- ARGV[3] channel (string): the lock's unlock channel
@@ -113,8 +204,8 @@ if count == '0' then
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
   if type(place) == 'string' then
-    local token = string.match(place, '^%d+ %d+ %d %d (.*)$')
-    redis.pcall(publishGrant, grants .. token, 'ends ' .. leaseMs)
+    local listensAt = string.match(place, '^%d+ %d+ %d %d (.*)$')
+    redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
   end
   if 2 * leaseMs < ttlMs then
     -- Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
@@ -278,7 +369,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'b822bd28638d751f5eedd84e4955db324c89558f',
+    sha1: 'fbc14f833ad900dcddee1c03d3c231fb696cba2a',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -288,27 +379,58 @@ return answers
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): who gives up; empty: nobody, only see to it that a free lock moves on
 -- ARGV[2] channel (string): the lock's unlock channel
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
+-- ARGV[7] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 --
--- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, or
--- empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
+-- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
+-- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
 -- be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and
 -- error, only when publishing was refused)}.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
+local counter = KEYS[4]
 local owner = ARGV[1]
 local channel = ARGV[2]
 local publish = ARGV[3]
 local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
+local tokenTtlMs = tonumber(ARGV[7])
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local function nextToken()
+  local last = redis.pcall('GET', counter) or '0'
+  local time = redis.pcall('TIME')
+  local ttlMs = redis.pcall('PTTL', counter)
+  for _, reply in ipairs({ last, time, ttlMs }) do
+    if type(reply) == 'table' and reply.err then
+      return reply
+    end
+  end
+  -- Lua counts exactly up to 2^53.
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  if lastNumber >= 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local nowUs = time[1] * 1000000 + time[2]
+  local number = math.max(lastNumber + 1, nowUs)
+  local token = string.format('%.0f', number)
+  if tokenTtlMs == 0 or ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
 
 -- How many lapsed places one call drops at most.
 local MAX_DROPPED = 1000
@@ -361,10 +483,18 @@ local function beginWriting()
   ours('HDEL', places, '')
 end
 
-local function handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
+-- What the new holder's token adds to its grant. No lock must stay with a holder who gives it up because no token can be
+-- given: who gets the lock without one asks for it, and is told why it gets none.
+local function withToken()
+  local token = nextToken()
+  local isGiven = not token.err and not redis.pcall('SET', counter, unpack(token)).err
+  return isGiven and ':' .. token[1] or ''
+end
+
+local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
   beginWriting()
   -- A count of 0 waits for a confirmation that sets another lease.
-  redis.call('HSET', lock, first, isFixed == '1' and 0 or 1)
+  redis.call('HSET', lock, first, wants % 2 == 1 and 0 or 1)
   local done = redis.pcall('PEXPIREAT', lock, expiresAtMs)
   if type(done) == 'number' then
     done = redis.pcall('ZREM', line, unpack(leaving))
@@ -380,8 +510,9 @@ local function handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld
     redis.call('HDEL', lock, owner)
   end
   redis.call('HDEL', places, unpack(leaving))
-  local grant = nonce .. ' ' .. first
-  tell(publishGrant, grants .. token, grant)
+  local isFenced = counter and tonumber(wants) >= 2
+  local grant = nonce .. (isFenced and withToken() or '') .. ' ' .. first
+  tell(publishGrant, grants .. listensAt, grant)
   if 2 * leaseMs < ttlMs then
     tellFirst(leaseMs)
     -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
@@ -422,14 +553,14 @@ while index < MAX_DROPPED do
   if first ~= owner or isHeld then
     leaving[#leaving + 1] = first
     local place = ours('HGET', places, first) or ''
-    local nonce, expiresAtMs, isFixed, isListening, token = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+    local nonce, expiresAtMs, wants, isListening, listensAt = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
     local leaseMs = nonce and expiresAtMs - nowMs or 0
     -- A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
-    if leaseMs > 0 and first ~= owner and not isGone[token] then
-      if isListening == '1' and isCounted and isDeaf(grants .. token) then
-        isGone[token] = true
+    if leaseMs > 0 and first ~= owner and not isGone[listensAt] then
+      if isListening == '1' and isCounted and isDeaf(grants .. listensAt) then
+        isGone[listensAt] = true
       else
-        return handTo(first, nonce, expiresAtMs, leaseMs, isFixed, token, isHeld, ttlMs)
+        return handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
       end
     end
   end
@@ -449,57 +580,112 @@ return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reaso
   },
   join: {
     name: 'join',
-    sha1: '875e6ce70d90416136abd23f4b47db2627016684',
+    sha1: '58d1529d3a45a01f93711a8e3984a4a7b7994b72',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
 -- very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
 -- takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
--- owner went, is not renewed by anybody and lapses.
+-- owner went, is not renewed by anybody and lapses. Of a fenced lock, each that finds the lock its owner's gives the next token: a
+-- copy uses one up; none is given twice, and none is smaller than one before it.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease of the lock when it is taken at once
 -- ARGV[3] placeLeaseMs (integer, ms): how long the place is kept without a renewal; 0: do not join
 -- ARGV[4] nonce (integer): of this command, higher than that of any earlier one of this client
 -- ARGV[5] ticket (integer): the one of an earlier place of this owner, to have it again; 0: none
--- ARGV[6] isFixed (0 or 1): whether another lease than a place's is wanted for the lock
+-- ARGV[6] wants (0 to 3): 1 when another lease than a place's is wanted for the lock, and 2 more when a fencing token is
 -- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
--- ARGV[8] token (string): the end of the name of the channel where the client listens for its grants
+-- ARGV[8] listensAt (string): the end of the name of the channel where the client listens for its grants
+-- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 --
--- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed; otherwise {who is in the way (string), ttlMs (integer; -1: no
--- expiry, -2: the lock is free, but others are first), ticket (string; 0: not joined)}.
--- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
+-- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock
+-- {1 or 2, token (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but
+-- others are first), ticket (string; 0: not joined)}.
+-- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]
+local counter = KEYS[4]
 local owner = ARGV[1]
 local leaseMs = ARGV[2]
 local placeLeaseMs = tonumber(ARGV[3])
 local nonce = ARGV[4]
 local ticket = tonumber(ARGV[5])
-local isFixed = ARGV[6]
+local wants = ARGV[6]
 local isListening = ARGV[7]
-local token = ARGV[8]
+local listensAt = ARGV[8]
+local tokenTtlMs = tonumber(ARGV[9])
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local function nextToken()
+  local last = redis.pcall('GET', counter) or '0'
+  local time = redis.pcall('TIME')
+  local ttlMs = redis.pcall('PTTL', counter)
+  for _, reply in ipairs({ last, time, ttlMs }) do
+    if type(reply) == 'table' and reply.err then
+      return reply
+    end
+  end
+  -- Lua counts exactly up to 2^53.
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  if lastNumber >= 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local nowUs = time[1] * 1000000 + time[2]
+  local number = math.max(lastNumber + 1, nowUs)
+  local token = string.format('%.0f', number)
+  if tokenTtlMs == 0 or ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
 
 local count = redis.call('HGET', lock, owner)
 if count then
+  local token = counter and nextToken()
+  if token and token.err then
+    return token
+  end
+  local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
+  redis.call('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+  local given = token and redis.pcall('SET', counter, unpack(token))
+  if given and given.err then
+    if ttlMs > 0 then
+      redis.call('PEXPIRE', lock, ttlMs)
+    end
+    return given
+  end
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
-  return count == '0' and 2 or 1
+  local answer = count == '0' and 2 or 1
+  return token and { answer, token[1] } or answer
 end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
+  local token = counter and nextToken()
+  if token and token.err then
+    return token
+  end
   local place = (first[1] or ticket > 0) and redis.call('HGET', places, owner)
   -- The lock is taken before the place goes, and not at all if something of that is not permitted.
   redis.call('HSET', lock, owner, 1)
   local done = redis.pcall('PEXPIRE', lock, leaseMs)
+  if done == 1 and token then
+    -- If what follows is not permitted, a token was used up.
+    local given = redis.pcall('SET', counter, unpack(token))
+    done = given.err and given or 1
+  end
   if done == 1 and (first[1] or ticket > 0) then
     done = redis.pcall('HDEL', places, owner)
     if type(done) == 'number' then
@@ -514,7 +700,7 @@ if isFree and isFirst then
     redis.call('DEL', lock)
     return done
   end
-  return 1
+  return token and { 1, token[1] } or 1
 end
 
 local holder = first[1]
@@ -557,7 +743,7 @@ local refused
 if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
   local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
   local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
-  local place = table.concat({ nonce, expiresAtMs, isFixed, isListening, token }, ' ')
+  local place = table.concat({ nonce, expiresAtMs, wants, isListening, listensAt }, ' ')
   refused = refusal('HSET', places, owner, place)
 end
 for _, key in ipairs({ line, places }) do
@@ -707,7 +893,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: 'b52d85a78c06600b44f42765bf0c578e5655619e',
+    sha1: '1bcb7313fab623dd431c7b5c7c52801abcfb2cf7',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
@@ -773,7 +959,7 @@ local function renew(lock, line, places, owner, isListening)
   if not place or not ours('ZSCORE', line, owner) then
     return 'gone'
   end
-  local known, rest, token = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
+  local known, wants, listensAt = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
   local ttlMs = ttlsOfLocks[lock]
   if not ttlMs then
     atLeast(line)
@@ -782,7 +968,7 @@ local function renew(lock, line, places, owner, isListening)
     ttlsOfLocks[lock] = ttlMs
   end
   if tonumber(known) <= tonumber(nonce) then
-    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, rest, isListening, token }, ' '))
+    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, wants, isListening, listensAt }, ' '))
   end
   return ttlMs
 end
@@ -939,11 +1125,11 @@ return answer
   },
   waiters: {
     name: 'waiters',
-    sha1: '06fa9a2c93a4113ff6902653aa72d23f772c52a2',
+    sha1: '637f403bac5616d68cdbe1aa8171d596666c9dd0',
     source: `-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
 --
 -- KEYS[1] line (sorted set): owner -> ticket
--- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <isFixed> <isListening> <token>"
+-- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
 --
 -- Returns the owners (strings) whose places have not lapsed.
 local line = KEYS[1]

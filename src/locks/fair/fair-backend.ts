@@ -9,6 +9,7 @@ import type { TimeLimit } from '../../runtime/clock.js';
 import type { Schedule } from '../../runtime/schedule.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
+import { NO_FENCING, type Fencing } from './fencing.js';
 import { FairLine } from './fair-line.js';
 import { FairPlace } from './fair-place.js';
 import { FairServices } from './fair-services.js';
@@ -20,7 +21,7 @@ import type { ExpectedKey } from '../../core/key-types.js';
 import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
 
 export class FairLockBackend extends ReentrantLockBackend {
-  override readonly kind = 'FairLock';
+  override readonly kind: string = 'FairLock';
   override readonly mayVote = false;
 
   override waiter(newOwnerId: () => string, request: LockRequest): Waiter {
@@ -70,10 +71,10 @@ export class FairLockBackend extends ReentrantLockBackend {
    * the answer to the join. If nobody has the lock as this owner either, a join of somebody who has gone came late: the lock would
    * stand idle until the lease of that place is over.
    */
-  grantedOutOfLine(ownerId: string, nonce: number): void {
+  grantedOutOfLine(ownerId: string, nonce: number, token?: bigint): void {
     const { grantees } = this.#services;
     const grantee = grantees.waitingAs(this.keys.lock, ownerId);
-    if (grantee) grantee.granted(nonce);
+    if (grantee) grantee.granted(nonce, token);
     else if (grantees.isStray(this.keys.lock, ownerId))
       this.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
   }
@@ -93,9 +94,10 @@ export class FairLockBackend extends ReentrantLockBackend {
     const { ownerId, leaseMs, mayWait, isFixed, isListening, nonce, ticket } = request;
     const { lock, line, places } = this.keys;
     const placeLeaseMs = mayWait ? this.placeLeaseMs : 0;
-    const flags = [Number(isFixed), Number(isListening)];
-    const args = [ownerId, leaseMs, placeLeaseMs, nonce, ticket, ...flags, this.server.token];
-    const keys = [lock, line, places];
+    const wants = Number(isFixed) + 2 * Number(this.isFenced);
+    const place = [nonce, ticket, wants, Number(isListening), this.server.token];
+    const args = [ownerId, leaseMs, placeLeaseMs, ...place, ...this.fencing.args];
+    const keys = [lock, line, places, ...this.fencing.keys];
     const { connection } = this.server;
     return connection.runReplicated(scripts.join, keys, args, readJoin, isAcquired, limit);
   }
@@ -180,6 +182,10 @@ export class FairLockBackend extends ReentrantLockBackend {
     ];
   }
 
+  protected get fencing(): Fencing {
+    return NO_FENCING;
+  }
+
   get #services(): FairServices {
     return this.server.shared(FairServices);
   }
@@ -200,8 +206,8 @@ export class FairLockBackend extends ReentrantLockBackend {
     const unlock = [channel, server.publishCommand(this.keys)];
     return server.connection.run(
       scripts.handOver,
-      [lock, line, places],
-      [ownerId, ...unlock, grants, this.#grantCommand, isCounted],
+      [lock, line, places, ...this.fencing.keys],
+      [ownerId, ...unlock, grants, this.#grantCommand, isCounted, ...this.fencing.args],
       (reply) => {
         const { refused, reason, ourGrant, ...handOver } = readHandOver(reply);
         if (refused !== undefined) server.publishRefused(refused, reason);

@@ -12,8 +12,8 @@ const ENDS = 'ends ';
 
 /** A place in this line. */
 interface PlaceInLine extends Renewable<unknown> {
-  /** The lock was handed over to this place while the place had this nonce. */
-  granted(nonce: number): void;
+  /** The lock was handed over to this place while the place had this nonce, with such a token if it is a fenced one. */
+  granted(nonce: number, token?: bigint): void;
   /** The caller who waits at this place is to try. */
   wake(): void;
 }
@@ -33,7 +33,7 @@ interface LineLock {
   subscribeToUnlocks(listener: ChannelListener): Subscription;
   renewPlaces(places: Iterable<PlaceInLine>): void;
   handOn(): Promise<number>;
-  grantedOutOfLine(ownerId: string, nonce: number): void;
+  grantedOutOfLine(ownerId: string, nonce: number, token?: bigint): void;
 }
 
 export class FairLine implements Due {
@@ -153,17 +153,19 @@ export class FairLine implements Due {
     this.#look();
   }
 
-  /** A message for this line: a grant, "<nonce> <owner>", or that the holder's lease is shorter than the one before it, "ends <ttlMs>". */
+  /** A message for this line: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>", or that the holder's lease is shorter than the one before it, "ends <ttlMs>". */
   hear(message: string): void {
     if (message.startsWith(ENDS)) {
       this.scheduleLook(Number.parseInt(message.slice(ENDS.length), 10) || 0);
       return;
     }
     const space = message.indexOf(' ');
-    const [nonce, ownerId] = [Number(message.slice(0, space)), message.slice(space + 1)];
+    const [nonce, fencingToken] = message.slice(0, space).split(':');
+    const token = fencingToken === undefined ? undefined : BigInt(fencingToken);
+    const ownerId = message.slice(space + 1);
     const place = this.#places.get(ownerId);
-    if (place) place.granted(nonce);
-    else this.#lock.grantedOutOfLine(ownerId, nonce);
+    if (place) place.granted(Number(nonce), token);
+    else this.#lock.grantedOutOfLine(ownerId, Number(nonce), token);
   }
 
   /** Looks at the lock, and hands it to the first in line if nobody holds it. */

@@ -7,12 +7,12 @@ import type { Waiter } from '../../core/waiter.js';
 import { now, type Instant, type TimeLimit } from '../../runtime/clock.js';
 import type { SeenHolder } from '../../api/errors.js';
 import type { LockKeys } from '../../redis/keys.js';
-import { leftMs, deadlineOf, type Deadline } from '../../core/deadline.js';
+import { leftMs, deadlineOf } from '../../core/deadline.js';
 import type { Findings } from '../../waiting/findings.js';
 import type { FairLine } from './fair-line.js';
 import type { PlaceLock } from './place-lock.js';
 import type { PlaceReply, RenewedPlace } from './place-renewer.js';
-import { Sendings } from './sendings.js';
+import { Sendings, type PlaceGrant } from './sendings.js';
 
 /** The time to live of a lock that is free. */
 const FREE = -2;
@@ -58,14 +58,15 @@ export class FairPlace implements Waiter, RenewedPlace {
 
   /**
    * With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused. It also
-   * does when replicas must know: whoever handed over did not wait for them.
+   * does when replicas must know: whoever handed over did not wait for them; and when it has not been told its token.
    */
   claim(): HandedOver | undefined {
-    const lease = this.#sendings.takeGrant();
-    if (!lease || leftMs(lease) < this.#lock.placeLeaseMs / 2) return undefined;
-    if (this.#lock.isReplicated) return undefined;
+    const grant = this.#sendings.takeGrant();
+    if (!grant || leftMs(grant.deadline) < this.#lock.placeLeaseMs / 2) return undefined;
+    const { isReplicated, isFenced } = this.#lock;
+    if (isReplicated || (isFenced && grant.token === undefined)) return undefined;
     this.#mayStand = false;
-    return this.#handedOver(lease);
+    return this.#handedOver(grant);
   }
 
   get findings(): Findings | undefined {
@@ -108,8 +109,8 @@ export class FairPlace implements Waiter, RenewedPlace {
   }
 
   /** The lock was handed over to us, while the place had this nonce. */
-  granted(nonce: number): void {
-    if (this.#sendings.granted(nonce)) this.wake();
+  granted(nonce: number, token?: bigint): void {
+    if (this.#sendings.granted(nonce, token)) this.wake();
   }
 
   get ageMs(): number {
@@ -174,21 +175,23 @@ export class FairPlace implements Waiter, RenewedPlace {
         return reply;
       }
       this.#mayStand = false;
-      if (reply.outcome === 'acquired') return reply;
-      return this.#handedOver(deadlineOf(sentAt, leaseMs));
+      const { outcome, token } = reply;
+      if (outcome === 'acquired') return token === undefined ? { outcome } : { outcome, token };
+      return this.#handedOver({ deadline: deadlineOf(sentAt, leaseMs), token });
     } catch (error) {
       this.#sendings.forget(); // what became of the command is not known: the next try finds out where we stand
       throw error;
     }
   }
 
-  #handedOver(lease: Deadline): HandedOver {
+  #handedOver({ deadline, token }: PlaceGrant): HandedOver {
     const { leaseMs, isWatched } = this.#request;
-    if (isWatched) return { outcome: 'handed over', deadline: lease, confirm: undefined };
+    if (isWatched) return { outcome: 'handed over', deadline, token, confirm: undefined };
     const asked = deadlineOf(now(), leaseMs);
     return {
       outcome: 'handed over',
-      deadline: leftMs(asked) < leftMs(lease) ? asked : lease,
+      deadline: leftMs(asked) < leftMs(deadline) ? asked : deadline,
+      token,
       confirm: () => this.#lock.confirm(this.ownerId, leaseMs),
     };
   }

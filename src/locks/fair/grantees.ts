@@ -2,8 +2,8 @@
 
 /** Who waits as such an owner. */
 export interface Grantee {
-  /** The lock was handed over to this owner while its place had this nonce. */
-  granted(nonce: number): void;
+  /** The lock was handed over to this owner while its place had this nonce, with such a token if it is a fenced one. */
+  granted(nonce: number, token?: bigint): void;
 }
 
 export class Grantees {

@@ -19,16 +19,22 @@ export interface JoinRequest {
 }
 
 export type JoinReply =
-  | { readonly outcome: 'acquired' }
-  | { readonly outcome: 'handed over' }
+  | {
+      readonly outcome: 'acquired' | 'handed over';
+      /** Of a fenced lock. */
+      readonly token?: bigint;
+    }
   | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
 
 /** What join.lua answers. */
 export function readJoin(reply: unknown): JoinReply {
   if (reply === 1) return { outcome: 'acquired' };
   if (reply === 2) return { outcome: 'handed over' };
-  const [holder, holderTtlMs, ticket] = reply as [string, number, string];
-  return { outcome: 'held', holder, holderTtlMs, ticket };
+  const [first, ...rest] = reply as [1 | 2, string] | [string, number, string];
+  if (typeof first === 'number')
+    return { outcome: first === 1 ? 'acquired' : 'handed over', token: BigInt(rest[0]) };
+  const [holderTtlMs, ticket] = rest as [number, string];
+  return { outcome: 'held', holder: first, holderTtlMs, ticket };
 }
 
 /** The fair lock, as a place in line for it knows it. */
@@ -36,6 +42,8 @@ export interface PlaceLock {
   readonly placeLeaseMs: number;
   readonly isListening: boolean;
   readonly isReplicated: boolean;
+  /** Whether each holder is given a fencing token. */
+  readonly isFenced: boolean;
   /** The line as far as this client stands in it. */
   fairLine(): FairLine;
   /** The same, if anybody of this client does. */

@@ -9,10 +9,17 @@ interface Sending {
   readonly at: Instant;
 }
 
-/** The lock was handed over while the place had this nonce. */
-interface Grant {
-  readonly nonce: number;
+/** The lock was handed over. */
+export interface PlaceGrant {
+  /** Until when that may be relied on. */
   readonly deadline: Deadline;
+  /** What a fenced lock gave with it; undefined: it could not, or that was not told. */
+  readonly token: bigint | undefined;
+}
+
+interface Grant extends PlaceGrant {
+  /** Of the place at that time. */
+  readonly nonce: number;
 }
 
 export class Sendings {
@@ -46,23 +53,23 @@ export class Sendings {
    * The lock was handed over: that counts from when the command was sent whose nonce the place had then. A grant with a nonce older
    * than the newest one confirmed, or than one that found the place gone, is left over from before that. Returns whether it counts.
    */
-  granted(nonce: number): boolean {
+  granted(nonce: number, token: bigint | undefined): boolean {
     const sentAt = this.#sentAt(nonce);
     if (!sentAt || this.#grant) return false;
-    this.grantedAt(nonce, sentAt, this.#leaseMs);
+    this.#grant = { nonce, deadline: deadlineOf(sentAt, this.#leaseMs), token };
     return true;
   }
 
   /** A command that was sent at that time with this lease found that it had been handed over. */
   grantedAt(nonce: number, sentAt: Instant, leaseMs: number): void {
-    this.#grant = { nonce, deadline: deadlineOf(sentAt, leaseMs) };
+    this.#grant = { nonce, deadline: deadlineOf(sentAt, leaseMs), token: undefined };
   }
 
-  /** Until when what was handed over may be relied on: to be asked for once. */
-  takeGrant(): Deadline | undefined {
-    const deadline = this.#grant?.deadline;
+  /** What was handed over: to be asked for once. */
+  takeGrant(): PlaceGrant | undefined {
+    const grant = this.#grant;
     this.#grant = undefined;
-    return deadline;
+    return grant;
   }
 
   /** When the command with this nonce was sent; undefined: a grant that answers it does not count (any more). */

@@ -10,8 +10,10 @@ const FORCED = 'forced';
 const LINE = 'line';
 const PLACES = 'places';
 const LONGEST = 'longest';
+const COUNTER = 'counter';
 const KEYS: Record<string, readonly string[]> = {
   acquire: [LOCK],
+  'acquire-fenced': [LOCK, COUNTER],
   confirm: [LOCK, FORCED, LINE, PLACES],
   'force-unlock': [LOCK, FORCED],
   gather: [LOCK],
@@ -31,6 +33,8 @@ interface Before {
   readonly lock?: { readonly owner: string; readonly count: number; readonly ttl: number };
   /** Who was forced out. */
   readonly word?: string;
+  /** The last fencing token, and how much longer that is remembered. */
+  readonly counter?: { readonly token: string; readonly ttl: number };
   /** The longest lease that was asked for, and how much longer that is remembered. */
   readonly longest?: { readonly ms: number; readonly ttl: number };
   /** In order; of those who listen to their grants, or are gone, or do not listen. */
@@ -39,6 +43,7 @@ interface Before {
     readonly ttl: number;
     readonly is: 'listening' | 'gone' | 'deaf';
     readonly isFixed?: boolean;
+    readonly isFenced?: boolean;
   }[];
 }
 
@@ -47,6 +52,7 @@ interface Scenario {
   readonly script: Script;
   readonly before: Before;
   readonly args: readonly (string | number)[];
+  readonly keys: readonly string[];
 }
 
 const held = { owner: 'me:1', count: 1, ttl: 40 };
@@ -58,11 +64,19 @@ const mine = { owner: 'me:1', ttl: 80, is: 'listening' } as const;
 const gone = { owner: 'gone:1', ttl: 80, is: 'gone' } as const;
 const lapsed = { owner: 'lapsed:1', ttl: -20, is: 'listening' } as const;
 const known = { ms: 100_000, ttl: 20 };
+const fencedFirst = { ...first, isFenced: true };
+const counter = { token: '5', ttl: 40 };
+const TOKEN_TTL_MS = 100_000;
 const acquired = ['me:1', 60_000];
 const handOver = (owner: string): string[] => [owner, 'ch', 'PUBLISH', 'grants:', 'PUBLISH', '1'];
 const join = (ticket: number): (string | number)[] => [
   ...['me:1', 60_000, 160_000, 50, ticket, 0, 1, 'token'],
 ];
+
+const joinFenced = (ticket: number): (string | number)[] => [
+  ...['me:1', 60_000, 160_000, 50, ticket, 2, 1, 'token', TOKEN_TTL_MS],
+];
+const withCounter = [LOCK, LINE, PLACES, COUNTER];
 
 const SCENARIOS: Scenario[] = [
   scenario('of a free lock', scripts.acquire, {}, acquired),
@@ -74,6 +88,19 @@ const SCENARIOS: Scenario[] = [
   scenario('of a lock that is held', scripts.gather, { lock: byOther }, ['a', 60_000, '', 'me:1']),
   scenario('to release a held lock', scripts.gather, { lock: held }, ['r', 0, 'PUBLISH', 'me:1']),
   scenario('to withdraw a held lock', scripts.gather, { lock: held }, ['w', 0, '', 'me:1']),
+  ...[
+    scenario('of a free lock', scripts.acquireFenced, {}, [...acquired, TOKEN_TTL_MS]),
+    scenario('after others', scripts.acquireFenced, { counter }, [...acquired, TOKEN_TTL_MS]),
+    scenario('for ever', scripts.acquireFenced, { counter }, [...acquired, 0]),
+    scenario('sent again', scripts.acquireFenced, { lock: held, counter }, [
+      ...acquired,
+      TOKEN_TTL_MS,
+    ]),
+    scenario('of a lock that is held', scripts.acquireFenced, { lock: byOther, counter }, [
+      ...acquired,
+      TOKEN_TTL_MS,
+    ]),
+  ],
   scenario('nested, for longer', scripts.reenter, { lock: held }, ['me:1', 2, 60_000]),
   scenario('nested, for less', scripts.reenter, { lock: held }, ['me:1', 2, 20_000]),
   scenario('of a nested hold', scripts.reenter, { lock: { ...held, count: 2 } }, ['me:1', 1, 0]),
@@ -104,6 +131,36 @@ const SCENARIOS: Scenario[] = [
   scenario('with its ticket', scripts.join, { lock: byOther, line: [first] }, join(1)),
   scenario('that renews its place', scripts.join, { lock: byOther, line: [first, mine] }, join(2)),
   scenario('that finds its lock', scripts.join, { lock: held }, join(0)),
+  scenario('fenced, of a free lock', scripts.join, { counter }, joinFenced(0), withCounter),
+  scenario(
+    'fenced, of a free lock, first in line',
+    scripts.join,
+    { line: [mine, second], counter },
+    joinFenced(0),
+    withCounter,
+  ),
+  scenario('fenced, of a line', scripts.join, { lock: byOther }, joinFenced(0), withCounter),
+  scenario(
+    'fenced, that finds its lock',
+    scripts.join,
+    { lock: held, counter },
+    joinFenced(0),
+    withCounter,
+  ),
+  scenario(
+    'fenced, to the first of two',
+    scripts.handOver,
+    { lock: held, line: [fencedFirst, second], counter },
+    [...handOver('me:1'), TOKEN_TTL_MS],
+    withCounter,
+  ),
+  scenario(
+    'fenced, past the gone',
+    scripts.handOver,
+    { lock: held, line: [lapsed, gone, fencedFirst] },
+    [...handOver('me:1'), TOKEN_TTL_MS],
+    withCounter,
+  ),
   scenario('of the lock to nobody', scripts.handOver, { lock: held }, handOver('me:1')),
   scenario('to the last', scripts.handOver, { lock: held, line: [first] }, handOver('me:1')),
   scenario('to the first of two', scripts.handOver, { lock: held, line: [fixed, second] }, [
@@ -146,8 +203,14 @@ const SCENARIOS: Scenario[] = [
   scenario('in line', scripts.waiters, { line: [first, second] }, []),
 ];
 
-function scenario(title: string, script: Script, before: Before, args: Scenario['args']): Scenario {
-  return { title: `${script.name} ${title}`, script, before, args };
+function scenario(
+  title: string,
+  script: Script,
+  before: Before,
+  args: Scenario['args'],
+  keys = KEYS[script.name]!,
+): Scenario {
+  return { title: `${script.name} ${title}`, script, before, args, keys };
 }
 
 let server: RedisServer;
@@ -185,29 +248,31 @@ it('every script has a scenario', () => {
   );
 });
 
-describe.each(SCENARIOS)('$title', ({ script, before, args }) => {
+describe.each(SCENARIOS)('$title', ({ script, before, args, keys }) => {
   it('does all or nothing without any one of its commands', async () => {
     const commands = await commandsOf(script);
     expect(commands.length).toBeGreaterThan(1);
     await prepare(before);
     const stateBefore = await state();
     await permitAllBut();
-    expect(await run(script, args)).not.toBeInstanceOf(Error);
+    expect(await run(script, args, keys)).not.toBeInstanceOf(Error);
     const stateAfter = await state();
     for (const command of commands) {
       await permitAllBut(command);
       await prepare(before);
-      const reply = await run(script, args);
+      const reply = await run(script, args, keys);
       const left = await state();
       const without = `without ${command}: ${String(reply)}`;
       if (reply instanceof Error) {
         expect(reply.message, without).toMatch(/permission|can't run this command/);
+        // Who leaves the line for the lock may use up a token.
+        if (script.name === 'join') left['counter'] = stateBefore['counter'];
         expect(left, without).toEqual(stateBefore);
       } else if (isLeftUndone(script, reply)) {
         expect(left, without).toEqual(stateBefore);
       } else {
         expect(left, without).toEqual(
-          await permittedState({ script, before, args }, command, stateBefore, stateAfter),
+          await permittedState({ script, before, args, keys }, command, stateBefore, stateAfter),
         );
       }
     }
@@ -221,17 +286,20 @@ function isLeftUndone({ name }: Script, reply: unknown): boolean {
 
 /** What is done without a command that it can do without. */
 async function permittedState(
-  { before, script, args }: Omit<Scenario, 'title'>,
+  { before, script, args, keys }: Omit<Scenario, 'title'>,
   command: string,
   stateBefore: Record<string, unknown>,
   stateAfter: Record<string, unknown>,
 ): Promise<Record<string, unknown>> {
   // The word for one who was forced out may stay: it ends by itself.
   if (command === 'DEL' && before.word !== undefined && !before.lock) return stateBefore;
+  // A lock is handed over without a token to who asks for it then.
+  const isToken = script.name === 'hand-over' && ['GET', 'SET'].includes(command);
+  if (isToken) return { ...stateAfter, counter: stateBefore['counter'] };
   if (command !== 'PUBSUB') return stateAfter;
   await permitAllBut();
   await prepare(before);
-  await run(script, [...args.slice(0, -1), '0']); // the places are taken at their word
+  await run(script, args.with(5, '0'), keys); // the places are taken at their word
   return await state();
 }
 
@@ -244,38 +312,46 @@ async function commandsOf({ source }: Script): Promise<string[]> {
   return names.filter((_, index) => known[index] !== null);
 }
 
-async function prepare({ lock, word, longest, line = [] }: Before): Promise<void> {
+async function prepare(before: Before): Promise<void> {
+  const { lock, word, longest, line = [] } = before;
   await redis.flushall();
   if (lock) {
     await redis.hset(LOCK, lock.owner, lock.count);
     await redis.pexpire(LOCK, lock.ttl * 1_000);
   }
   if (word) await redis.set(FORCED, word, 'PX', 40_000);
+  if (before.counter)
+    await redis.set(COUNTER, before.counter.token, 'PX', before.counter.ttl * 1_000);
   if (longest) await redis.set(LONGEST, longest.ms, 'PX', longest.ttl * 1_000);
-  for (const [index, { owner, ttl, is, isFixed = false }] of line.entries()) {
-    const place = [index + 1, Date.now() + ttl * 1_000, Number(isFixed), is === 'deaf' ? 0 : 1, is];
+  for (const [index, { owner, ttl, is, isFixed = false, isFenced = false }] of line.entries()) {
+    const wants = Number(isFixed) + 2 * Number(isFenced);
+    const place = [index + 1, Date.now() + ttl * 1_000, wants, is === 'deaf' ? 0 : 1, is];
     await redis.zadd(LINE, index + 1, owner);
     await redis.hset(PLACES, owner, place.join(' '));
   }
   await Promise.all([LINE, PLACES].map((key) => redis.pexpire(key, 120_000)));
 }
 
-async function run({ name, source }: Script, args: Scenario['args']): Promise<unknown> {
-  const keys = KEYS[name]!;
+async function run(
+  { source }: Script,
+  args: Scenario['args'],
+  keys: readonly string[],
+): Promise<unknown> {
   return await user.eval(source, keys.length, ...keys, ...args).catch((error: unknown) => error);
 }
 
 /** All keys with what is in them, and until when; in seconds, rounded. Line and places need only have an end. */
 async function state(): Promise<Record<string, unknown>> {
-  const [lock, word, longest, line, places, ...ttls] = await Promise.all([
+  const [lock, word, token, longest, line, places, ...ttls] = await Promise.all([
     redis.hgetall(LOCK),
     redis.get(FORCED),
+    redis.get(COUNTER),
     redis.get(LONGEST),
     redis.zrange(LINE, '0', '-1'),
     redis.hgetall(PLACES),
-    ...[LOCK, FORCED, LONGEST, LINE, PLACES].map((key) => redis.pttl(key)),
+    ...[LOCK, FORCED, COUNTER, LONGEST, LINE, PLACES].map((key) => redis.pttl(key)),
   ]);
-  const [ofLock, ofWord, ofLongest, ofLine, ofPlaces] = ttls.map((ttlMs) =>
+  const [ofLock, ofWord, ofCounter, ofLongest, ofLine, ofPlaces] = ttls.map((ttlMs) =>
     ttlMs < 0 ? ttlMs : Math.round(ttlMs / 20_000) * 20,
   );
   const rounded = Object.entries(places).map(([owner, place]) => [
@@ -287,6 +363,7 @@ async function state(): Promise<Record<string, unknown>> {
   return {
     lock: [lock, ofLock],
     word: [word, ofWord],
+    counter: [token && token.length > 10 ? 'the time' : token, ofCounter],
     longest: [longest, ofLongest],
     line: [line, Math.sign(ofLine!) || ofLine],
     places: [Object.fromEntries(rounded), Math.sign(ofPlaces!) || ofPlaces],

@@ -53,6 +53,15 @@ describe.each(readScripts())('lua/$file', ({ header, body }) => {
   });
 });
 
+it('nextToken() is the same in every script that has it', () => {
+  const functions = readScripts().flatMap(({ source }) => {
+    const from = source.indexOf('local function nextToken()');
+    return from < 0 ? [] : [source.slice(from, source.indexOf('\nend\n', from))];
+  });
+  expect(functions).toHaveLength(3);
+  expect(new Set(functions).size).toBe(1);
+});
+
 interface DescribedInput {
   kind: string;
   index: number;
@@ -72,7 +81,7 @@ function describedInputs(header: string[]): DescribedInput[] {
   });
 }
 
-function readScripts(): { file: string; header: string[]; body: string }[] {
+function readScripts(): { file: string; header: string[]; body: string; source: string }[] {
   const files = readdirSync('lua').filter((file) => file.endsWith('.lua'));
   return files.map((file) => {
     const lines = readFileSync(`lua/${file}`, 'utf8').split('\n');
@@ -81,6 +90,7 @@ function readScripts(): { file: string; header: string[]; body: string }[] {
       file,
       header: lines.slice(0, headerLength),
       body: lines.slice(headerLength).join('\n').replace(/--.*$/gm, ''),
+      source: lines.join('\n'),
     };
   });
 }

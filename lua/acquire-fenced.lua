@@ -1,0 +1,85 @@
+-- Takes a lock that nobody holds, and gives its new holder a fencing token, larger than all before it: the outermost acquisition
+-- of an owner.
+--
+-- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
+-- that this very command ran before and its reply was lost: the lock is ours, the lease starts anew, and the token is
+-- the next one. A copy uses up a token; none is given twice, and none is smaller than one before it.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] counter (string): the last fencing token that was given out
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
+-- ARGV[3] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
+--
+-- Returns the token (string) when the owner holds the lock now; otherwise {holder (string), ttlMs (integer, -1: no expiry)}.
+-- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local counter = KEYS[2]
+local owner = ARGV[1]
+local leaseMs = ARGV[2]
+local tokenTtlMs = tonumber(ARGV[3])
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local function nextToken()
+  local last = redis.pcall('GET', counter) or '0'
+  local time = redis.pcall('TIME')
+  local ttlMs = redis.pcall('PTTL', counter)
+  for _, reply in ipairs({ last, time, ttlMs }) do
+    if type(reply) == 'table' and reply.err then
+      return reply
+    end
+  end
+  -- Lua counts exactly up to 2^53.
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  if lastNumber >= 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local nowUs = time[1] * 1000000 + time[2]
+  local number = math.max(lastNumber + 1, nowUs)
+  local token = string.format('%.0f', number)
+  if tokenTtlMs == 0 or ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
+
+local isFree = redis.call('EXISTS', lock) == 0
+if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
+  -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+  -- to something else.
+  local holders = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock) or {}
+  if #holders ~= 1 or not string.match(holders[1], '^.+:%-?%d+$') then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  return { holders[1], redis.call('PTTL', lock) }
+end
+
+-- Before anything is written: there may be something else at the counter's key.
+local token = nextToken()
+if token.err then
+  return token
+end
+local ttlMs = 0
+if isFree then
+  redis.call('HSET', lock, owner, 1)
+else
+  ttlMs = redis.call('PTTL', lock)
+end
+-- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
+local done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+if done == 1 then
+  done = redis.pcall('SET', counter, unpack(token))
+end
+if done.err then
+  -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
+  if isFree then
+    redis.call('HDEL', lock, owner)
+  elseif ttlMs > 0 then
+    redis.call('PEXPIRE', lock, ttlMs)
+  end
+  return done
+end
+return token[1]
