@@ -17,6 +17,7 @@ const floors = [
 const kinds = {
   reentrant: [],
   fair: ['reentrant'],
+  fenced: ['reentrant', 'fair'],
   red: ['reentrant'],
   multi: [],
 };

@@ -7,9 +7,11 @@ import { Session } from './core/session.js';
 import { inspected, type HoldfastDescription } from './api/description.js';
 import type { HoldfastEvents } from './api/events.js';
 import type { FairLock } from './api/fair-lock.js';
+import type { FencedLock, FencedLockOptions } from './api/fenced-lock.js';
 import type { Lock } from './api/lock.js';
 import { FairSingleLock } from './locks/fair/fair-single-lock.js';
 import { FairLockBackend } from './locks/fair/fair-backend.js';
+import { fencedLock } from './locks/fenced/fenced-single-lock.js';
 import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
 import { MultiLock } from './locks/multi/multi-lock.js';
 import { Server } from './core/server.js';
@@ -107,6 +109,17 @@ export class Holdfast implements AsyncDisposable {
    */
   getFairLock(name: string): FairLock {
     return new FairSingleLock(this.#session, this.#backend(FairLockBackend, name));
+  }
+
+  /**
+   * The fenced lock of this name: each holder gets a token larger than all before it, for the guarded resource to check. Otherwise
+   * as `getLock(name)`, or with `fair` as `getFairLock(name)`, and the same lock.
+   *
+   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
+   * @throws {@link OptionError} the name or an option is not usable
+   */
+  getFencedLock(name: string, options: FencedLockOptions = {}): FencedLock {
+    return fencedLock(this.#session, this.#server, name, options);
   }
 
   /**

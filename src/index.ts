@@ -4,6 +4,7 @@ export { Holdfast } from './holdfast.js';
 export type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-options.js';
 export type { Lock } from './api/lock.js';
 export type { FairLock } from './api/fair-lock.js';
+export type { FencedHold, FencedLock, FencedLockOptions } from './api/fenced-lock.js';
 export type { HoldDescription, HoldfastDescription, LockDescription } from './api/description.js';
 export type { Hold } from './api/hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';

@@ -8,7 +8,7 @@ import { inspect, type InspectOptionsStylized } from 'node:util';
  * @group Descriptions
  */
 export interface LockDescription {
-  /** `Lock`, `FairLock`, `MultiLock` or `RedLock`. */
+  /** `Lock`, `FairLock`, `FencedLock`, `FencedFairLock`, `MultiLock` or `RedLock`. */
   kind: string;
   /** Its name, as it was given to `getLock`. */
   name: string;

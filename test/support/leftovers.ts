@@ -49,8 +49,10 @@ async function onServer(redis: Redis): Promise<string[]> {
   const keys = await leftoverKeys(redis);
   const channels = (await redis.pubsub('CHANNELS', pattern)) as string[];
   const sharded = (await redis.pubsub('SHARDCHANNELS', pattern).catch(() => [])) as string[];
+  // The last fencing token of a lock is to outlive it.
+  const left = keys.filter((key) => !key.startsWith('redisson_lock_token:'));
   return [
-    ...keys.map((key) => `key ${key}`),
+    ...left.map((key) => `key ${key}`),
     ...[...channels, ...sharded].map((channel) => `subscription to ${channel}`),
   ];
 }

@@ -1,0 +1,51 @@
+// A fenced lock on one Redis: the reentrant lock, whose grants have a token. The data is that of Redisson's RFencedLock.
+
+import type { ExpectedKey } from '../../core/key-types.js';
+import type { KeyInTheWay } from '../../core/key-conflict.js';
+import { isAcquired, type AcquireReply } from '../../core/replies.js';
+import type { LockRequest } from '../../core/request.js';
+import type { Server } from '../../core/server.js';
+import type { Waiter } from '../../core/waiter.js';
+import { scripts } from '../../redis/scripts.generated.js';
+import type { TimeLimit } from '../../runtime/clock.js';
+import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
+import { FencedWaiter } from './fenced-waiter.js';
+import { TokenCounter } from './token-counter.js';
+
+export class FencedBackend extends ReentrantLockBackend {
+  override readonly kind = 'FencedLock';
+  override readonly mayVote = false;
+  override readonly isFenced = true;
+  readonly counter: TokenCounter;
+
+  constructor(server: Server, name: string, newOwnerId: () => string, tokenTtlMs: number) {
+    super(server, server.keyPrefix, name, newOwnerId);
+    this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
+  }
+
+  override waiter(newOwnerId: () => string, request: LockRequest): Waiter {
+    return new FencedWaiter(this, newOwnerId(), request);
+  }
+
+  /** By a script of its own: it is not gathered with those of other locks. */
+  override acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
+    const keys = [this.keys.lock, ...this.counter.keys];
+    const args = [ownerId, leaseMs, ...this.counter.args];
+    const { connection } = this.server;
+    return connection.runReplicated(scripts.acquireFenced, keys, args, read, isAcquired, limit);
+  }
+
+  override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    return (await this.counter.inTheWay()) ?? (await super.keyInTheWay());
+  }
+
+  protected override get expectedKeys(): ExpectedKey[] {
+    return [...super.expectedKeys, this.counter.expectedKey];
+  }
+}
+
+function read(reply: unknown): AcquireReply {
+  if (typeof reply === 'string') return { outcome: 'acquired', token: BigInt(reply) };
+  const [holder, holderTtlMs] = reply as [string, number];
+  return { outcome: 'held', holder, holderTtlMs };
+}

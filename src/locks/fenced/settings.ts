@@ -1,0 +1,27 @@
+// How the options of `getFencedLock()` were meant.
+
+import { invalid, isWholeNumber, parseBoolean, parseOptions } from '../../api/options.js';
+
+const DAY_MS = 86_400_000;
+const DEFAULT_TOKEN_TTL_MS = 7 * DAY_MS;
+
+export interface FencedLockSettings {
+  readonly isFair: boolean;
+  /** How long a token is remembered; 0: for ever. */
+  readonly tokenTtlMs: number;
+}
+
+export function parseFencedLock(options: unknown): FencedLockSettings {
+  const what = 'the options of getFencedLock()';
+  const { fair, tokenTtl } = parseOptions(what, options, ['fair', 'tokenTtl']);
+  return {
+    isFair: fair === undefined ? false : parseBoolean(fair, 'fair'),
+    tokenTtlMs: tokenTtl === undefined ? DEFAULT_TOKEN_TTL_MS : parseTokenTtl(tokenTtl),
+  };
+}
+
+function parseTokenTtl(tokenTtl: unknown): number {
+  if (tokenTtl === Infinity) return 0;
+  if (isWholeNumber(tokenTtl, 1)) return tokenTtl;
+  throw invalid('tokenTtl', tokenTtl, 'a whole number of milliseconds of at least 1, or Infinity');
+}

@@ -1,0 +1,57 @@
+// The last fencing token of one lock, as it stands on the server: the scripts that grant the lock count it up.
+
+import type { KeyInTheWay } from '../../core/key-conflict.js';
+import type { ExpectedKey } from '../../core/key-types.js';
+import type { Connection } from '../../redis/connection.js';
+import { replyError } from '../../redis/failure.js';
+import type { LockKeys } from '../../redis/keys.js';
+import type { Fencing } from '../fair/fencing.js';
+
+/** The scripts count in numbers, which are exact up to 2^53, and go no further. */
+const LARGEST = 2n ** 53n - 1n;
+
+const EXPECTED = 'the last fencing token';
+
+export class TokenCounter implements Fencing {
+  readonly keys: readonly [string];
+  readonly args: readonly [number];
+  readonly #connection: Connection;
+
+  /** `tokenTtlMs`: how long a token is remembered; 0: for ever. */
+  constructor(connection: Connection, keys: LockKeys, tokenTtlMs: number) {
+    this.#connection = connection;
+    this.keys = [keys.counter(connection.isCluster)];
+    this.args = [tokenTtlMs];
+  }
+
+  /** undefined: none was given, or it is forgotten. */
+  async last(): Promise<bigint | undefined> {
+    const last = await this.#read();
+    if (last !== null && !isNumber(last))
+      throw replyError(`KEYCONFLICT ${this.#key} is not ${EXPECTED}`);
+    return last === null ? undefined : BigInt(last);
+  }
+
+  get expectedKey(): ExpectedKey {
+    return { key: this.#key, type: 'string', expected: EXPECTED };
+  }
+
+  /** A string that is no token. (What is of another type is found by its type.) */
+  async inTheWay(): Promise<KeyInTheWay | undefined> {
+    const last = await this.#read().catch(() => null);
+    const isToken = last === null || (isNumber(last) && BigInt(last) < LARGEST);
+    return isToken ? undefined : { key: this.#key, expected: EXPECTED, type: 'string' };
+  }
+
+  get #key(): string {
+    return this.keys[0];
+  }
+
+  async #read(): Promise<string | null> {
+    return (await this.#connection.command('get', this.#key)) as string | null;
+  }
+}
+
+function isNumber(text: string): boolean {
+  return /^\d+$/.test(text);
+}

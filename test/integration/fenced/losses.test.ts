@@ -1,0 +1,62 @@
+// Tokens grow through all that makes a server forget the last one: kill -9 and a restart with nothing, FLUSHALL.
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { FencedLock, Holdfast } from '../../../src/index.js';
+import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+
+describe.each(FENCED_KINDS)('$title', ({ options }) => {
+  let server: RedisServer;
+  let one: Holdfast;
+  let two: Holdfast;
+  const lockOf = (client: Holdfast): FencedLock => client.getFencedLock('job', options);
+
+  beforeEach(async () => {
+    server = await startRedis();
+    [one, two] = [newClient({ redis: server.url }), newClient({ redis: server.url })];
+    for (const client of [one, two]) client.on('error', () => undefined); // that the server is gone
+  });
+
+  afterEach(async () => {
+    await Promise.all([one.close(), two.close()]);
+    await server[Symbol.asyncDispose]();
+  });
+
+  it('grows through kill -9 and a restart with nothing, also for who waited', async () => {
+    const tokens = [await passThrough(lockOf(one))];
+    for (let round = 0; round < 3; round++) {
+      const hold = await lockOf(one).acquire();
+      tokens.push(hold.token);
+      const waiting = nextEvent(two, 'waiting');
+      const next = lockOf(two).acquire();
+      await waiting;
+      await server.kill();
+      await server.start();
+      const theirs = await next;
+      tokens.push(theirs.token);
+      expect(await rejectionOf(hold.release())).toMatchObject({ code: 'LOCK_LOST' });
+      await theirs.release();
+    }
+    expectGrowing(tokens);
+  });
+
+  it('grows through FLUSHALL, also for who waited', async () => {
+    const redis = new Redis(server.url);
+    const tokens = [await passThrough(lockOf(one))];
+    for (let round = 0; round < 5; round++) {
+      const hold = await lockOf(one).acquire();
+      tokens.push(hold.token);
+      const waiting = nextEvent(two, 'waiting');
+      const next = lockOf(two).acquire();
+      await waiting;
+      await redis.flushall();
+      const theirs = await next;
+      tokens.push(theirs.token);
+      expect(await rejectionOf(hold.release())).toMatchObject({ code: 'LOCK_LOST' });
+      await theirs.release();
+    }
+    expectGrowing(tokens);
+    redis.disconnect();
+  });
+});
