@@ -369,7 +369,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'fbc14f833ad900dcddee1c03d3c231fb696cba2a',
+    sha1: '10d4921d9bfe54311f9dd36c4bb528dcca940303',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -390,9 +390,9 @@ return answers
 -- ARGV[7] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
--- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free, and it is to
--- be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and
--- error, only when publishing was refused)}.
+-- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody
+-- is in line, -3: it is free, and it is to be called again, since many lapsed places were in the way), what was not told and
+-- why (string, string: channel and error, only when publishing was refused)}.
 local lock = KEYS[1]
 local line = KEYS[2]
 local places = KEYS[3]

@@ -127,8 +127,8 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     await using two = newClient();
     await using hold = await lockOf(one).acquire();
     expect(await lockOf(two).tryLockAndGetToken()).toBeUndefined();
-    expect(await lockOf(two).tryLockAndGetToken(100, 5_000)).toBeUndefined();
-    expect(await lockOf(two).tryLockAndGetToken({ wait: 50, lease: 5_000 })).toBeUndefined();
+    expect(await lockOf(two).tryLockAndGetToken(1_000, 5_000)).toBeUndefined();
+    expect(await lockOf(two).tryLockAndGetToken({ wait: 1_000, lease: 5_000 })).toBeUndefined();
     expect(await lockOf(two).getToken()).toBe(hold.token);
   });
 
@@ -138,8 +138,8 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     for (const call of [
       () => lock.lockAndGetToken(4_000),
       () => lock.lockAndGetToken({ lease: 4_000 }),
-      () => lock.tryLockAndGetToken(100, 4_000),
-      () => lock.tryLockAndGetToken({ wait: 100, lease: 4_000 }),
+      () => lock.tryLockAndGetToken(5_000, 4_000),
+      () => lock.tryLockAndGetToken({ wait: 5_000, lease: 4_000 }),
     ]) {
       expect(await call()).toEqual(expect.any(BigInt));
       const ttlMs = await lock.remainTimeToLive();
@@ -240,6 +240,8 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   it('remembers a token for ever with tokenTtl: Infinity, and whoever comes later with less, too', async () => {
     await using client = newClient();
     const tokens = [await passThrough(lockOf(client, { tokenTtl: 1 }))];
+    tokens.push(await passThrough(lockOf(client, { tokenTtl: Number.MAX_SAFE_INTEGER })));
+    expect(await memoryMs(redis, name)).toBeGreaterThan(2 ** 53 - 60_000);
     tokens.push(await passThrough(lockOf(client, { tokenTtl: Infinity })));
     expect(await memoryMs(redis, name)).toBe(-1);
     tokens.push(await passThrough(lockOf(client, { tokenTtl: 60_000 })));

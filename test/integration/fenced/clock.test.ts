@@ -1,0 +1,62 @@
+// Tokens of a server whose wall clock is set forward and back: they grow all the same, as long as the counter is there.
+import { Redis } from 'ioredis';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ServerClock } from '../../chaos/stage/server-clock.js';
+import { newClient, nextEvent } from '../../support/clients.js';
+import { counterOf, expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
+import { startRedisProcess } from '../../support/redis-process.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+
+const HOUR_MS = 3_600_000;
+const TTL_MS = 60_000;
+
+const unavailable = topologiesUnavailable ?? ServerClock.unavailable;
+if (unavailable !== undefined) console.log(`clock.test.ts: skipped: ${unavailable}`);
+
+describe.skipIf(unavailable)('a server whose wall clock is set forward and back', () => {
+  let folder: string;
+
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'holdfast-step-'));
+  });
+
+  afterEach(async () => {
+    await rm(folder, { recursive: true });
+  });
+
+  it.each(FENCED_KINDS)('gives larger and larger tokens ($title)', async ({ options }) => {
+    const clock = (await ServerClock.create(folder))!;
+    await using server = await startRedisProcess({ env: clock.env });
+    const redis = new Redis(server.url);
+    const long = { redis: server.url, lockWatchdogTimeout: 60_000, commandTimeout: 10_000 };
+    await using one = newClient(long);
+    await using two = newClient(long);
+    const lock = one.getFencedLock('job', { ...options, tokenTtl: TTL_MS });
+    const theirs = two.getFencedLock('job', { ...options, tokenTtl: TTL_MS });
+    const tokens = [await passThrough(lock)];
+    for (const aheadMs of [HOUR_MS, 0, 2 * HOUR_MS, HOUR_MS, 0]) {
+      await clock.step(aheadMs);
+      tokens.push(await passThrough(lock), await passThrough(theirs));
+      const hold = await lock.acquire();
+      const waiting = nextEvent(two, 'waiting');
+      const next = theirs.acquire();
+      await waiting;
+      await hold.release();
+      const taken = await next;
+      tokens.push(hold.token, taken.token);
+      await taken.release();
+    }
+    // It is remembered until the clock is there again, and for tokenTtl after that.
+    const leftMs = await redis.pttl(counterOf('job'));
+    expect(leftMs).toBeGreaterThan(2 * HOUR_MS + TTL_MS - 30_000);
+    // Then it is forgotten, and the time is past it.
+    await clock.step(leftMs + 1_000);
+    expect(await lock.getToken()).toBeUndefined();
+    tokens.push(await passThrough(theirs));
+    expectGrowing(tokens);
+    redis.disconnect();
+  });
+});
