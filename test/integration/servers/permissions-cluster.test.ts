@@ -69,6 +69,18 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
       getLock: (client, name) => client.getLock(name + shape),
     });
 
+  lockContract('fenced lock of a user with just its permissions, named …}odd', {
+    className: 'FencedLock',
+    newClient: (options) => clientOf('app', options),
+    getLock: (client, name) => client.getFencedLock(`${name}}odd`),
+  });
+
+  lockContract('fenced fair lock of a user with just its permissions', {
+    className: 'FencedFairLock',
+    newClient: (options) => clientOf('app', options),
+    getLock: (client, name) => client.getFencedLock(name, { fair: true }),
+  });
+
   lockContract('fair lock of a user with just its permissions', {
     className: 'FairLock',
     newClient: (options) => clientOf('app', options),

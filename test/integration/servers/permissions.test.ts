@@ -43,6 +43,18 @@ lockContract('fair lock of a user with just its permissions', {
   getLock: (client, name) => client.getFairLock(name),
 });
 
+lockContract('fenced lock of a user with just its permissions', {
+  className: 'FencedLock',
+  newClient: (options) => clientOf('app', options),
+  getLock: (client, name) => client.getFencedLock(name),
+});
+
+lockContract('fenced fair lock of a user with just its permissions', {
+  className: 'FencedFairLock',
+  newClient: (options) => clientOf('app', options),
+  getLock: (client, name) => client.getFencedLock(name, { fair: true }),
+});
+
 describe('a user who lacks', () => {
   /**
    * What can be done without: the server's version is asked otherwise, scripts are sent in full, a waiter that died is noticed later, a
