@@ -2,7 +2,7 @@
 import type { Redisson } from './redisson.js';
 
 /** What one lock of Redisson's is made of. */
-type LockKind = 'plain' | 'fair' | 'spin' | 'read' | 'write' | 'multi' | 'red';
+type LockKind = 'plain' | 'fair' | 'fenced' | 'spin' | 'read' | 'write' | 'multi' | 'red';
 
 interface Member {
   readonly client: string;
@@ -104,6 +104,19 @@ export class RedissonLock {
     return (await this.#ask('remainTimeToLive')) as number;
   }
 
+  /** Of a fenced lock: the last token that was given to anybody. */
+  async getToken(): Promise<bigint | undefined> {
+    return asToken(await this.#ask('getToken'));
+  }
+
+  async lockAndGetToken(): Promise<bigint | undefined> {
+    return asToken(await this.#ask('lockAndGetToken'));
+  }
+
+  async tryLockAndGetToken(waitMs = 0): Promise<bigint | undefined> {
+    return asToken(await this.#ask('tryLockAndGetToken', { waitMs }));
+  }
+
   /** Counts up a key, `rounds` times, each time under the lock: reads, waits a moment, writes. */
   async count(counter: string, rounds: number): Promise<void> {
     await this.#ask('count', { counter, rounds });
@@ -112,4 +125,9 @@ export class RedissonLock {
   #ask(op: string, rest: object = {}): Promise<unknown> {
     return this.#java.ask(this.#thread, op, { kind: this.#kind, members: this.#members, ...rest });
   }
+}
+
+/** (A token is exact as a number of JSON.) */
+function asToken(result: unknown): bigint | undefined {
+  return result === null ? undefined : BigInt(result as number);
 }

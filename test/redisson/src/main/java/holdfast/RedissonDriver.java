@@ -18,6 +18,7 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RBucket;
+import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -101,6 +102,10 @@ public final class RedissonDriver {
       case "getHoldCount" -> lock(request).getHoldCount();
       case "remainTimeToLive" -> lock(request).remainTimeToLive();
       case "count" -> count(request);
+      case "getToken" -> ((RFencedLock) lock(request)).getToken();
+      case "lockAndGetToken" -> ((RFencedLock) lock(request)).lockAndGetToken();
+      case "tryLockAndGetToken" ->
+          ((RFencedLock) lock(request)).tryLockAndGetToken(request.waitMs, TimeUnit.MILLISECONDS);
       default -> throw new IllegalArgumentException("no such op: " + request.op);
     };
   }
@@ -136,6 +141,7 @@ public final class RedissonDriver {
     var client = CLIENTS.get(member.client);
     return switch (kind) {
       case "fair" -> client.getFairLock(member.name);
+      case "fenced" -> client.getFencedLock(member.name);
       case "spin" -> client.getSpinLock(member.name);
       case "read" -> client.getReadWriteLock(member.name).readLock();
       case "write" -> client.getReadWriteLock(member.name).writeLock();
