@@ -10,6 +10,9 @@ import { Findings } from '../../waiting/findings.js';
 /** What the message begins with that tells a new end of the lease. */
 const ENDS = 'ends ';
 
+/** A grant: the nonce of the place, the fencing token if there is one, and the owner. */
+const GRANT = /^(\d+)(?::(\d+))? (.+)$/s;
+
 /** A place in this line. */
 interface PlaceInLine extends Renewable<unknown> {
   /** The lock was handed over to this place while the place had this nonce, with such a token if it is a fenced one. */
@@ -153,16 +156,18 @@ export class FairLine implements Due {
     this.#look();
   }
 
-  /** A message for this line: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>", or that the holder's lease is shorter than the one before it, "ends <ttlMs>". */
+  /**
+   * A message for this line: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>", or that the holder's lease is shorter than the one
+   * before it, "ends <ttlMs>". Anybody who may publish may say anything: what is neither is ignored.
+   */
   hear(message: string): void {
     if (message.startsWith(ENDS)) {
       this.scheduleLook(Number.parseInt(message.slice(ENDS.length), 10) || 0);
       return;
     }
-    const space = message.indexOf(' ');
-    const [nonce, fencingToken] = message.slice(0, space).split(':');
+    const [, nonce, fencingToken, ownerId] = GRANT.exec(message) ?? [];
+    if (ownerId === undefined) return;
     const token = fencingToken === undefined ? undefined : BigInt(fencingToken);
-    const ownerId = message.slice(space + 1);
     const place = this.#places.get(ownerId);
     if (place) place.granted(Number(nonce), token);
     else this.#lock.grantedOutOfLine(ownerId, Number(nonce), token);

@@ -97,6 +97,38 @@ describe('a grant for somebody who had the lock', () => {
   });
 });
 
+describe('a message that is no grant', () => {
+  it.each([
+    '',
+    'x',
+    'x:abc owner',
+    '1:abc OWNER',
+    'x OWNER',
+    '-1 OWNER',
+    '1e3 OWNER',
+    '1: OWNER',
+    ':5 OWNER',
+    '1:-5 OWNER',
+    '1:0x10 OWNER',
+    '1:5',
+  ])('changes nothing, and is no error: %j', async (form) => {
+    const { line, client } = clients();
+    const mine = await line.joinAndStay(client, 'mine');
+    const [owner] = await line.owners();
+    const channels = (await redis.pubsub(
+      'CHANNELS',
+      `holdfast_grants:{${line.name}}*`,
+    )) as string[];
+    expect(channels).not.toEqual([]);
+    for (const channel of channels) await redis.publish(channel, form.replace('OWNER', owner!));
+    await sleep(50);
+    expect(line.turns).toEqual([]);
+    await hold.release();
+    await line.hasTurn('mine');
+    await mine.end();
+  });
+});
+
 describe('a grant for somebody else', () => {
   it.each(['of another client', 'who holds the lock'])('%s changes nothing', async (who) => {
     const { line, client, other } = clients();
