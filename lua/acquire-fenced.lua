@@ -21,25 +21,23 @@ local tokenTtlMs = tonumber(ARGV[3])
 
 -- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
--- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
-local function nextToken()
-  local last = redis.pcall('GET', counter) or '0'
-  local time = redis.pcall('TIME')
-  local ttlMs = redis.pcall('PTTL', counter)
-  for _, reply in ipairs({ last, time, ttlMs }) do
-    if type(reply) == 'table' and reply.err then
-      return reply
-    end
-  end
-  -- Lua counts exactly up to 2^53.
+-- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-  if lastNumber >= 2 ^ 53 - 1 then
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
     return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local nowUs = time[1] * 1000000 + time[2]
-  local number = math.max(lastNumber + 1, nowUs)
   local token = string.format('%.0f', number)
-  if tokenTtlMs == 0 or ttlMs == -1 then
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
     return { token }
   end
   local aheadMs = math.ceil((number - nowUs) / 1000)
@@ -58,7 +56,7 @@ if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
 end
 
 -- Before anything is written: there may be something else at the counter's key.
-local token = nextToken()
+local token = nextToken(counter, tokenTtlMs)
 if token.err then
   return token
 end
@@ -73,7 +71,7 @@ local done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
 if done == 1 then
   done = redis.pcall('SET', counter, unpack(token))
 end
-if done.err then
+if type(done) ~= 'table' or done.err then
   -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
   if isFree then
     redis.call('HDEL', lock, owner)

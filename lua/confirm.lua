@@ -6,7 +6,7 @@
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- KEYS[3] line (sorted set): owner -> ticket
--- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease that was asked for
 -- ARGV[3] channel (string): the lock's unlock channel
@@ -42,7 +42,7 @@ if count == '0' then
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
   if type(place) == 'string' then
-    local listensAt = string.match(place, '^%d+ %d+ %d %d (.*)$')
+    local listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')
     redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
   end
   if 2 * leaseMs < ttlMs then

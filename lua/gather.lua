@@ -1,29 +1,56 @@
--- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand
--- here. In a cluster, all keys are of one slot.
+-- Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
+-- stand here. In a cluster, all keys are of one slot.
 --
--- Each is answered for itself. What acquire.lua or release.lua would refuse (a command or key that is denied, a key of another
+-- Each is answered for itself. What its own script would refuse (a command or key that is denied, a key of another
 -- type, a full memory, a key that is not here any more) is left undone and answered by false, whatever becomes of the
--- others: sent by itself, it is told why. No command of this script raises an error; so an error that answers the whole call means that
+-- others: sent by itself, it is told why. Nothing in this script raises an error; so an error that answers the whole call means that
 -- nothing was done.
 --
 -- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing once something was written: what
 -- comes behind a release is acquired all the same.)
 --
--- KEYS[1..] locks (hash): owner -> hold count; the same lock may be there more than once
--- ARGV[1] kinds (string): a letter for each lock: a to acquire it, o to acquire it with a lease of its own, r to release it,
--- w to release it and tell nobody
+-- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
+-- a fencing token its counter (the last one that was given out)
+-- ARGV[1] kinds (string): a letter for each lock: a to acquire it, o to acquire it with a lease of its own, f to do that with a
+-- fencing token, r to release it, w to release it and tell nobody
 -- ARGV[2] leaseMs (integer, ms): how long a lock is kept without a renewal
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
--- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one
+-- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
+-- token is remembered (integer, ms; 0: for ever), if it is given one
 --
--- Returns for each lock what acquire.lua or release.lua returns; false (null to a client) where nothing was done.
-local locks = KEYS
+-- Returns for each lock what its own script returns; false (null to a client) where nothing was done.
+local keys = KEYS
 local kinds = ARGV[1]
 local leaseMs = ARGV[2]
 local publish = ARGV[3]
 local owners = ARGV
 
-local ACQUIRE, ACQUIRE_FOR, RELEASE = string.byte('aor', 1, 3)
+local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE = string.byte('aofr', 1, 4)
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local token = string.format('%.0f', number)
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
 
 -- A lock has one owner, as in acquire.lua. Anything else is none of ours, and acquire.lua says what it is.
 local function heldBy(lock)
@@ -56,6 +83,23 @@ local function acquire(lock, owner, lease)
   return isOurs == 0 and heldBy(lock)
 end
 
+-- (One that is its owner's already is seldom, and left to its own script.)
+local function acquireFenced(lock, counter, owner, lease, tokenTtlMs)
+  local exists = redis.pcall('EXISTS', lock)
+  if exists ~= 0 then
+    return exists == 1 and redis.pcall('HEXISTS', lock, owner) == 0 and heldBy(lock)
+  end
+  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
+  if not isKnown or token.err or redis.pcall('HSET', lock, owner, 1) ~= 1 then
+    return false
+  end
+  if redis.pcall('PEXPIRE', lock, lease) ~= 1 or redis.pcall('SET', counter, unpack(token)).err then
+    redis.pcall('HDEL', lock, owner)
+    return false
+  end
+  return token[1]
+end
+
 local function release(lock, owner, isTold)
   local removed = redis.pcall('HDEL', lock, owner)
   if removed ~= 1 or not isTold then
@@ -68,18 +112,25 @@ local function release(lock, owner, isTold)
 end
 
 local answers = {}
+local key = 0
 local at = 3
-for i = 1, #locks do
+for i = 1, #kinds do
   local kind = string.byte(kinds, i)
+  key = key + 1
   at = at + 1
+  local lock = keys[key]
   local owner = owners[at]
   if kind == ACQUIRE then
-    answers[i] = acquire(locks[i], owner, leaseMs)
+    answers[i] = acquire(lock, owner, leaseMs)
   elseif kind == ACQUIRE_FOR then
     at = at + 1
-    answers[i] = acquire(locks[i], owner, owners[at])
+    answers[i] = acquire(lock, owner, owners[at])
+  elseif kind == ACQUIRE_FENCED then
+    key = key + 1
+    at = at + 2
+    answers[i] = acquireFenced(lock, keys[key], owner, owners[at - 1], tonumber(owners[at]))
   else
-    answers[i] = release(locks[i], owner, kind == RELEASE)
+    answers[i] = release(lock, owner, kind == RELEASE)
   end
 end
 return answers

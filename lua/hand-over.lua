@@ -7,7 +7,7 @@
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): who gives up; empty: nobody, only see to it that a free lock moves on
 -- ARGV[2] channel (string): the lock's unlock channel
@@ -15,7 +15,6 @@
 -- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
--- ARGV[7] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
 -- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody
@@ -31,29 +30,26 @@ local publish = ARGV[3]
 local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
-local tokenTtlMs = tonumber(ARGV[7])
 
 -- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
--- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
-local function nextToken()
-  local last = redis.pcall('GET', counter) or '0'
-  local time = redis.pcall('TIME')
-  local ttlMs = redis.pcall('PTTL', counter)
-  for _, reply in ipairs({ last, time, ttlMs }) do
-    if type(reply) == 'table' and reply.err then
-      return reply
-    end
-  end
-  -- Lua counts exactly up to 2^53.
+-- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-  if lastNumber >= 2 ^ 53 - 1 then
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
     return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local nowUs = time[1] * 1000000 + time[2]
-  local number = math.max(lastNumber + 1, nowUs)
   local token = string.format('%.0f', number)
-  if tokenTtlMs == 0 or ttlMs == -1 then
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
     return { token }
   end
   local aheadMs = math.ceil((number - nowUs) / 1000)
@@ -89,7 +85,7 @@ local function tellFirst(ttlMs)
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
   if type(place) == 'string' then
-    tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
+    tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (%S*)'), 'ends ' .. ttlMs)
   end
 end
 
@@ -111,15 +107,15 @@ local function beginWriting()
   ours('HDEL', places, '')
 end
 
--- What the new holder's token adds to its grant. No lock must stay with a holder who gives it up because no token can be
--- given: who gets the lock without one asks for it, and is told why it gets none.
-local function withToken()
-  local token = nextToken()
-  local isGiven = not token.err and not redis.pcall('SET', counter, unpack(token)).err
+-- What the new holder's token adds to its grant: it is remembered for as long as that holder wants. No lock must stay with a
+-- holder who gives it up because no token can be given: who gets the lock without one asks for it, and is told why it gets none.
+local function withToken(tokenTtlMs)
+  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
+  local isGiven = isKnown and not token.err and not redis.pcall('SET', counter, unpack(token)).err
   return isGiven and ':' .. token[1] or ''
 end
 
-local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
+local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, tokenTtl, isHeld, ttlMs)
   beginWriting()
   -- A count of 0 waits for a confirmation that sets another lease.
   redis.call('HSET', lock, first, wants % 2 == 1 and 0 or 1)
@@ -139,7 +135,7 @@ local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHe
   end
   redis.call('HDEL', places, unpack(leaving))
   local isFenced = counter and tonumber(wants) >= 2
-  local grant = nonce .. (isFenced and withToken() or '') .. ' ' .. first
+  local grant = nonce .. (isFenced and withToken(tonumber(tokenTtl)) or '') .. ' ' .. first
   tell(publishGrant, grants .. listensAt, grant)
   if 2 * leaseMs < ttlMs then
     tellFirst(leaseMs)
@@ -181,14 +177,15 @@ while index < MAX_DROPPED do
   if first ~= owner or isHeld then
     leaving[#leaving + 1] = first
     local place = ours('HGET', places, first) or ''
-    local nonce, expiresAtMs, wants, isListening, listensAt = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+    local nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl =
+      string.match(place, '^(%d+) (%d+) (%d) (%d) (%S*) ?(%d*)$')
     local leaseMs = nonce and expiresAtMs - nowMs or 0
     -- A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
     if leaseMs > 0 and first ~= owner and not isGone[listensAt] then
       if isListening == '1' and isCounted and isDeaf(grants .. listensAt) then
         isGone[listensAt] = true
       else
-        return handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
+        return handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, tokenTtl, isHeld, ttlMs)
       end
     end
   end

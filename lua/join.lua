@@ -8,7 +8,7 @@
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease of the lock when it is taken at once
@@ -37,28 +37,27 @@ local wants = ARGV[6]
 local isListening = ARGV[7]
 local listensAt = ARGV[8]
 local tokenTtlMs = tonumber(ARGV[9])
+local tokenTtl = ARGV[9] -- as it came, for the place
 
 -- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
--- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
-local function nextToken()
-  local last = redis.pcall('GET', counter) or '0'
-  local time = redis.pcall('TIME')
-  local ttlMs = redis.pcall('PTTL', counter)
-  for _, reply in ipairs({ last, time, ttlMs }) do
-    if type(reply) == 'table' and reply.err then
-      return reply
-    end
-  end
-  -- Lua counts exactly up to 2^53.
+-- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-  if lastNumber >= 2 ^ 53 - 1 then
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
     return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local nowUs = time[1] * 1000000 + time[2]
-  local number = math.max(lastNumber + 1, nowUs)
   local token = string.format('%.0f', number)
-  if tokenTtlMs == 0 or ttlMs == -1 then
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
     return { token }
   end
   local aheadMs = math.ceil((number - nowUs) / 1000)
@@ -67,7 +66,7 @@ end
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  local token = counter and nextToken()
+  local token = counter and nextToken(counter, tokenTtlMs)
   if token and token.err then
     return token
   end
@@ -90,7 +89,7 @@ local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  local token = counter and nextToken()
+  local token = counter and nextToken(counter, tokenTtlMs)
   if token and token.err then
     return token
   end
@@ -160,7 +159,7 @@ local refused
 if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
   local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
   local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
-  local place = table.concat({ nonce, expiresAtMs, wants, isListening, listensAt }, ' ')
+  local place = table.concat({ nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl }, ' ')
   refused = refusal('HSET', places, owner, place)
 end
 for _, key in ipairs({ line, places }) do

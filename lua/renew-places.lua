@@ -63,7 +63,7 @@ local function renew(lock, line, places, owner, isListening)
   if not place or not ours('ZSCORE', line, owner) then
     return 'gone'
   end
-  local known, wants, listensAt = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
+  local known, wants, remainder = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
   local ttlMs = ttlsOfLocks[lock]
   if not ttlMs then
     atLeast(line)
@@ -72,7 +72,7 @@ local function renew(lock, line, places, owner, isListening)
     ttlsOfLocks[lock] = ttlMs
   end
   if tonumber(known) <= tonumber(nonce) then
-    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, wants, isListening, listensAt }, ' '))
+    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, wants, isListening, remainder }, ' '))
   end
   return ttlMs
 end

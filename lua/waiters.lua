@@ -1,7 +1,7 @@
 -- Who waits in line for a fair lock, in order. For people: it walks the whole line.
 --
 -- KEYS[1] line (sorted set): owner -> ticket
--- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 --
 -- Returns the owners (strings) whose places have not lapsed.
 local line = KEYS[1]

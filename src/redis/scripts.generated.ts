@@ -25,7 +25,7 @@ export const scripts: {
 } = {
   acquireFenced: {
     name: 'acquire-fenced',
-    sha1: 'f4fc0c3d9578467e716dfca0f888b35bef947329',
+    sha1: 'b29fcf68feed578a6871a394261760fcdf4a31a2',
     source: `-- Takes a lock that nobody holds, and gives its new holder a fencing token, larger than all before it: the outermost acquisition
 -- of an owner.
 --
@@ -49,25 +49,23 @@ local tokenTtlMs = tonumber(ARGV[3])
 
 -- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
--- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
-local function nextToken()
-  local last = redis.pcall('GET', counter) or '0'
-  local time = redis.pcall('TIME')
-  local ttlMs = redis.pcall('PTTL', counter)
-  for _, reply in ipairs({ last, time, ttlMs }) do
-    if type(reply) == 'table' and reply.err then
-      return reply
-    end
-  end
-  -- Lua counts exactly up to 2^53.
+-- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-  if lastNumber >= 2 ^ 53 - 1 then
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
     return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local nowUs = time[1] * 1000000 + time[2]
-  local number = math.max(lastNumber + 1, nowUs)
   local token = string.format('%.0f', number)
-  if tokenTtlMs == 0 or ttlMs == -1 then
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
     return { token }
   end
   local aheadMs = math.ceil((number - nowUs) / 1000)
@@ -86,7 +84,7 @@ if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
 end
 
 -- Before anything is written: there may be something else at the counter's key.
-local token = nextToken()
+local token = nextToken(counter, tokenTtlMs)
 if token.err then
   return token
 end
@@ -101,7 +99,7 @@ local done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
 if done == 1 then
   done = redis.pcall('SET', counter, unpack(token))
 end
-if done.err then
+if type(done) ~= 'table' or done.err then
   -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
   if isFree then
     redis.call('HDEL', lock, owner)
@@ -159,7 +157,7 @@ return { holders[1], redis.call('PTTL', lock) }
   },
   confirm: {
     name: 'confirm',
-    sha1: 'f03b478cc607278fc1b723d5aa94d491657cafdc',
+    sha1: '22f05ee19bf05ee699318c31a8f9b948e0737398',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
 --
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
@@ -168,7 +166,7 @@ return { holders[1], redis.call('PTTL', lock) }
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- KEYS[3] line (sorted set): owner -> ticket
--- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease that was asked for
 -- ARGV[3] channel (string): the lock's unlock channel
@@ -204,7 +202,7 @@ if count == '0' then
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
   if type(place) == 'string' then
-    local listensAt = string.match(place, '^%d+ %d+ %d %d (.*)$')
+    local listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')
     redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
   end
   if 2 * leaseMs < ttlMs then
@@ -279,33 +277,60 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: 'adb9d233242481d8102505570b27364a542fc9ac',
-    source: `-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand
--- here. In a cluster, all keys are of one slot.
+    sha1: '4fd23df84e75f3534f6e95a5e3e47a0efb3ea2ca',
+    source: `-- Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
+-- stand here. In a cluster, all keys are of one slot.
 --
--- Each is answered for itself. What acquire.lua or release.lua would refuse (a command or key that is denied, a key of another
+-- Each is answered for itself. What its own script would refuse (a command or key that is denied, a key of another
 -- type, a full memory, a key that is not here any more) is left undone and answered by false, whatever becomes of the
--- others: sent by itself, it is told why. No command of this script raises an error; so an error that answers the whole call means that
+-- others: sent by itself, it is told why. Nothing in this script raises an error; so an error that answers the whole call means that
 -- nothing was done.
 --
 -- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing once something was written: what
 -- comes behind a release is acquired all the same.)
 --
--- KEYS[1..] locks (hash): owner -> hold count; the same lock may be there more than once
--- ARGV[1] kinds (string): a letter for each lock: a to acquire it, o to acquire it with a lease of its own, r to release it,
--- w to release it and tell nobody
+-- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
+-- a fencing token its counter (the last one that was given out)
+-- ARGV[1] kinds (string): a letter for each lock: a to acquire it, o to acquire it with a lease of its own, f to do that with a
+-- fencing token, r to release it, w to release it and tell nobody
 -- ARGV[2] leaseMs (integer, ms): how long a lock is kept without a renewal
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
--- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one
+-- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
+-- token is remembered (integer, ms; 0: for ever), if it is given one
 --
--- Returns for each lock what acquire.lua or release.lua returns; false (null to a client) where nothing was done.
-local locks = KEYS
+-- Returns for each lock what its own script returns; false (null to a client) where nothing was done.
+local keys = KEYS
 local kinds = ARGV[1]
 local leaseMs = ARGV[2]
 local publish = ARGV[3]
 local owners = ARGV
 
-local ACQUIRE, ACQUIRE_FOR, RELEASE = string.byte('aor', 1, 3)
+local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE = string.byte('aofr', 1, 4)
+
+-- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
+    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local token = string.format('%.0f', number)
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
+    return { token }
+  end
+  local aheadMs = math.ceil((number - nowUs) / 1000)
+  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+end
 
 -- A lock has one owner, as in acquire.lua. Anything else is none of ours, and acquire.lua says what it is.
 local function heldBy(lock)
@@ -338,6 +363,23 @@ local function acquire(lock, owner, lease)
   return isOurs == 0 and heldBy(lock)
 end
 
+-- (One that is its owner's already is seldom, and left to its own script.)
+local function acquireFenced(lock, counter, owner, lease, tokenTtlMs)
+  local exists = redis.pcall('EXISTS', lock)
+  if exists ~= 0 then
+    return exists == 1 and redis.pcall('HEXISTS', lock, owner) == 0 and heldBy(lock)
+  end
+  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
+  if not isKnown or token.err or redis.pcall('HSET', lock, owner, 1) ~= 1 then
+    return false
+  end
+  if redis.pcall('PEXPIRE', lock, lease) ~= 1 or redis.pcall('SET', counter, unpack(token)).err then
+    redis.pcall('HDEL', lock, owner)
+    return false
+  end
+  return token[1]
+end
+
 local function release(lock, owner, isTold)
   local removed = redis.pcall('HDEL', lock, owner)
   if removed ~= 1 or not isTold then
@@ -350,18 +392,25 @@ local function release(lock, owner, isTold)
 end
 
 local answers = {}
+local key = 0
 local at = 3
-for i = 1, #locks do
+for i = 1, #kinds do
   local kind = string.byte(kinds, i)
+  key = key + 1
   at = at + 1
+  local lock = keys[key]
   local owner = owners[at]
   if kind == ACQUIRE then
-    answers[i] = acquire(locks[i], owner, leaseMs)
+    answers[i] = acquire(lock, owner, leaseMs)
   elseif kind == ACQUIRE_FOR then
     at = at + 1
-    answers[i] = acquire(locks[i], owner, owners[at])
+    answers[i] = acquire(lock, owner, owners[at])
+  elseif kind == ACQUIRE_FENCED then
+    key = key + 1
+    at = at + 2
+    answers[i] = acquireFenced(lock, keys[key], owner, owners[at - 1], tonumber(owners[at]))
   else
-    answers[i] = release(locks[i], owner, kind == RELEASE)
+    answers[i] = release(lock, owner, kind == RELEASE)
   end
 end
 return answers
@@ -369,7 +418,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: '10d4921d9bfe54311f9dd36c4bb528dcca940303',
+    sha1: '0e3a59c05ca3023236b6c0f8eb6c0452a1f01b0c',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -379,7 +428,7 @@ return answers
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): who gives up; empty: nobody, only see to it that a free lock moves on
 -- ARGV[2] channel (string): the lock's unlock channel
@@ -387,7 +436,6 @@ return answers
 -- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
--- ARGV[7] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 --
 -- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
 -- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody
@@ -403,29 +451,26 @@ local publish = ARGV[3]
 local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
-local tokenTtlMs = tonumber(ARGV[7])
 
 -- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
--- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
-local function nextToken()
-  local last = redis.pcall('GET', counter) or '0'
-  local time = redis.pcall('TIME')
-  local ttlMs = redis.pcall('PTTL', counter)
-  for _, reply in ipairs({ last, time, ttlMs }) do
-    if type(reply) == 'table' and reply.err then
-      return reply
-    end
-  end
-  -- Lua counts exactly up to 2^53.
+-- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-  if lastNumber >= 2 ^ 53 - 1 then
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
     return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local nowUs = time[1] * 1000000 + time[2]
-  local number = math.max(lastNumber + 1, nowUs)
   local token = string.format('%.0f', number)
-  if tokenTtlMs == 0 or ttlMs == -1 then
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
     return { token }
   end
   local aheadMs = math.ceil((number - nowUs) / 1000)
@@ -461,7 +506,7 @@ local function tellFirst(ttlMs)
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
   if type(place) == 'string' then
-    tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (.*)$'), 'ends ' .. ttlMs)
+    tell(publishGrant, grants .. string.match(place, '^%d+ %d+ %d %d (%S*)'), 'ends ' .. ttlMs)
   end
 end
 
@@ -483,15 +528,15 @@ local function beginWriting()
   ours('HDEL', places, '')
 end
 
--- What the new holder's token adds to its grant. No lock must stay with a holder who gives it up because no token can be
--- given: who gets the lock without one asks for it, and is told why it gets none.
-local function withToken()
-  local token = nextToken()
-  local isGiven = not token.err and not redis.pcall('SET', counter, unpack(token)).err
+-- What the new holder's token adds to its grant: it is remembered for as long as that holder wants. No lock must stay with a
+-- holder who gives it up because no token can be given: who gets the lock without one asks for it, and is told why it gets none.
+local function withToken(tokenTtlMs)
+  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
+  local isGiven = isKnown and not token.err and not redis.pcall('SET', counter, unpack(token)).err
   return isGiven and ':' .. token[1] or ''
 end
 
-local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
+local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, tokenTtl, isHeld, ttlMs)
   beginWriting()
   -- A count of 0 waits for a confirmation that sets another lease.
   redis.call('HSET', lock, first, wants % 2 == 1 and 0 or 1)
@@ -511,7 +556,7 @@ local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHe
   end
   redis.call('HDEL', places, unpack(leaving))
   local isFenced = counter and tonumber(wants) >= 2
-  local grant = nonce .. (isFenced and withToken() or '') .. ' ' .. first
+  local grant = nonce .. (isFenced and withToken(tonumber(tokenTtl)) or '') .. ' ' .. first
   tell(publishGrant, grants .. listensAt, grant)
   if 2 * leaseMs < ttlMs then
     tellFirst(leaseMs)
@@ -553,14 +598,15 @@ while index < MAX_DROPPED do
   if first ~= owner or isHeld then
     leaving[#leaving + 1] = first
     local place = ours('HGET', places, first) or ''
-    local nonce, expiresAtMs, wants, isListening, listensAt = string.match(place, '^(%d+) (%d+) (%d) (%d) (.*)$')
+    local nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl =
+      string.match(place, '^(%d+) (%d+) (%d) (%d) (%S*) ?(%d*)$')
     local leaseMs = nonce and expiresAtMs - nowMs or 0
     -- A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
     if leaseMs > 0 and first ~= owner and not isGone[listensAt] then
       if isListening == '1' and isCounted and isDeaf(grants .. listensAt) then
         isGone[listensAt] = true
       else
-        return handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, isHeld, ttlMs)
+        return handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, tokenTtl, isHeld, ttlMs)
       end
     end
   end
@@ -580,7 +626,7 @@ return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reaso
   },
   join: {
     name: 'join',
-    sha1: '58d1529d3a45a01f93711a8e3984a4a7b7994b72',
+    sha1: 'caef8ef3dc08ef35bb08227aa172c6926af5f965',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -591,7 +637,7 @@ return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reaso
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
--- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- KEYS[4] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): the lease of the lock when it is taken at once
@@ -620,28 +666,27 @@ local wants = ARGV[6]
 local isListening = ARGV[7]
 local listensAt = ARGV[8]
 local tokenTtlMs = tonumber(ARGV[9])
+local tokenTtl = ARGV[9] -- as it came, for the place
 
 -- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
--- forgotten. It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
-local function nextToken()
-  local last = redis.pcall('GET', counter) or '0'
-  local time = redis.pcall('TIME')
-  local ttlMs = redis.pcall('PTTL', counter)
-  for _, reply in ipairs({ last, time, ttlMs }) do
-    if type(reply) == 'table' and reply.err then
-      return reply
-    end
-  end
-  -- Lua counts exactly up to 2^53.
+-- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-  if lastNumber >= 2 ^ 53 - 1 then
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
     return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local nowUs = time[1] * 1000000 + time[2]
-  local number = math.max(lastNumber + 1, nowUs)
   local token = string.format('%.0f', number)
-  if tokenTtlMs == 0 or ttlMs == -1 then
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  if ttlMs == -1 then
     return { token }
   end
   local aheadMs = math.ceil((number - nowUs) / 1000)
@@ -650,7 +695,7 @@ end
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  local token = counter and nextToken()
+  local token = counter and nextToken(counter, tokenTtlMs)
   if token and token.err then
     return token
   end
@@ -673,7 +718,7 @@ local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  local token = counter and nextToken()
+  local token = counter and nextToken(counter, tokenTtlMs)
   if token and token.err then
     return token
   end
@@ -743,7 +788,7 @@ local refused
 if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
   local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
   local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
-  local place = table.concat({ nonce, expiresAtMs, wants, isListening, listensAt }, ' ')
+  local place = table.concat({ nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl }, ' ')
   refused = refusal('HSET', places, owner, place)
 end
 for _, key in ipairs({ line, places }) do
@@ -893,7 +938,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: '1bcb7313fab623dd431c7b5c7c52801abcfb2cf7',
+    sha1: 'cf64755764abcad3a15d37ca68fa23b2f86efda3',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
@@ -959,7 +1004,7 @@ local function renew(lock, line, places, owner, isListening)
   if not place or not ours('ZSCORE', line, owner) then
     return 'gone'
   end
-  local known, wants, listensAt = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
+  local known, wants, remainder = string.match(place, '^(%d+) %d+ (%d) %d (.*)$')
   local ttlMs = ttlsOfLocks[lock]
   if not ttlMs then
     atLeast(line)
@@ -968,7 +1013,7 @@ local function renew(lock, line, places, owner, isListening)
     ttlsOfLocks[lock] = ttlMs
   end
   if tonumber(known) <= tonumber(nonce) then
-    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, wants, isListening, listensAt }, ' '))
+    redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, wants, isListening, remainder }, ' '))
   end
   return ttlMs
 end
@@ -1125,11 +1170,11 @@ return answer
   },
   waiters: {
     name: 'waiters',
-    sha1: '637f403bac5616d68cdbe1aa8171d596666c9dd0',
+    sha1: '420e725280534f86e15aca823122e3260ebb59a3',
     source: `-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
 --
 -- KEYS[1] line (sorted set): owner -> ticket
--- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>"
+-- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 --
 -- Returns the owners (strings) whose places have not lapsed.
 local line = KEYS[1]

@@ -9,7 +9,6 @@ import type { TimeLimit } from '../../runtime/clock.js';
 import type { Schedule } from '../../runtime/schedule.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
-import { NO_FENCING, type Fencing } from './fencing.js';
 import { FairLine } from './fair-line.js';
 import { FairPlace } from './fair-place.js';
 import { FairServices } from './fair-services.js';
@@ -182,10 +181,6 @@ export class FairLockBackend extends ReentrantLockBackend {
     ];
   }
 
-  protected get fencing(): Fencing {
-    return NO_FENCING;
-  }
-
   get #services(): FairServices {
     return this.server.shared(FairServices);
   }
@@ -207,7 +202,7 @@ export class FairLockBackend extends ReentrantLockBackend {
     return server.connection.run(
       scripts.handOver,
       [lock, line, places, ...this.fencing.keys],
-      [ownerId, ...unlock, grants, this.#grantCommand, isCounted, ...this.fencing.args],
+      [ownerId, ...unlock, grants, this.#grantCommand, isCounted],
       (reply) => {
         const { refused, reason, ourGrant, ...handOver } = readHandOver(reply);
         if (refused !== undefined) server.publishRefused(refused, reason);

@@ -2,12 +2,9 @@
 
 import type { ExpectedKey } from '../../core/key-types.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
-import { isAcquired, type AcquireReply } from '../../core/replies.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Server } from '../../core/server.js';
 import type { Waiter } from '../../core/waiter.js';
-import { scripts } from '../../redis/scripts.generated.js';
-import type { TimeLimit } from '../../runtime/clock.js';
 import { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
 import { FencedWaiter } from './fenced-waiter.js';
 import { TokenCounter } from './token-counter.js';
@@ -27,12 +24,8 @@ export class FencedBackend extends ReentrantLockBackend {
     return new FencedWaiter(this, newOwnerId(), request);
   }
 
-  /** By a script of its own: it is not gathered with those of other locks. */
-  override acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
-    const keys = [this.keys.lock, ...this.counter.keys];
-    const args = [ownerId, leaseMs, ...this.counter.args];
-    const { connection } = this.server;
-    return connection.runReplicated(scripts.acquireFenced, keys, args, read, isAcquired, limit);
+  protected override get fencing(): TokenCounter {
+    return this.counter;
   }
 
   override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
@@ -42,10 +35,4 @@ export class FencedBackend extends ReentrantLockBackend {
   protected override get expectedKeys(): ExpectedKey[] {
     return [...super.expectedKeys, this.counter.expectedKey];
   }
-}
-
-function read(reply: unknown): AcquireReply {
-  if (typeof reply === 'string') return { outcome: 'acquired', token: BigInt(reply) };
-  const [holder, holderTtlMs] = reply as [string, number];
-  return { outcome: 'held', holder, holderTtlMs };
 }

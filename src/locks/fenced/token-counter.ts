@@ -5,7 +5,7 @@ import type { ExpectedKey } from '../../core/key-types.js';
 import type { Connection } from '../../redis/connection.js';
 import { replyError } from '../../redis/failure.js';
 import type { LockKeys } from '../../redis/keys.js';
-import type { Fencing } from '../fair/fencing.js';
+import type { Fencing } from '../reentrant/fencing.js';
 
 /** The scripts count in numbers, which are exact up to 2^53, and go no further. */
 const LARGEST = 2n ** 53n - 1n;

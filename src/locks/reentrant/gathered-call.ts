@@ -4,6 +4,8 @@ import type { TimeLimit } from '../../runtime/clock.js';
 import type { Argument } from '../../redis/driver.js';
 import { UnsentError } from '../../redis/failure.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
+import { scripts, type Script } from '../../redis/scripts.generated.js';
+import { NO_FENCING, type Fencing } from './fencing.js';
 
 /** How those who wait are told of a release; empty: they are not. */
 export type Publish = 'PUBLISH' | 'SPUBLISH' | '';
@@ -13,6 +15,7 @@ export interface GatheredCall {
   readonly ownerId: string;
   /** For how long the lock is to be acquired; 0: it is to be released. */
   readonly leaseMs: number;
+  readonly fencing: Fencing;
   readonly publish: Publish;
   /** How long anybody is interested. */
   readonly limit: TimeLimit;
@@ -50,17 +53,41 @@ export function bySlot(calls: readonly GatheredCall[]): Iterable<GatheredCall[]>
   return groups.values();
 }
 
+/** What acquires one lock. */
+export function acquireScript(
+  { lock }: LockKeys,
+  ownerId: string,
+  leaseMs: number,
+  fencing: Fencing,
+): { script: Script; keys: string[]; args: Argument[] } {
+  if (fencing === NO_FENCING)
+    return { script: scripts.acquire, keys: [lock], args: [ownerId, leaseMs] };
+  const args = [ownerId, leaseMs, ...fencing.args];
+  return { script: scripts.acquireFenced, keys: [lock, ...fencing.keys], args };
+}
+
+/** The keys that gather.lua takes. */
+export function keysFor(calls: readonly GatheredCall[]): string[] {
+  return calls.flatMap(({ keys, fencing }) =>
+    fencing === NO_FENCING ? keys.lock : [keys.lock, ...fencing.keys],
+  );
+}
+
 /** What gather.lua takes besides keys: as few arguments as can be, since each costs about as much as its work on the server. */
 export function argumentsFor(calls: readonly GatheredCall[]): Argument[] {
-  const commonLeaseMs = calls.find(({ leaseMs }) => leaseMs > 0)?.leaseMs ?? 0;
+  const commonLeaseMs =
+    calls.find(({ leaseMs, fencing }) => leaseMs > 0 && fencing === NO_FENCING)?.leaseMs ?? 0;
   // The same for all that are told: what else than a server's kind it depends on is in the name's hash tag.
   const told = calls.find(({ publish }) => publish !== '');
   const owners: Argument[] = [];
   let kinds = '';
-  for (const { ownerId, leaseMs, publish } of calls) {
+  for (const { ownerId, leaseMs, fencing, publish } of calls) {
     owners.push(ownerId);
     if (leaseMs === 0) kinds += publish === '' ? 'w' : 'r';
-    else if (leaseMs === commonLeaseMs) kinds += 'a';
+    else if (fencing !== NO_FENCING) {
+      kinds += 'f';
+      owners.push(leaseMs, ...fencing.args);
+    } else if (leaseMs === commonLeaseMs) kinds += 'a';
     else {
       kinds += 'o';
       owners.push(leaseMs);

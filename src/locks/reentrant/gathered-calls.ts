@@ -7,10 +7,13 @@ import type { Connection } from '../../redis/connection.js';
 import { isReply, UnsentError } from '../../redis/failure.js';
 import type { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
+import { NO_FENCING, type Fencing } from './fencing.js';
 import {
+  acquireScript,
   argumentsFor,
   bySlot,
   isWanted,
+  keysFor,
   limitOf,
   type GatheredCall,
   type Publish,
@@ -41,19 +44,30 @@ export class GatheredCalls {
     this.#carrier = carrier;
   }
 
-  /** Sends acquire.lua, or does the same with others. */
+  /** Sends acquire.lua, or acquire-fenced.lua, or does the same with others. */
   acquire<T>(
     keys: LockKeys,
     ownerId: string,
     leaseMs: number,
     read: (reply: unknown) => T,
     limit: TimeLimit = NO_LIMIT,
+    fencing: Fencing = NO_FENCING,
   ): Promise<T> {
     const carrier = this.#carrier;
-    if (!carrier.isBusy) return sendAcquire(carrier, keys, ownerId, leaseMs, read, limit);
+    if (!carrier.isBusy) return sendAcquire(carrier, keys, ownerId, leaseMs, fencing, read, limit);
     return new Promise((resolve, reject) => {
       const answered = resolve as GatheredCall['resolve'];
-      this.#add({ keys, ownerId, leaseMs, publish: '', limit, read, resolve: answered, reject });
+      this.#add({
+        keys,
+        ownerId,
+        leaseMs,
+        fencing,
+        publish: '',
+        limit,
+        read,
+        resolve: answered,
+        reject,
+      });
     });
   }
 
@@ -68,8 +82,19 @@ export class GatheredCalls {
     if (!carrier.isBusy) return sendRelease(carrier, keys, ownerId, publish, read);
     return new Promise((resolve, reject) => {
       const answered = resolve as GatheredCall['resolve'];
+      const fencing = NO_FENCING;
       const limit = NO_LIMIT;
-      this.#add({ keys, ownerId, leaseMs: 0, publish, limit, read, resolve: answered, reject });
+      this.#add({
+        keys,
+        ownerId,
+        leaseMs: 0,
+        fencing,
+        publish,
+        limit,
+        read,
+        resolve: answered,
+        reject,
+      });
     });
   }
 
@@ -106,7 +131,6 @@ export class GatheredCalls {
       for (const call of calls) this.#sendAlone(call);
       return;
     }
-    const keys = calls.map((call) => call.keys.lock);
     let unanswered = calls.length;
     this.#unanswered += unanswered;
     const answered = (): void => {
@@ -121,7 +145,7 @@ export class GatheredCalls {
       }
     };
     this.#carrier
-      .run(scripts.gather, keys, argumentsFor(calls), read, limitOf(calls), sender)
+      .run(scripts.gather, keysFor(calls), argumentsFor(calls), read, limitOf(calls), sender)
       .catch((error: unknown) => {
         answered();
         // An error reply to the whole call, or none sent at all: nothing was done, and each hears what is said to it alone.
@@ -148,10 +172,10 @@ export class GatheredCalls {
 
   #sendAlone(call: GatheredCall): void {
     if (!isWanted(call)) return;
-    const { keys, ownerId, leaseMs, publish, limit, read } = call;
+    const { keys, ownerId, leaseMs, fencing, publish, limit, read } = call;
     call.resolve(
       leaseMs > 0
-        ? sendAcquire(this.#carrier, keys, ownerId, leaseMs, read, limit)
+        ? sendAcquire(this.#carrier, keys, ownerId, leaseMs, fencing, read, limit)
         : sendRelease(this.#carrier, keys, ownerId, publish, read),
     );
   }
@@ -159,13 +183,15 @@ export class GatheredCalls {
 
 function sendAcquire<T>(
   carrier: Carrier,
-  { lock }: LockKeys,
+  lockKeys: LockKeys,
   ownerId: string,
   leaseMs: number,
+  fencing: Fencing,
   read: (reply: unknown) => T,
   limit: TimeLimit,
 ): Promise<T> {
-  return carrier.run(scripts.acquire, [lock], [ownerId, leaseMs], read, limit);
+  const { script, keys, args } = acquireScript(lockKeys, ownerId, leaseMs, fencing);
+  return carrier.run(script, keys, args, read, limit);
 }
 
 function sendRelease<T>(

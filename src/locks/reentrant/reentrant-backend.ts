@@ -11,7 +11,8 @@ import type { Connection } from '../../redis/connection.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
 import { ContestedBackend } from './contested-backend.js';
-import type { Publish } from './gathered-call.js';
+import { NO_FENCING, type Fencing } from './fencing.js';
+import { acquireScript, type Publish } from './gathered-call.js';
 import { GatheredCalls } from './gathered-calls.js';
 import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantWaiter } from './reentrant-waiter.js';
@@ -49,10 +50,9 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
     const { connection } = this.server;
     if (!connection.isReplicated)
-      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit);
-    const args = [ownerId, leaseMs];
-    const keys = [this.keys.lock];
-    return connection.runReplicated(scripts.acquire, keys, args, readAcquire, isAcquired, limit);
+      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit, this.fencing);
+    const { script, keys, args } = acquireScript(this.keys, ownerId, leaseMs, this.fencing);
+    return connection.runReplicated(script, keys, args, readAcquire, isAcquired, limit);
   }
 
   /** Acquires it as one of the masters of a Redlock, which remember for how long they were asked to keep it. */
@@ -161,6 +161,11 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     ];
   }
 
+  /** What gives each holder its token, if it is a fenced lock. */
+  protected get fencing(): Fencing {
+    return NO_FENCING;
+  }
+
   get #calls(): GatheredCalls {
     return this.server.shared(GatheredCalls);
   }
@@ -180,7 +185,10 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
 }
 
 function readAcquire(reply: unknown): AcquireReply {
-  return reply === 1 ? ACQUIRED : held(reply as [string, number]);
+  if (reply === 1) return ACQUIRED;
+  return typeof reply === 'string'
+    ? { outcome: 'acquired', token: BigInt(reply) }
+    : held(reply as [string, number]);
 }
 
 function readVote(reply: unknown): VoteReply {

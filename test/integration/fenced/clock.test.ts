@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ServerClock } from '../../chaos/stage/server-clock.js';
-import { newClient, nextEvent } from '../../support/clients.js';
+import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { counterOf, expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
 import { startRedisProcess } from '../../support/redis-process.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
@@ -59,4 +59,27 @@ describe.skipIf(unavailable)('a server whose wall clock is set forward and back'
     expectGrowing(tokens);
     redis.disconnect();
   });
+
+  it.each(FENCED_KINDS)(
+    'past the year 2255 gives none, says so, and changes nothing ($title)',
+    async ({ options }) => {
+      const clock = (await ServerClock.create(folder))!;
+      await using server = await startRedisProcess({ env: clock.env });
+      const redis = new Redis(server.url);
+      await using client = newClient({ redis: server.url, lockWatchdogTimeout: 60_000 });
+      const lock = client.getFencedLock('job', { ...options, tokenTtl: Infinity });
+      const before = await passThrough(lock);
+      await clock.step(230 * 365 * 24 * HOUR_MS);
+      for (const call of [() => lock.acquire(), () => lock.tryLock(), () => lock.acquire()])
+        expect(await rejectionOf(call())).toMatchObject({
+          code: 'REDIS_UNAVAILABLE',
+          message: expect.stringContaining('past the year 2255') as string,
+        });
+      expect(await redis.keys('*')).toEqual([counterOf('job')]);
+      expect(await redis.get(counterOf('job'))).toBe(String(before));
+      await clock.step(0);
+      expectGrowing([before, await passThrough(lock)]);
+      redis.disconnect();
+    },
+  );
 });

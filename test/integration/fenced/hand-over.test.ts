@@ -4,11 +4,19 @@ import type { FencedHold, Hold, Lock } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
 import { connectedClient } from '../../support/connected-client.js';
 import { eventually } from '../../support/eventually.js';
-import { counterOf, expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
+import {
+  counterOf,
+  expectGrowing,
+  FENCED_KINDS,
+  memoryMs,
+  passThrough,
+} from '../../support/fenced-locks.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { sharedConnection } from '../../support/shared-connection.js';
 import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+const DAY_MS = 86_400_000;
 
 const redis = sharedConnection();
 let name: string;
@@ -112,6 +120,31 @@ describe('the grant of a fenced fair lock', () => {
     expect(await redis.get(counterOf(name))).toBe(String(theirs.token));
     await theirs.release();
   });
+
+  it.each([
+    ['for longer', 40 * DAY_MS],
+    ['for ever', Infinity],
+  ])(
+    'is remembered %s where its receiver wants that, whatever who hands it over wants',
+    async (_howLong, tokenTtl) => {
+      await using one = newClient({ lockWatchdogTimeout: 30_000 });
+      await using two = newClient({ lockWatchdogTimeout: 30_000 });
+      const hold = await one.getFencedLock(name, { fair: true, tokenTtl: 60_000 }).acquire();
+      const next = two.getFencedLock(name, { fair: true, tokenTtl }).acquire();
+      await eventually(async () => {
+        const places = await redis.hvals(`holdfast_places:{${name}}`);
+        expect(places).toEqual([expect.stringMatching(/^\d+ \d+ 2 1 /)]);
+      });
+      await hold.release();
+      const forMs = await memoryMs(redis, name);
+      if (tokenTtl === Infinity) expect(forMs).toBe(-1);
+      else expect(forMs).toBeGreaterThan(tokenTtl - 10_000);
+      const theirs = await next;
+      expectGrowing([hold.token, theirs.token]);
+      expect(await redis.get(counterOf(name))).toBe(String(theirs.token)); // it asked for no other one
+      await theirs.release();
+    },
+  );
 
   it('that nobody heard is found by a renewal, which brings a token, too', async () => {
     await using one = newClient({ lockWatchdogTimeout: 30_000 });

@@ -13,11 +13,17 @@ const LEASES_MS = [100_000, 200_000, 300_000];
 const NAMES = ['a', 'b', '{t}:c', 'd:{t}', 'e}f', 'g{}h', 'i{', 'ü'];
 const OWNERS = ['me:1', 'me:2', 'me:-3', 'other:7'];
 
+/** Above the time in microseconds: what follows is counted, and the same wherever it is. */
+const AHEAD = 2n ** 52n;
+const TOKEN_TTLS_MS = [0, 100_000, 200_000];
+
 interface Call {
-  readonly kind: 'a' | 'o' | 'r' | 'w';
+  readonly kind: 'a' | 'o' | 'f' | 'r' | 'w';
   readonly name: string;
   readonly owner: string;
   readonly leaseMs: number;
+  /** Of those that are given a token. */
+  readonly tokenTtlMs?: number;
 }
 
 let server: RedisServer;
@@ -55,7 +61,20 @@ async function permitAllBut(...rules: string[]): Promise<void> {
   await admin.call('ACL', 'SETUSER', 'limited', ...all, ...rules);
 }
 
-it.each(['', '-pexpire', '-hset', '-hdel', '-exists', '-hexists', '-hlen', '-hkeys', '-pttl'])(
+const DENIED = [
+  'pexpire',
+  'hset',
+  'hdel',
+  'exists',
+  'hexists',
+  'hlen',
+  'hkeys',
+  'pttl',
+  'get',
+  'set',
+];
+
+it.each(['', ...[...DENIED, 'time'].map((command) => `-${command}`)])(
   'random calls have the same answers, and leave the same keys (ACL: %j)',
   async (rule) => {
     await permitAllBut(...(rule ? [rule] : []));
@@ -99,10 +118,25 @@ it('runs the commands that the scripts for one lock run, and no more', async () 
   const releases = acquires.map((call): Call => ({ ...call, kind: 'r' }));
   const released = await countCommands(server.url, () => gathered(releases));
   expect(released).toEqual({ eval: 1, hdel: 64, publish: 64 });
+  const fenced = names.map((name): Call => fencedOf(name, 100_000));
+  expect(await countCommands(server.url, () => gathered(fenced))).toEqual({
+    ...{ eval: 1, exists: 64, hset: 64, pexpire: 64 },
+    ...{ get: 64, time: 64, pttl: 64, set: 64 },
+  });
+  await gathered(releases);
+  const forEver = names.map((name): Call => fencedOf(name, 0));
+  expect(await countCommands(server.url, () => gathered(forEver))).toEqual({
+    ...{ eval: 1, exists: 64, hset: 64, pexpire: 64 },
+    ...{ get: 64, time: 64, set: 64 },
+  });
 });
 
 function acquireOf(name: string): Call {
   return { kind: 'a', name, owner: 'me:1', leaseMs: LEASES_MS[0]! };
+}
+
+function fencedOf(name: string, tokenTtlMs: number): Call {
+  return { ...acquireOf(name), kind: 'f', tokenTtlMs };
 }
 
 /** Prepares the same keys twice, and makes the same calls on both, by the scripts for one lock and all together. */
@@ -113,12 +147,17 @@ async function sameAs(seed: number): Promise<void> {
   for (const name of NAMES) {
     const what = pick(['nothing', 'nothing', 'lock', 'lock', 'string', 'hash', 'endless']);
     const owner = pick(OWNERS);
-    for (const prefix of ['s:', 'g:']) await put(prefix + name, what, owner);
+    const counter = pick(['nothing', 'nothing', 'ahead', 'ahead', 'endless', 'text', 'list']);
+    for (const prefix of ['s:', 'g:']) {
+      await put(prefix + name, what, owner);
+      await putCounter(counterOf(prefix, name), counter);
+    }
   }
   const calls = Array.from({ length: 1 + Math.floor(random() * 40) }, (): Call => {
-    const kind = pick(['a', 'a', 'o', 'r', 'r', 'w'] as const);
-    const leaseMs = kind === 'o' ? pick(LEASES_MS) : LEASES_MS[0]!;
-    return { kind, name: pick(NAMES), owner: pick(OWNERS), leaseMs };
+    const kind = pick(['a', 'o', 'f', 'f', 'r', 'r', 'w'] as const);
+    const leaseMs = kind === 'o' || kind === 'f' ? pick(LEASES_MS) : LEASES_MS[0]!;
+    const tokenTtlMs = pick(TOKEN_TTLS_MS);
+    return { kind, name: pick(NAMES), owner: pick(OWNERS), leaseMs, tokenTtlMs };
   });
   const alone: unknown[] = [];
   for (const call of calls) alone.push(await single(call));
@@ -135,9 +174,28 @@ async function put(key: string, what: string, owner: string): Promise<void> {
   if (what === 'lock') await admin.pexpire(key, LEASES_MS[1]!);
 }
 
+function counterOf(prefix: string, name: string): string {
+  return `${prefix}token:${name}`;
+}
+
+async function putCounter(key: string, what: string): Promise<void> {
+  if (what === 'text') await admin.set(key, 'text');
+  if (what === 'list') await admin.rpush(key, 'a');
+  if (what === 'endless') await admin.set(key, String(AHEAD));
+  if (what === 'ahead') await admin.set(key, String(AHEAD), 'PX', LEASES_MS[1]!);
+}
+
 /** null for an error. */
-async function single({ kind, name, owner, leaseMs }: Call): Promise<unknown> {
+async function single({ kind, name, owner, leaseMs, tokenTtlMs = 0 }: Call): Promise<unknown> {
   const { lock, channel } = new LockKeys(`s:${name}`);
+  if (kind === 'f') {
+    // One that is its owner's already is left to its own script.
+    if ((await admin.type(lock)) === 'hash' && (await admin.hexists(lock, owner)) === 1)
+      return null;
+    const keys = [lock, counterOf('s:', name)];
+    const { source } = scripts.acquireFenced;
+    return await user.eval(source, 2, ...keys, owner, leaseMs, tokenTtlMs).catch(() => null);
+  }
   const isAcquire = kind === 'a' || kind === 'o';
   const args = isAcquire ? [owner, leaseMs] : [owner, channel, kind === 'w' ? '' : 'PUBLISH'];
   const script: Script = isAcquire ? scripts.acquire : scripts.release;
@@ -145,11 +203,15 @@ async function single({ kind, name, owner, leaseMs }: Call): Promise<unknown> {
 }
 
 async function gathered(calls: readonly Call[]): Promise<unknown[]> {
-  const keys = calls.map(({ name }) => `g:${name}`);
+  const keys = calls.flatMap(({ kind, name }) => [
+    `g:${name}`,
+    ...(kind === 'f' ? [counterOf('g:', name)] : []),
+  ]);
   const kinds = calls.map(({ kind }) => kind).join('');
-  const owners = calls.flatMap(({ kind, owner, leaseMs }) => [
+  const owners = calls.flatMap(({ kind, owner, leaseMs, tokenTtlMs = 0 }) => [
     owner,
-    ...(kind === 'o' ? [leaseMs] : []),
+    ...(kind === 'o' || kind === 'f' ? [leaseMs] : []),
+    ...(kind === 'f' ? [tokenTtlMs] : []),
   ]);
   const { source } = scripts.gather;
   const args = [kinds, LEASES_MS[0]!, 'PUBLISH', ...owners];
@@ -159,6 +221,8 @@ async function gathered(calls: readonly Call[]): Promise<unknown[]> {
 /** Times to live are not those of the very same moment; and a refusal may name the script and its line. */
 function rounded(answer: unknown): unknown {
   if (Array.isArray(answer)) return (answer as unknown[]).map(rounded);
+  if (typeof answer === 'string' && /^\d+$/.test(answer))
+    return BigInt(answer) < AHEAD ? 'the time' : answer;
   if (typeof answer === 'string' && !OWNERS.includes(answer)) return 'a refusal';
   return typeof answer === 'number' && answer > 1_000 ? Math.round(answer / 50_000) : answer;
 }
@@ -169,7 +233,13 @@ async function state(prefix: string): Promise<unknown> {
     NAMES.map(async (name) => {
       const key = prefix + name;
       const type = await admin.type(key);
-      return [type, type === 'hash' && (await admin.hgetall(key)), rounded(await admin.pttl(key))];
+      const counter = counterOf(prefix, name);
+      const last = (await admin.type(counter)) === 'string' && (await admin.get(counter));
+      const rememberedMs = await admin.pttl(counter);
+      return [
+        ...[type, type === 'hash' && (await admin.hgetall(key)), rounded(await admin.pttl(key))],
+        ...[rounded(last), rememberedMs > 1e9 ? 'until the clock is there' : rounded(rememberedMs)],
+      ];
     }),
   );
 }

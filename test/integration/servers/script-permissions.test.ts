@@ -151,14 +151,14 @@ const SCENARIOS: Scenario[] = [
     'fenced, to the first of two',
     scripts.handOver,
     { lock: held, line: [fencedFirst, second], counter },
-    [...handOver('me:1'), TOKEN_TTL_MS],
+    handOver('me:1'),
     withCounter,
   ),
   scenario(
     'fenced, past the gone',
     scripts.handOver,
     { lock: held, line: [lapsed, gone, fencedFirst] },
-    [...handOver('me:1'), TOKEN_TTL_MS],
+    handOver('me:1'),
     withCounter,
   ),
   scenario('of the lock to nobody', scripts.handOver, { lock: held }, handOver('me:1')),
@@ -326,6 +326,7 @@ async function prepare(before: Before): Promise<void> {
   for (const [index, { owner, ttl, is, isFixed = false, isFenced = false }] of line.entries()) {
     const wants = Number(isFixed) + 2 * Number(isFenced);
     const place = [index + 1, Date.now() + ttl * 1_000, wants, is === 'deaf' ? 0 : 1, is];
+    if (isFenced) place.push(TOKEN_TTL_MS);
     await redis.zadd(LINE, index + 1, owner);
     await redis.hset(PLACES, owner, place.join(' '));
   }

@@ -1,4 +1,4 @@
-// What the scripts that grant a fair lock take besides, where they are to give each holder a fencing token.
+// What the scripts that grant a lock take besides, where they are to give each holder a fencing token.
 
 export interface Fencing {
   /** The key of the last token. */

@@ -1,0 +1,106 @@
+// Fenced locks that are acquired and released many at a time go together in few script calls, plain ones among them.
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { FencedHold, Hold } from '../../../src/index.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { counterOf, expectGrowing } from '../../support/fenced-locks.js';
+import { loadScripts } from '../../support/lock-commands.js';
+import { countCommands } from '../../support/recorded-commands.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const LONG = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
+
+let server: RedisServer;
+let admin: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  await loadScripts(server.url);
+  admin = new Redis(server.url);
+  await admin.ping();
+}, 60_000);
+
+afterAll(async () => {
+  admin.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+it('200 that are acquired in one turn, and released in one, are five script calls each', async () => {
+  await using client = await connectedClient({ ...LONG, redis: server.url });
+  const names = Array.from({ length: 200 }, (_, index) => uniqueName(String(index)));
+  const locks = names.map((name, index) =>
+    client.getFencedLock(name, { tokenTtl: index % 2 === 0 ? Infinity : 60_000 }),
+  );
+  let holds: FencedHold[] = [];
+  const acquired = await countCommands(server.url, async () => {
+    holds = await Promise.all(locks.map((lock) => lock.acquire()));
+  });
+  expect(acquired).toMatchObject({ evalsha: 5, hset: 200, set: 200, pttl: 100 });
+  for (const [index, name] of names.entries())
+    expect(await admin.get(counterOf(name))).toBe(String(holds[index]!.token));
+  const released = await countCommands(server.url, () =>
+    Promise.all(holds.map((hold) => hold.release())),
+  );
+  expect(released).toEqual({ evalsha: 5, hdel: 200, publish: 200 });
+  expect(await admin.exists(...names)).toBe(0);
+});
+
+it('a fenced one in between does not have sent before their time what others have gathered', async () => {
+  await using client = await connectedClient({ ...LONG, redis: server.url });
+  const name = uniqueName();
+  let holds: Hold[] = [];
+  const counts = await countCommands(server.url, async () => {
+    const calls = Array.from({ length: 40 }, (_, index) =>
+      index % 2 === 0
+        ? client.getLock(`${name}:${index}`).acquire({ lease: index % 3 ? 20_000 : undefined })
+        : client.getFencedLock(`${name}:${index}`).acquire(),
+    );
+    holds = await Promise.all(calls);
+  });
+  // The first was sent alone, since nothing was under way.
+  expect(counts).toMatchObject({ evalsha: 2, hset: 40, set: 20 });
+  expect(holds.map(({ token }) => typeof token)).toEqual(
+    holds.map((_, index) => (index % 2 === 0 ? 'undefined' : 'bigint')),
+  );
+  await Promise.all(holds.map((hold) => hold.release()));
+});
+
+it('one that cannot be had among others is told why, and takes up no token', async () => {
+  await using client = await connectedClient({ ...LONG, redis: server.url });
+  await using other = await connectedClient({ ...LONG, redis: server.url });
+  const names = Array.from({ length: 30 }, (_, index) => uniqueName(String(index)));
+  await admin.set(counterOf(names[10]!), 'text');
+  await admin.hset(names[11]!, { mode: 'read', more: 1 });
+  await admin.rpush(counterOf(names[12]!), 'a');
+  await using held = await other.getFencedLock(names[13]!).acquire();
+  const outcomes = await Promise.allSettled(
+    names.map((name) => client.getFencedLock(name).tryAcquire()),
+  );
+  for (const index of [10, 11, 12])
+    expect(outcomes[index]).toMatchObject({ reason: { code: 'KEY_CONFLICT' } });
+  expect(outcomes[13]).toEqual({ status: 'fulfilled', value: undefined });
+  expect(await admin.get(counterOf(names[10]!))).toBe('text');
+  expect(await admin.exists(counterOf(names[11]!))).toBe(0);
+  expect(await admin.get(counterOf(names[13]!))).toBe(String(held.token));
+  const holds = outcomes.flatMap((outcome) =>
+    outcome.status === 'fulfilled' && outcome.value ? [outcome.value] : [],
+  );
+  expect(holds).toHaveLength(26);
+  await Promise.all(holds.map((hold) => hold.release()));
+  await admin.del(names[11]!);
+});
+
+it('acquired and released again and again at the same time, each gives growing tokens', async () => {
+  await using client = await connectedClient({ ...LONG, redis: server.url });
+  const names = Array.from({ length: 50 }, (_, index) => uniqueName(String(index)));
+  await Promise.all(
+    names.map(async (name) => {
+      const lock = client.getFencedLock(name);
+      const tokens: bigint[] = [];
+      for (let round = 0; round < 20; round++)
+        tokens.push(await lock.withLock(({ token }) => token));
+      expectGrowing(tokens);
+    }),
+  );
+});
