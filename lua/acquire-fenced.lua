@@ -19,7 +19,7 @@ local owner = ARGV[1]
 local leaseMs = ARGV[2]
 local tokenTtlMs = tonumber(ARGV[3])
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -31,17 +31,20 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 local isFree = redis.call('EXISTS', lock) == 0
@@ -56,9 +59,9 @@ if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
 end
 
 -- Before anything is written: there may be something else at the counter's key.
-local token = nextToken(counter, tokenTtlMs)
-if token.err then
-  return token
+local token, remember = nextToken(counter, tokenTtlMs)
+if not token then
+  return remember
 end
 local ttlMs = 0
 if isFree then
@@ -67,9 +70,9 @@ else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or math.max(ttlMs, tonumber(leaseMs)))
 if done == 1 then
-  done = redis.pcall('SET', counter, unpack(token))
+  done = setToken(counter, token, remember)
 end
 if type(done) ~= 'table' or done.err then
   -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
@@ -80,4 +83,4 @@ if type(done) ~= 'table' or done.err then
   end
   return done
 end
-return token[1]
+return token

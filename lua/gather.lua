@@ -27,7 +27,7 @@ local owners = ARGV
 
 local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE = string.byte('aofr', 1, 4)
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -39,17 +39,20 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 -- A lock has one owner, as in acquire.lua. Anything else is none of ours, and acquire.lua says what it is.
@@ -89,15 +92,15 @@ local function acquireFenced(lock, counter, owner, lease, tokenTtlMs)
   if exists ~= 0 then
     return exists == 1 and redis.pcall('HEXISTS', lock, owner) == 0 and heldBy(lock)
   end
-  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
-  if not isKnown or token.err or redis.pcall('HSET', lock, owner, 1) ~= 1 then
+  local isKnown, token, rememberMs = pcall(nextToken, counter, tokenTtlMs)
+  if not isKnown or not token or redis.pcall('HSET', lock, owner, 1) ~= 1 then
     return false
   end
-  if redis.pcall('PEXPIRE', lock, lease) ~= 1 or redis.pcall('SET', counter, unpack(token)).err then
+  if redis.pcall('PEXPIRE', lock, lease) ~= 1 or setToken(counter, token, rememberMs).err then
     redis.pcall('HDEL', lock, owner)
     return false
   end
-  return token[1]
+  return token
 end
 
 local function release(lock, owner, isTold)

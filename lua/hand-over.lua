@@ -31,7 +31,7 @@ local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -43,17 +43,20 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 -- How many lapsed places one call drops at most.
@@ -110,9 +113,9 @@ end
 -- What the new holder's token adds to its grant: it is remembered for as long as that holder wants. No lock must stay with a
 -- holder who gives it up because no token can be given: who gets the lock without one asks for it, and is told why it gets none.
 local function withToken(tokenTtlMs)
-  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
-  local isGiven = isKnown and not token.err and not redis.pcall('SET', counter, unpack(token)).err
-  return isGiven and ':' .. token[1] or ''
+  local isKnown, token, rememberMs = pcall(nextToken, counter, tokenTtlMs)
+  local isGiven = isKnown and token and not setToken(counter, token, rememberMs).err
+  return isGiven and ':' .. token or ''
 end
 
 local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, tokenTtl, isHeld, ttlMs)

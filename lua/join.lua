@@ -39,7 +39,7 @@ local listensAt = ARGV[8]
 local tokenTtlMs = tonumber(ARGV[9])
 local tokenTtl = ARGV[9] -- as it came, for the place
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -51,29 +51,35 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  local token = counter and nextToken(counter, tokenTtlMs)
-  if token and token.err then
-    return token
+  local token, remember
+  if counter then
+    token, remember = nextToken(counter, tokenTtlMs)
+    if not token then
+      return remember
+    end
   end
   local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   redis.call('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
-  local given = token and redis.pcall('SET', counter, unpack(token))
+  local given = token and setToken(counter, token, remember)
   if given and given.err then
     if ttlMs > 0 then
       redis.call('PEXPIRE', lock, ttlMs)
@@ -82,16 +88,19 @@ if count then
   end
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
   local answer = count == '0' and 2 or 1
-  return token and { answer, token[1] } or answer
+  return token and { answer, token } or answer
 end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  local token = counter and nextToken(counter, tokenTtlMs)
-  if token and token.err then
-    return token
+  local token, remember
+  if counter then
+    token, remember = nextToken(counter, tokenTtlMs)
+    if not token then
+      return remember
+    end
   end
   local place = (first[1] or ticket > 0) and redis.call('HGET', places, owner)
   -- The lock is taken before the place goes, and not at all if something of that is not permitted.
@@ -99,7 +108,7 @@ if isFree and isFirst then
   local done = redis.pcall('PEXPIRE', lock, leaseMs)
   if done == 1 and token then
     -- If what follows is not permitted, a token was used up.
-    local given = redis.pcall('SET', counter, unpack(token))
+    local given = setToken(counter, token, remember)
     done = given.err and given or 1
   end
   if done == 1 and (first[1] or ticket > 0) then
@@ -116,7 +125,7 @@ if isFree and isFirst then
     redis.call('DEL', lock)
     return done
   end
-  return token and { 1, token[1] } or 1
+  return token and { 1, token } or 1
 end
 
 local holder = first[1]

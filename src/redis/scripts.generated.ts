@@ -25,7 +25,7 @@ export const scripts: {
 } = {
   acquireFenced: {
     name: 'acquire-fenced',
-    sha1: 'b29fcf68feed578a6871a394261760fcdf4a31a2',
+    sha1: '1216a91a5f29e299612c6e5be49a9048aae9648e',
     source: `-- Takes a lock that nobody holds, and gives its new holder a fencing token, larger than all before it: the outermost acquisition
 -- of an owner.
 --
@@ -47,7 +47,7 @@ local owner = ARGV[1]
 local leaseMs = ARGV[2]
 local tokenTtlMs = tonumber(ARGV[3])
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -59,17 +59,20 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 local isFree = redis.call('EXISTS', lock) == 0
@@ -84,9 +87,9 @@ if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
 end
 
 -- Before anything is written: there may be something else at the counter's key.
-local token = nextToken(counter, tokenTtlMs)
-if token.err then
-  return token
+local token, remember = nextToken(counter, tokenTtlMs)
+if not token then
+  return remember
 end
 local ttlMs = 0
 if isFree then
@@ -95,9 +98,9 @@ else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or math.max(ttlMs, tonumber(leaseMs)))
 if done == 1 then
-  done = redis.pcall('SET', counter, unpack(token))
+  done = setToken(counter, token, remember)
 end
 if type(done) ~= 'table' or done.err then
   -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
@@ -108,7 +111,7 @@ if type(done) ~= 'table' or done.err then
   end
   return done
 end
-return token[1]
+return token
 `,
   },
   acquire: {
@@ -277,7 +280,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: '4fd23df84e75f3534f6e95a5e3e47a0efb3ea2ca',
+    sha1: '6877b6d50cba5a0aa13081a143e0e51dfd337e35',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
 -- stand here. In a cluster, all keys are of one slot.
 --
@@ -307,7 +310,7 @@ local owners = ARGV
 
 local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE = string.byte('aofr', 1, 4)
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -319,17 +322,20 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 -- A lock has one owner, as in acquire.lua. Anything else is none of ours, and acquire.lua says what it is.
@@ -369,15 +375,15 @@ local function acquireFenced(lock, counter, owner, lease, tokenTtlMs)
   if exists ~= 0 then
     return exists == 1 and redis.pcall('HEXISTS', lock, owner) == 0 and heldBy(lock)
   end
-  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
-  if not isKnown or token.err or redis.pcall('HSET', lock, owner, 1) ~= 1 then
+  local isKnown, token, rememberMs = pcall(nextToken, counter, tokenTtlMs)
+  if not isKnown or not token or redis.pcall('HSET', lock, owner, 1) ~= 1 then
     return false
   end
-  if redis.pcall('PEXPIRE', lock, lease) ~= 1 or redis.pcall('SET', counter, unpack(token)).err then
+  if redis.pcall('PEXPIRE', lock, lease) ~= 1 or setToken(counter, token, rememberMs).err then
     redis.pcall('HDEL', lock, owner)
     return false
   end
-  return token[1]
+  return token
 end
 
 local function release(lock, owner, isTold)
@@ -418,7 +424,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: '0e3a59c05ca3023236b6c0f8eb6c0452a1f01b0c',
+    sha1: 'd18128321ca3dd679843b7233641f15a15154494',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -452,7 +458,7 @@ local grants = ARGV[4]
 local publishGrant = ARGV[5]
 local isCounted = ARGV[6] == '1'
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -464,17 +470,20 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 -- How many lapsed places one call drops at most.
@@ -531,9 +540,9 @@ end
 -- What the new holder's token adds to its grant: it is remembered for as long as that holder wants. No lock must stay with a
 -- holder who gives it up because no token can be given: who gets the lock without one asks for it, and is told why it gets none.
 local function withToken(tokenTtlMs)
-  local isKnown, token = pcall(nextToken, counter, tokenTtlMs)
-  local isGiven = isKnown and not token.err and not redis.pcall('SET', counter, unpack(token)).err
-  return isGiven and ':' .. token[1] or ''
+  local isKnown, token, rememberMs = pcall(nextToken, counter, tokenTtlMs)
+  local isGiven = isKnown and token and not setToken(counter, token, rememberMs).err
+  return isGiven and ':' .. token or ''
 end
 
 local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, tokenTtl, isHeld, ttlMs)
@@ -626,7 +635,7 @@ return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reaso
   },
   join: {
     name: 'join',
-    sha1: 'caef8ef3dc08ef35bb08227aa172c6926af5f965',
+    sha1: '196022d41840edaf061bde54925ca7eed28a2eb9',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -668,7 +677,7 @@ local listensAt = ARGV[8]
 local tokenTtlMs = tonumber(ARGV[9])
 local tokenTtl = ARGV[9] -- as it came, for the place
 
--- What the next fencing token is, and as which SET writes it: {token, 'PX', ttlMs}, or {token}, without an end. Or an error, {err}.
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
 -- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
 -- back; never for less than now.
@@ -680,29 +689,35 @@ local function nextToken(counter, tokenTtlMs)
   local number = math.max(lastNumber + 1, nowUs)
   -- Lua counts exactly up to 2^53.
   if nowUs > 2 ^ 53 - 1 then
-    return redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
   elseif number > 2 ^ 53 - 1 then
-    return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
-  local token = string.format('%.0f', number)
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-  if ttlMs == -1 then
-    return { token }
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
+
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
   end
-  local aheadMs = math.ceil((number - nowUs) / 1000)
-  return { token, 'PX', string.format('%.0f', math.max(ttlMs, tokenTtlMs + aheadMs)) }
+  return redis.pcall('SET', counter, token)
 end
 
 local count = redis.call('HGET', lock, owner)
 if count then
-  local token = counter and nextToken(counter, tokenTtlMs)
-  if token and token.err then
-    return token
+  local token, remember
+  if counter then
+    token, remember = nextToken(counter, tokenTtlMs)
+    if not token then
+      return remember
+    end
   end
   local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   redis.call('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
-  local given = token and redis.pcall('SET', counter, unpack(token))
+  local given = token and setToken(counter, token, remember)
   if given and given.err then
     if ttlMs > 0 then
       redis.call('PEXPIRE', lock, ttlMs)
@@ -711,16 +726,19 @@ if count then
   end
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
   local answer = count == '0' and 2 or 1
-  return token and { answer, token[1] } or answer
+  return token and { answer, token } or answer
 end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFree = redis.call('EXISTS', lock) == 0
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
 if isFree and isFirst then
-  local token = counter and nextToken(counter, tokenTtlMs)
-  if token and token.err then
-    return token
+  local token, remember
+  if counter then
+    token, remember = nextToken(counter, tokenTtlMs)
+    if not token then
+      return remember
+    end
   end
   local place = (first[1] or ticket > 0) and redis.call('HGET', places, owner)
   -- The lock is taken before the place goes, and not at all if something of that is not permitted.
@@ -728,7 +746,7 @@ if isFree and isFirst then
   local done = redis.pcall('PEXPIRE', lock, leaseMs)
   if done == 1 and token then
     -- If what follows is not permitted, a token was used up.
-    local given = redis.pcall('SET', counter, unpack(token))
+    local given = setToken(counter, token, remember)
     done = given.err and given or 1
   end
   if done == 1 and (first[1] or ticket > 0) then
@@ -745,7 +763,7 @@ if isFree and isFirst then
     redis.call('DEL', lock)
     return done
   end
-  return token and { 1, token[1] } or 1
+  return token and { 1, token } or 1
 end
 
 local holder = first[1]

@@ -53,9 +53,9 @@ describe.each(readScripts())('lua/$file', ({ header, body }) => {
   });
 });
 
-it('nextToken() is the same in every script that has it', () => {
+it.each(['nextToken', 'setToken'])('%s() is the same in every script that has it', (name) => {
   const functions = readScripts().flatMap(({ source }) => {
-    const from = source.indexOf('local function nextToken(');
+    const from = source.indexOf(`local function ${name}(`);
     return from < 0 ? [] : [source.slice(from, source.indexOf('\nend\n', from))];
   });
   expect(functions).toHaveLength(4);
