@@ -12,12 +12,22 @@ import { holds } from './rows/holds.js';
 import { line } from './rows/line.js';
 import { redlock } from './rows/redlock.js';
 import type { Effort, Row } from './rows/row.js';
+import { token } from './rows/token.js';
 import { uncontended } from './rows/uncontended.js';
 import { waiters } from './rows/waiters.js';
 import { describeMachine } from './support/machine.js';
 import { Progress } from './support/progress.js';
 
-const ROWS: readonly Row[] = [uncontended, contended, handOver, waiters, holds, line, redlock];
+const ROWS: readonly Row[] = [
+  uncontended,
+  token,
+  contended,
+  handOver,
+  waiters,
+  holds,
+  line,
+  redlock,
+];
 
 const USAGE = `usage: npm run bench -- [--quick | --smoke] [row ...]
 

@@ -1,6 +1,6 @@
 // Everybody who takes part, by name.
 
-import { fair, plain } from './holdfast.js';
+import { fair, fenced, plain } from './holdfast.js';
 import { localMutex } from './local-mutex.js';
 import { nodeRedisson, nodeRedissonTuned } from './node-redisson.js';
 import { nothing } from './nothing.js';
@@ -31,6 +31,7 @@ export const PEERS: readonly Peer[] = [
   nothing,
   plain,
   fair,
+  fenced,
   redissonLike,
   ...COMPETITORS,
 ];

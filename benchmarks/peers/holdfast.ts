@@ -1,4 +1,4 @@
-// holdfast: the lock of getLock(), the one of getFairLock(), and getRedLock() where there are several masters.
+// holdfast: the locks of getLock(), getFairLock() and getFencedLock(), and getRedLock() where there are several masters.
 
 import type { Holdfast as HoldfastClient, Lock } from '../../src/index.js';
 import { Holdfast } from '../support/built-holdfast.js';
@@ -21,6 +21,14 @@ export const fair: Peer = {
   role: 'ours',
   pollMs: 0,
   connect: (options) => connect(options, ([client], name) => client!.getFairLock(name)),
+};
+
+export const fenced: Peer = {
+  id: 'holdfast-fenced',
+  label: 'holdfast getFencedLock',
+  role: 'ours',
+  pollMs: 0,
+  connect: (options) => connect(options, ([client], name) => client!.getFencedLock(name)),
 };
 
 async function connect(

@@ -1,33 +1,15 @@
 // Row 1: take and release where nobody else wants the lock, with 1, 16 and 256 in flight.
 
 import { Redis } from 'ioredis';
-import { printCase, ratioToFloor, seriesOf, type Case, type Metric } from '../report/case.js';
+import { printCase, ratioToFloor, type Case } from '../report/case.js';
 import { atLeast, atMost, type TargetResult } from '../report/target.js';
-import { interleaved } from '../support/interleaved.js';
-import { serverUsageOf } from '../support/server-usage.js';
 import type { Spread } from '../support/statistics.js';
-import type { PairsOrder } from '../worker/messages.js';
 import { contender, npmLocks } from './contenders.js';
-import type { Row, RowContext } from './row.js';
+import { measurePairs, SIZES } from './pairs.js';
+import type { Row } from './row.js';
 import { Soloists } from './soloists.js';
 
 const CALLS = { acquire: 'acquire + release', withLock: 'withLock' } as const;
-
-const P50: Metric = { key: 'p50', label: 'p50, µs', digits: 1, isRatio: true };
-const P99: Metric = { key: 'p99', label: 'p99, µs', digits: 1 };
-const RATE: Metric = { key: 'rate', label: 'pairs/s', digits: 0, isRatio: true };
-const COSTS: readonly Metric[] = [
-  { key: 'server', label: 'server µs', digits: 1 },
-  { key: 'client', label: 'client µs', digits: 1 },
-  { key: 'commands', label: 'commands', digits: 1 },
-];
-
-/** Java takes seconds to compile what it runs. */
-const SIZES = {
-  smoke: { rounds: 1, sliceMs: 20, warmUpMs: 0, lanes: [1, 16] },
-  quick: { rounds: 4, sliceMs: 50, warmUpMs: 150, lanes: [1, 16, 256] },
-  full: { rounds: 15, sliceMs: 250, warmUpMs: 2_000, lanes: [1, 16, 256] },
-};
 
 export const uncontended: Row = {
   name: 'uncontended',
@@ -43,7 +25,10 @@ export const uncontended: Row = {
       const cases: Case[] = [];
       for (const call of ['acquire', 'withLock'] as const) {
         for (const lanes of SIZES[context.effort].lanes) {
-          const one = await measure(context, redis, workers, call, lanes);
+          const id = `${call}-${lanes}`;
+          const title = `${CALLS[call]}, uncontended, ${lanes} in flight`;
+          const pairs = { id, title, floor: 'raw', call, lanes };
+          const one = await measurePairs(context, redis, workers, pairs);
           context.progress.clear();
           printCase(one);
           cases.push(one);
@@ -55,42 +40,6 @@ export const uncontended: Row = {
     }
   },
 };
-
-async function measure(
-  { url, keyPrefix, effort, progress }: RowContext,
-  redis: Redis,
-  workers: Soloists,
-  call: PairsOrder['call'],
-  lanes: number,
-): Promise<Case> {
-  const title = `${CALLS[call]}, uncontended, ${lanes} in flight`;
-  const { rounds, sliceMs, warmUpMs } = SIZES[effort];
-  progress.begin(title);
-  const results = await interleaved(
-    workers.contenders,
-    rounds,
-    async (one, round) => {
-      progress.step(`round ${round} of ${rounds}, ${one.label}`);
-      const name = `${keyPrefix}uncontended:${one.id}`;
-      const order = { do: 'pairs', peer: one.id, urls: [url], call, name, lanes } as const;
-      const { result, used } = await serverUsageOf(redis, () =>
-        workers.of(one).ask({ ...order, durationMs: round === 0 ? warmUpMs : sliceMs }),
-      );
-      return {
-        p50: result.p50Micros,
-        p99: result.p99Micros,
-        rate: (result.count * 1_000) / result.durationMs,
-        server: used.cpuMicros / result.count,
-        client: result.cpuMicros / result.count,
-        commands: used.commands / result.count,
-      };
-    },
-    warmUpMs > 0,
-  );
-  // One at a time the latency is what counts, many at a time the rate.
-  const metrics = lanes === 1 ? [P50, P99, RATE, ...COSTS] : [RATE, P50, P99, ...COSTS];
-  return { id: `${call}-${lanes}`, title, metrics, floor: 'raw', series: seriesOf(results) };
-}
 
 function targetsOf(one: Case): TargetResult[] {
   const ratio = (key: string): Spread => ratioToFloor(one, 'holdfast', key);
