@@ -123,8 +123,8 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * A lock of several locks: all of them, or none. They may be reentrant, fair, or Redlocks, and of different clients. Inside
-   * it, each member is held, too. Callers may name the same locks in different orders.
+   * A lock of several locks: all of them, or none. They may be reentrant, fair, fenced, or Redlocks, and of different clients.
+   * Inside it, each member is held, too. Callers may name the same locks in different orders.
    *
    * @param locks - at least one, each once, no MultiLock
    * @throws {@link OptionError} a member cannot be one

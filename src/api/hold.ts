@@ -16,7 +16,10 @@ export interface Hold extends AsyncDisposable {
   /** The owner on the server: `<clientId>:<n>`. Nested acquisitions share it. */
   readonly ownerId: string;
 
-  /** Of a fenced lock: the fencing token, larger than that of every earlier holder. Of any other lock undefined. */
+  /**
+   * The fencing token, larger than that of every earlier holder: of a fenced lock, and of whatever lock of that name is nested in it, as
+   * they share it. Of any other lock undefined.
+   */
   readonly token?: bigint | undefined;
 
   /**

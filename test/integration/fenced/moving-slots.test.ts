@@ -1,0 +1,92 @@
+// A fenced lock has two keys, and a fair one more: while their slot moves to another node, the server refuses commands for those of
+// them that are not all in one place (TRYAGAIN). That is asked again until the wait is over, or the slot has moved.
+import { Cluster } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { FencedHold, Lock } from '../../../src/index.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
+import { expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { SlotMover } from '../../support/slot-mover.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** In the words of the node where the slot is, or of the one where it will be. */
+const REFUSED = /not acquired: Redis refused for \d+ ms \(last error: .*(TRYAGAIN|MOVED|ASK)/;
+
+const options = { lockWatchdogTimeout: 30_000, commandTimeout: 4_000 };
+
+if (topologiesUnavailable !== undefined)
+  console.log(`moving-slots.test.ts: left out: ${topologiesUnavailable}`);
+
+describe.skipIf(topologiesUnavailable)('while its slot moves', () => {
+  let servers: Servers;
+  let cluster: Cluster;
+  let mover: SlotMover;
+
+  beforeAll(async () => {
+    servers = await startCluster();
+    cluster = new Cluster(servers.nodes);
+    await cluster.ping();
+    await Promise.all(cluster.nodes('master').map((node) => node.ping()));
+    mover = await SlotMover.of(servers.masters);
+  }, 60_000);
+
+  afterAll(async () => {
+    cluster.disconnect();
+    await mover[Symbol.asyncDispose]();
+    await servers[Symbol.asyncDispose]();
+  });
+
+  /** Whoever tries or waits for a while is told why; who waits for longer gets it when the slot has moved. */
+  async function isRefused(lock: Lock): Promise<void> {
+    const calls = [lock.tryLock(), lock.acquire({ wait: 3_000 })];
+    for (const error of await Promise.all(calls.map((call) => rejectionOf(call))))
+      expect(error, String(error)).toMatchObject({
+        code: 'REDIS_UNAVAILABLE',
+        lockName: lock.name,
+        message: expect.stringMatching(REFUSED) as string,
+      });
+  }
+
+  it.each(FENCED_KINDS)(
+    '$title cannot be had, which is told within the wait, and is had when the slot has moved',
+    async (kind) => {
+      await using client = newClient({ redis: cluster, ...options });
+      const used = client.getFencedLock(uniqueName(), kind.options);
+      const before = await passThrough(used);
+      let waiting: Promise<FencedHold> | undefined;
+      await mover.move(await mover.slotOf(used.name), async () => {
+        await isRefused(used);
+        waiting = used.acquire();
+      });
+      const hold = await waiting!;
+      await hold.release();
+      expectGrowing([before, hold.token, await passThrough(used)]);
+    },
+  );
+
+  it('one that nobody had before cannot be had either', async () => {
+    await using client = newClient({ redis: cluster, ...options });
+    const fresh = client.getFencedLock(uniqueName());
+    await mover.move(await mover.slotOf(fresh.name), () => isRefused(fresh));
+    expect(await passThrough(fresh)).toEqual(expect.any(BigInt));
+  });
+
+  it('a fair lock without tokens cannot be had either', async () => {
+    await using client = newClient({ redis: cluster, ...options });
+    const fair = client.getFairLock(uniqueName());
+    await mover.move(await mover.slotOf(fair.name), () => isRefused(fair));
+    await fair.withLock(() => undefined);
+  });
+
+  it('one that is held goes on, and is released', async () => {
+    await using client = newClient({ redis: cluster, ...options });
+    const lock = client.getFencedLock(uniqueName());
+    const hold = await lock.acquire();
+    await mover.move(await mover.slotOf(lock.name), async () => {
+      expect(hold.remaining()).toBeGreaterThan(0);
+      await hold.release();
+    });
+    expectGrowing([hold.token, await passThrough(lock)]);
+  });
+});
