@@ -20,8 +20,11 @@ export interface NodeOptions extends ConnectionOptions {
 }
 
 export class Server {
-  /** Tells this client from all others, also from one of the same `clientId`: grants must reach nobody else. */
-  readonly token: string = randomUUID();
+  /**
+   * What the names of the channels end with where it hears of its grants: tells this client from all others, also from one of the same
+   * `clientId`, since grants must reach nobody else.
+   */
+  readonly listensAt: string = randomUUID();
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;
   readonly connection: Connection;

@@ -119,7 +119,7 @@ export class FakeFairRedis {
   }
 
   get grantChannel(): string {
-    return this.keys.grants + this.server.token;
+    return this.keys.grants + this.server.listensAt;
   }
 
   async publish(channel: string, payload: string): Promise<void> {

@@ -94,7 +94,7 @@ export class FairLockBackend extends ReentrantLockBackend {
     const { lock, line, places } = this.keys;
     const placeLeaseMs = mayWait ? this.placeLeaseMs : 0;
     const wants = Number(isFixed) + 2 * Number(this.isFenced);
-    const place = [nonce, ticket, wants, Number(isListening), this.server.token];
+    const place = [nonce, ticket, wants, Number(isListening), this.server.listensAt];
     const args = [ownerId, leaseMs, placeLeaseMs, ...place, ...this.fencing.args];
     const keys = [lock, line, places, ...this.fencing.keys];
     const { connection } = this.server;
@@ -191,7 +191,7 @@ export class FairLockBackend extends ReentrantLockBackend {
   }
 
   get #grantChannel(): string {
-    return this.keys.grants + this.server.token;
+    return this.keys.grants + this.server.listensAt;
   }
 
   #handOver(ownerId: string): Promise<HandOver> {

@@ -18,7 +18,7 @@ export abstract class ContestedBackend {
     this.name = name;
     this.server = server;
     this.keys = new LockKeys(key);
-    this.id = `${server.token} ${this.keys.lock}`;
+    this.id = `${server.listensAt} ${this.keys.lock}`;
   }
 
   abstract isLocked(): Promise<boolean>;

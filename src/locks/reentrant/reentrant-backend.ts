@@ -112,7 +112,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
 
   /** Which client, and so which server, it belongs to. */
   get clientToken(): string {
-    return this.server.token;
+    return this.server.listensAt;
   }
 
   /** What may go into one call of `renewMany` has the same batch key. */

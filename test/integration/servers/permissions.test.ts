@@ -1,12 +1,15 @@
 // A user with just the permissions that the README names: all kinds of locks work. With one of them missing, an error or an
 // event says which.
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, describe, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { rejectionOf } from '../../support/clients.js';
 import { whatIsTold } from '../../support/denied-user.js';
+import { counterOf, FENCED_KINDS } from '../../support/fenced-locks.js';
 import { lockContract } from '../../support/lock-contract.js';
 import { permittedCommands, readmePermissions } from '../../support/permissions.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
 
 const PREFIX = 'app-under-test:';
 const RULES = readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>'));
@@ -75,4 +78,29 @@ describe('a user who lacks', () => {
       await whatIsTold(command, { newClient, admin, keyPrefix: PREFIX });
     },
   );
+
+  describe.each(FENCED_KINDS)('what $title takes', ({ options }) => {
+    // Before Redis 7.2 a script says so itself of what it runs only after it has written.
+    it.each([
+      ['get', 'GET'],
+      ['time', 'TIME'],
+      ['pttl', 'PTTL'],
+      ['set', '(\\w+ or )*SET( or \\w+)*'],
+    ])('%s is told so by name, and nothing is changed', async (command, named) => {
+      const username = `without-${command}-for-tokens`;
+      const without = RULES.filter((rule) => rule !== `+${command}`);
+      await admin.call('ACL', 'SETUSER', username, 'reset', '>secret', ...without);
+      await using client = clientOf(username);
+      const lock = client.getFencedLock(uniqueName(), options);
+      for (const call of [() => lock.acquire({ wait: 2_000 }), () => lock.tryLock()])
+        expect(await rejectionOf(call())).toMatchObject({
+          code: 'REDIS_UNAVAILABLE',
+          message: expect.stringMatching(
+            new RegExp(`'${command}' command|no permission for ${named}, which`),
+          ) as string,
+        });
+      expect(await admin.exists(PREFIX + lock.name)).toBe(0);
+      expect(await admin.exists(counterOf(PREFIX + lock.name))).toBe(0);
+    });
+  });
 });

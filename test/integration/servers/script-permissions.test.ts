@@ -70,11 +70,11 @@ const TOKEN_TTL_MS = 100_000;
 const acquired = ['me:1', 60_000];
 const handOver = (owner: string): string[] => [owner, 'ch', 'PUBLISH', 'grants:', 'PUBLISH', '1'];
 const join = (ticket: number): (string | number)[] => [
-  ...['me:1', 60_000, 160_000, 50, ticket, 0, 1, 'token'],
+  ...['me:1', 60_000, 160_000, 50, ticket, 0, 1, 'listening'],
 ];
 
 const joinFenced = (ticket: number): (string | number)[] => [
-  ...['me:1', 60_000, 160_000, 50, ticket, 2, 1, 'token', TOKEN_TTL_MS],
+  ...['me:1', 60_000, 160_000, 50, ticket, 2, 1, 'listening', TOKEN_TTL_MS],
 ];
 const withCounter = [LOCK, LINE, PLACES, COUNTER];
 

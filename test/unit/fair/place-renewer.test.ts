@@ -62,7 +62,7 @@ describe('a renewal', () => {
     const places = [await waitingFor('a'), await waitingFor('b')];
     redis().server.watchdog.renewAll();
     const [inA] = places;
-    await redis().publish(new LockKeys('a').grants + redis().server.token, `3 ${inA!.ownerId}`);
+    await redis().publish(new LockKeys('a').grants + redis().server.listensAt, `3 ${inA!.ownerId}`);
     expect(places.map((place) => place.mayTry)).toEqual([true, false]);
   });
 
