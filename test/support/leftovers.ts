@@ -49,12 +49,19 @@ async function onServer(redis: Redis): Promise<string[]> {
   const keys = await leftoverKeys(redis);
   const channels = (await redis.pubsub('CHANNELS', pattern)) as string[];
   const sharded = (await redis.pubsub('SHARDCHANNELS', pattern).catch(() => [])) as string[];
-  // The last fencing token of a lock is to outlive it.
-  const left = keys.filter((key) => !key.startsWith('redisson_lock_token:'));
+  const left: string[] = [];
+  for (const key of keys) if (!(await isRememberedToken(redis, key))) left.push(key);
   return [
     ...left.map((key) => `key ${key}`),
     ...[...channels, ...sharded].map((channel) => `subscription to ${channel}`),
   ];
+}
+
+/** The last fencing token of a lock is to outlive it, but not for ever: a test that has it so deletes it. */
+async function isRememberedToken(redis: Redis, key: string): Promise<boolean> {
+  if (!key.startsWith('redisson_lock_token:')) return false;
+  const last = await redis.get(key).catch(() => null); // of another type: no token
+  return last !== null && /^\d{16}$/.test(last) && (await redis.pttl(key)) > 0;
 }
 
 async function leftoverKeys(redis: Redis): Promise<string[]> {

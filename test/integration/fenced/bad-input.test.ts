@@ -144,6 +144,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
       expect(await redis.dump(counterOf(name))).toBe(before);
       expect(await redis.exists(name)).toBe(0);
       expect(await redis.pttl(counterOf(name))).toBeLessThanOrEqual(100_000);
+      await redis.del(counterOf(name));
     },
   );
 
@@ -155,6 +156,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
       code: 'KEY_CONFLICT',
       key: counterOf(name),
     });
+    await redis.del(counterOf(name));
   });
 
   it('who waits is told when the counter became something else, and a release is not kept from anybody', async () => {

@@ -143,6 +143,7 @@ describe('the grant of a fenced fair lock', () => {
       expectGrowing([hold.token, theirs.token]);
       expect(await redis.get(counterOf(name))).toBe(String(theirs.token)); // it asked for no other one
       await theirs.release();
+      await redis.del(counterOf(name));
     },
   );
 

@@ -192,6 +192,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     await hold.release();
     await using theirs = await next;
     expectGrowing([...tokens, theirs.token]);
+    await redis.del(counterOf(name));
   });
 
   it('counts on from one that is ahead of the clock, in digits, and remembers it for longer by that', async () => {
@@ -214,6 +215,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     const error = await rejectionOf(lock.acquire());
     expect(error).toMatchObject({ code: 'KEY_CONFLICT', key: counterOf(name) });
     expect(await redis.get(counterOf(name))).toBe('9007199254740991');
+    await redis.del(counterOf(name));
   });
 
   it('remembers a token for seven days, or tokenTtl, and never for less than it already did', async () => {
@@ -247,6 +249,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     tokens.push(await passThrough(lockOf(client, { tokenTtl: 60_000 })));
     expect(await memoryMs(redis, name)).toBe(-1);
     expectGrowing(tokens);
+    await redis.del(counterOf(name));
   });
 });
 

@@ -33,6 +33,24 @@ describe('a test that leaves', () => {
     expect(await found()).toEqual([]);
   });
 
+  it.each([
+    ['there for ever', '1763000000000001', -1],
+    ['text', 'text', 10_000],
+    ['no time', '17', 10_000],
+  ])('a counter of fencing tokens that is %s fails', async (_what, last, ttlMs) => {
+    const name = `redisson_lock_token:{${uniqueName()}}`;
+    await redis.set(name, last);
+    if (ttlMs > 0) await redis.pexpire(name, ttlMs);
+    expect(await found()).toEqual([`key ${name}`]);
+    await redis.del(name);
+  });
+
+  it('the last fencing token of a lock, to be forgotten in time, passes', async () => {
+    const name = `redisson_lock_token:{${uniqueName()}}`;
+    await redis.set(name, '1763000000000001', 'PX', 10_000);
+    expect(await found()).toEqual([]);
+  });
+
   it('subscriptions and their connection fails', async () => {
     const name = uniqueName();
     const subscriber = new Redis(inject('redisUrl'));
