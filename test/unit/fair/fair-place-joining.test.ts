@@ -14,9 +14,9 @@ describe('a join', () => {
     expect(await redis().join(place, 1)).toEqual({ outcome: 'acquired' });
     const { keys, args } = redis().last('join');
     expect(keys).toEqual(['orders', 'holdfast_line:{orders}', 'holdfast_places:{orders}']);
-    const { token } = redis().server;
-    // owner, lease, lease of the place, nonce, ticket, isFixed, isListening, token
-    expect(args).toEqual(['me:1', 5_000, PLACE_LEASE_MS, 1, '0', 1, 0, token]);
+    const { listensAt } = redis().server;
+    // owner, lease, lease of the place, nonce, ticket, isFixed, isListening, listensAt
+    expect(args).toEqual(['me:1', 5_000, PLACE_LEASE_MS, 1, '0', 1, 0, listensAt]);
   });
 
   it('says that grants are heard once another place listens, and after that one left', async () => {
