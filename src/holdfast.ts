@@ -11,11 +11,12 @@ import type { FencedLock, FencedLockOptions } from './api/fenced-lock.js';
 import type { Lock } from './api/lock.js';
 import { FairSingleLock } from './locks/fair/fair-single-lock.js';
 import { FairLockBackend } from './locks/fair/fair-backend.js';
-import { fencedLock } from './locks/fenced/fenced-single-lock.js';
+import { fencedLock, fencedLockOver } from './locks/fenced/fenced-single-lock.js';
 import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
 import { MultiLock } from './locks/multi/multi-lock.js';
 import { Server } from './core/server.js';
 import { parseFunction, parseName, type RedLockOptions } from './api/options.js';
+import { FencedRedLockBackend } from './locks/red/fenced-red-backend.js';
 import { parseRedLock } from './locks/red/masters.js';
 import { QuorumServices } from './locks/red/quorum-services.js';
 import { RedLockBackend } from './locks/red/red-backend.js';
@@ -137,9 +138,12 @@ export class Holdfast implements AsyncDisposable {
    * A lock on several independent masters, held by whoever most of them say holds it: it outlives the loss of any minority of
    * them. Redis' Redlock, see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
    *
-   * @param locks - locks of `getLock` of one name, each from its own Holdfast on its own master; an odd number is best
+   * @param locks - locks of `getLock` of one name, each from its own Holdfast on its own master; an odd number is best. Or all of
+   *   `getFencedLock`, and not `fair`: then it is a fenced lock, too, whose tokens grow over all masters
    * @throws {@link OptionError} a member cannot be one
    */
+  getRedLock(...locks: FencedLock[]): FencedLock;
+  /** The same, of locks of `getLock`. */
   getRedLock(...locks: Lock[]): Lock;
   /**
    * The same, with options, which come last.
@@ -147,11 +151,15 @@ export class Holdfast implements AsyncDisposable {
    * @param locksAndOptions - the locks, and then {@link RedLockOptions}
    * @throws {@link OptionError} a member cannot be one, or an option is not usable
    */
+  getRedLock(...locksAndOptions: [...FencedLock[], RedLockOptions]): FencedLock;
+  /** The same, of locks of `getLock`, and with options. */
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
     const parts = parseRedLock(given);
     const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#listeners));
-    return new SingleLock(quorum.session, new RedLockBackend(parts, quorum));
+    return parts.isFenced
+      ? fencedLockOver(quorum.session, new FencedRedLockBackend(parts, quorum))
+      : new SingleLock(quorum.session, new RedLockBackend(parts, quorum));
   }
 
   /**

@@ -10,6 +10,8 @@ import type { Renewable, RenewalLimit } from './watchdog.js';
 export interface Granted extends Renewable {
   readonly isHeld: boolean;
   readonly holdCount: number;
+  /** What a fenced lock gave with it. */
+  readonly token?: bigint | undefined;
   /** It, as somebody sees it for whom it is in the way. */
   readonly seen: SeenHolder;
   renewalLimit: RenewalLimit | undefined;

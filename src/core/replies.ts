@@ -13,7 +13,7 @@ interface Acquired {
   /** Since when the lease counts, where that is not since the try began. */
   readonly sentAt?: Instant;
   /** What a fenced lock gave its new holder. */
-  readonly token?: bigint;
+  readonly token?: bigint | undefined;
 }
 
 /** Somebody else has the lock. */

@@ -15,6 +15,7 @@ export const scripts: {
   readonly gather: Script;
   readonly handOver: Script;
   readonly join: Script;
+  readonly raiseToken: Script;
   readonly reenter: Script;
   readonly release: Script;
   readonly remember: Script;
@@ -829,6 +830,47 @@ end
 return { holder, ttlMs, string.format('%.0f', ticket) }
 `,
   },
+  raiseToken: {
+    name: 'raise-token',
+    sha1: 'b52b375d6d8334dfdb8012551be8b6c38a846ea5',
+    source: `-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
+--
+-- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
+-- behind finds it there.
+--
+-- KEYS[1] counter (string): the last fencing token that was given out
+-- ARGV[1] token (string): a whole number, below 2^53
+-- ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
+--
+-- Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
+-- Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
+local counter = KEYS[1]
+local token = ARGV[1]
+local tokenTtlMs = tonumber(ARGV[2])
+
+local last = redis.call('GET', counter) or '0'
+local number = tonumber(token)
+-- Lua counts exactly up to 2^53.
+local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+if lastNumber > 2 ^ 53 - 1 or number > 2 ^ 53 - 1 then
+  return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+end
+if lastNumber >= number then
+  return last
+end
+
+-- It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+if ttlMs == -1 then
+  redis.call('SET', counter, token)
+else
+  local time = redis.call('TIME')
+  local aheadMs = math.ceil((number - time[1] * 1000000 - time[2]) / 1000)
+  redis.call('SET', counter, token, 'PX', math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs))
+end
+return 1
+`,
+  },
   reenter: {
     name: 'reenter',
     sha1: 'cedd705571177c2ec40d6b92a5cddd75bfff8a40',
@@ -1120,36 +1162,69 @@ return answers
   },
   vote: {
     name: 'vote',
-    sha1: 'd0d330f0aad1c145c69358cbb1eaf6dab7ac4b22',
+    sha1: '9c90261ae7c432e898ad9918a988325ff260bd2e',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
--- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty.
+-- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty. Of a fenced lock it
+-- says with its vote what a token must be at least; raise-token.lua writes one when most masters have voted.
 --
 -- Safe to send twice. The owner's field is fresh for every election, so finding it means that this very command ran before
 -- and its reply was lost: the vote is ours, and the lease starts anew. The memory is only ever made longer.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] longest (string): the longest lease that was asked for, in ms; there until all of them are over
+-- KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
 --
--- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now; otherwise
--- {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
--- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
+-- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock
+-- {longestMs, token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+-- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local longest = KEYS[2]
+local counter = KEYS[3]
 local owner = ARGV[1]
 local leaseMs = tonumber(ARGV[2])
+
+-- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+-- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
+-- forgotten. It is remembered for \`tokenTtlMs\` (0: for ever), and longer by what it is ahead of the clock, which may have been set
+-- back; never for less than now.
+local function nextToken(counter, tokenTtlMs)
+  local last = redis.call('GET', counter) or '0'
+  local time = redis.call('TIME')
+  local nowUs = time[1] * 1000000 + time[2]
+  local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+  local number = math.max(lastNumber + 1, nowUs)
+  -- Lua counts exactly up to 2^53.
+  if nowUs > 2 ^ 53 - 1 then
+    return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+  elseif number > 2 ^ 53 - 1 then
+    return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+  end
+  local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+  local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+  return string.format('%.0f', number), rememberMs
+end
 
 local longestMs = tonumber(redis.call('GET', longest)) or 0
 local ttlMs = redis.call('PTTL', lock)
 local isFree = ttlMs == -2
+local isOurs = not isFree and redis.call('HEXISTS', lock, owner) == 1
 local answer = { longestMs }
 local done
 
+if counter and (isFree or isOurs) then
+  -- Before anything is written: there may be something else at the counter's key. (It is not given so far, nor remembered.)
+  local token, refusal = nextToken(counter, 0)
+  if not token then
+    return refusal
+  end
+  answer[2] = token
+end
 if isFree then
   redis.call('HSET', lock, owner, 1)
   done = redis.pcall('PEXPIRE', lock, leaseMs)
-elseif redis.call('HEXISTS', lock, owner) == 1 then
+elseif isOurs then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, leaseMs))
 else
@@ -1178,7 +1253,7 @@ end
 if hasFailed(done) then
   if isFree then
     redis.call('HDEL', lock, owner)
-  elseif #answer == 1 and ttlMs > 0 then
+  elseif isOurs and ttlMs > 0 then
     redis.call('PEXPIRE', lock, ttlMs)
   end
   return done

@@ -3,12 +3,14 @@ import type { KeepReply } from '../../src/core/replies.js';
 import { Session } from '../../src/core/session.js';
 import { Listeners } from '../../src/core/listeners.js';
 import { Cleanup } from '../../src/core/cleanup.js';
+import type { FencedLock } from '../../src/api/fenced-lock.js';
 import type { Lock } from '../../src/api/lock.js';
-import type {
-  ReentrantLockBackend,
-  VoteReply,
-} from '../../src/locks/reentrant/reentrant-backend.js';
+import { fencedLockOver } from '../../src/locks/fenced/fenced-single-lock.js';
+import type { ReentrantLockBackend } from '../../src/locks/reentrant/reentrant-backend.js';
+import type { LastToken, VoteReply } from '../../src/locks/reentrant/voting.js';
+import { FencedRedLockBackend } from '../../src/locks/red/fenced-red-backend.js';
 import { Master } from '../../src/locks/red/master.js';
+import type { RedLockParts } from '../../src/locks/red/masters.js';
 import { QuorumServices } from '../../src/locks/red/quorum-services.js';
 import { RedLockBackend } from '../../src/locks/red/red-backend.js';
 import type { RestartGuard } from '../../src/locks/red/restart-guard.js';
@@ -28,8 +30,26 @@ export interface Delays {
   readonly downMs: number;
 }
 
+/** What a master does with a fencing token; as the scripts do by default. */
+export interface TokenRules {
+  /** What it keeps when it has given its vote with this token. */
+  readonly voted: (last: bigint, token: bigint) => bigint;
+  /** What it keeps when a token is written back, and answers. */
+  readonly raised: (last: bigint, token: bigint) => { last: bigint; answer: bigint | undefined };
+}
+
+const RULES: TokenRules = {
+  voted: (last) => last,
+  raised: (last, token) =>
+    token > last ? { last: token, answer: undefined } : { last, answer: last },
+};
+
 export class SimulatedMaster {
   readonly server = new FakeServer();
+  /** How much its clock is ahead of the true time. */
+  clockAheadMs = 0;
+  lastToken = 0n;
+  rules = RULES;
   isUp = true;
   /** How often it was started again. */
   restarts = 0;
@@ -41,6 +61,7 @@ export class SimulatedMaster {
   restart(): void {
     this.server.delete(NAME);
     this.#rememberedUntilMs = 0;
+    this.lastToken = 0n;
     this.restarts++;
     this.#startedAtMs = performance.now();
   }
@@ -57,6 +78,20 @@ export class SimulatedMaster {
   remember(leaseMs: number): void {
     this.#longestLeaseMs = Math.max(this.longestLeaseMs, leaseMs);
     this.#rememberedUntilMs = Math.max(this.#rememberedUntilMs, performance.now() + leaseMs);
+  }
+
+  /** The token that it votes with. */
+  vote(): bigint {
+    const nowUs = BigInt(Math.round((performance.now() + this.clockAheadMs) * 1_000));
+    const token = nowUs > this.lastToken ? nowUs : this.lastToken + 1n;
+    this.lastToken = this.rules.voted(this.lastToken, token);
+    return token;
+  }
+
+  raise(token: bigint): bigint | undefined {
+    const { last, answer } = this.rules.raised(this.lastToken, token);
+    this.lastToken = last;
+    return answer;
   }
 
   get holder(): string | undefined {
@@ -78,6 +113,24 @@ export interface SimulatedClientOptions extends RedLockOptions {
 /** The Redlock of one program over these masters. */
 export function simulatedRedLock(
   masters: readonly SimulatedMaster[],
+  options: SimulatedClientOptions,
+): { lock: Lock; events: Listeners } {
+  const { parts, services, events } = simulatedParts(masters, options, false);
+  return { lock: new SingleLock(services.session, new RedLockBackend(parts, services)), events };
+}
+
+/** The same of fenced locks. */
+export function simulatedFencedRedLock(
+  masters: readonly SimulatedMaster[],
+  options: SimulatedClientOptions,
+): { lock: FencedLock; events: Listeners } {
+  const { parts, services, events } = simulatedParts(masters, options, true);
+  const backend = new FencedRedLockBackend(parts, services);
+  return { lock: fencedLockOver(services.session, backend), events };
+}
+
+function simulatedParts(
+  masters: readonly SimulatedMaster[],
   {
     clientId,
     lockWatchdogTimeout = 30_000,
@@ -86,7 +139,8 @@ export function simulatedRedLock(
     guard,
     ...options
   }: SimulatedClientOptions,
-): { lock: Lock; events: Listeners } {
+  isFenced: boolean,
+): { parts: RedLockParts; services: QuorumServices; events: Listeners } {
   const events = new Listeners();
   let last = 0;
   const newOwnerId = (): string => `${clientId}:${++last}`;
@@ -99,12 +153,12 @@ export function simulatedRedLock(
       clientId,
       () => delays?.(index) ?? AT_ONCE,
       () => reaches?.(index) ?? true,
+      isFenced,
     );
     return new Master(link as unknown as ReentrantLockBackend, new Cleanup());
   });
-  const settings = { ...parseRedLockOptions(options), ...(guard && { guard }) };
-  const backend = new RedLockBackend({ name: NAME, masters: links, settings }, services);
-  return { lock: new SingleLock(services.session, backend), events };
+  const settings = { ...parseRedLockOptions(options, isFenced), ...(guard && { guard }) };
+  return { parts: { name: NAME, masters: links, isFenced, settings }, services, events };
 }
 
 const AT_ONCE: Delays = { upMs: 0, downMs: 0 };
@@ -114,6 +168,7 @@ class SimulatedLink {
   readonly name = NAME;
   readonly id: string;
   readonly batchKey = '';
+  readonly counter: LastToken | undefined;
   readonly connection: Pick<
     ReentrantLockBackend['connection'],
     'address' | 'isReady' | 'lastError' | 'server' | 'onReady'
@@ -129,11 +184,18 @@ class SimulatedLink {
     clientId: string,
     delays: () => Delays,
     isReached: () => boolean,
+    isFenced: boolean,
   ) {
     this.#master = master;
     this.#delays = delays;
     this.#isReached = isReached;
     this.id = `${clientId} ${++links}`;
+    if (isFenced) {
+      this.counter = {
+        last: () => this.#ask(() => master.lastToken),
+        raise: (token) => this.#ask(() => master.raise(token)),
+      };
+    }
     this.connection = {
       address: this.id,
       onReady: () => () => undefined, // it sees no need to tell: a restart takes no time
@@ -157,7 +219,9 @@ class SimulatedLink {
     return this.#ask((server) => {
       const { longestLeaseMs } = this.#master;
       this.#master.remember(leaseMs);
-      return { reply: server.acquire(NAME, ownerId, leaseMs), longestLeaseMs };
+      const reply = server.acquire(NAME, ownerId, leaseMs);
+      const isGiven = this.counter && reply.outcome === 'acquired';
+      return { reply: isGiven ? { ...reply, token: this.#master.vote() } : reply, longestLeaseMs };
     });
   }
 

@@ -11,9 +11,8 @@ import { TokenCounter } from './token-counter.js';
 
 export class FencedBackend extends ReentrantLockBackend {
   override readonly kind = 'FencedLock';
-  override readonly mayVote = false;
   override readonly isFenced = true;
-  readonly counter: TokenCounter;
+  override readonly counter: TokenCounter;
 
   constructor(server: Server, name: string, newOwnerId: () => string, tokenTtlMs: number) {
     super(server, server.keyPrefix, name, newOwnerId);

@@ -9,7 +9,7 @@ import { TokenCounter } from './token-counter.js';
 export class FencedFairBackend extends FairLockBackend {
   override readonly kind = 'FencedFairLock';
   override readonly isFenced = true;
-  readonly counter: TokenCounter;
+  override readonly counter: TokenCounter;
 
   constructor(server: Server, name: string, newOwnerId: () => string, tokenTtlMs: number) {
     super(server, server.keyPrefix, name, newOwnerId);

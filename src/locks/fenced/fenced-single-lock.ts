@@ -1,10 +1,12 @@
-// A fenced lock on one Redis: a lock of one name, and the tokens that it gave.
+// A fenced lock, on one Redis or on a quorum of them: a lock of one name, and the tokens that it gave.
 
 import type { FencedHold, FencedLock, FencedLockOptions } from '../../api/fenced-lock.js';
 import type { Hold } from '../../api/hold.js';
 import { parseName, type AcquireOptions, type LockOptions } from '../../api/options.js';
+import type { LockBackend } from '../../core/backend.js';
 import type { Server } from '../../core/server.js';
 import type { Session } from '../../core/session.js';
+import type { LastToken } from '../reentrant/voting.js';
 import { SingleLock } from '../single-lock.js';
 import { FencedBackend } from './fenced-backend.js';
 import { FencedFairBackend } from './fenced-fair-backend.js';
@@ -12,7 +14,11 @@ import { parseFencedLock } from './settings.js';
 
 type Tokens = Pick<FencedLock, 'getToken' | 'lockAndGetToken' | 'tryLockAndGetToken'>;
 
-class FencedSingleLock extends SingleLock<FencedBackend | FencedFairBackend> implements Tokens {
+interface TokenGivingBackend extends LockBackend {
+  readonly counter: Pick<LastToken, 'last'>;
+}
+
+class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens {
   async getToken(): Promise<bigint | undefined> {
     const { session, backend } = this.parts;
     return await session.ask(backend, () => backend.counter.last());
@@ -36,6 +42,11 @@ function tokenOf(hold: Hold): bigint {
   return (hold as FencedHold).token;
 }
 
+/** All that such a lock gives is a {@link FencedHold}, which the lock itself does not know. */
+export function fencedLockOver(session: Session, backend: TokenGivingBackend): FencedLock {
+  return new FencedSingleLock(session, backend) as FencedLock;
+}
+
 export function fencedLock(
   session: Session,
   server: Server,
@@ -46,5 +57,5 @@ export function fencedLock(
   const { isFair, tokenTtlMs } = parseFencedLock(options);
   const Backend = isFair ? FencedFairBackend : FencedBackend;
   const backend = new Backend(server, lockName, session.newOwnerId, tokenTtlMs);
-  return new FencedSingleLock(session, backend) as FencedLock;
+  return fencedLockOver(session, backend);
 }

@@ -5,14 +5,17 @@ import type { ExpectedKey } from '../../core/key-types.js';
 import type { Connection } from '../../redis/connection.js';
 import { replyError } from '../../redis/failure.js';
 import type { LockKeys } from '../../redis/keys.js';
+import { scripts } from '../../redis/scripts.generated.js';
+import type { TimeLimit } from '../../runtime/clock.js';
 import type { Fencing } from '../reentrant/fencing.js';
+import type { LastToken } from '../reentrant/voting.js';
 
 /** The scripts count in numbers, which are exact up to 2^53, and go no further. */
 const LARGEST = 2n ** 53n - 1n;
 
 const EXPECTED = 'the last fencing token';
 
-export class TokenCounter implements Fencing {
+export class TokenCounter implements Fencing, LastToken {
   readonly keys: readonly [string];
   readonly args: readonly [number];
   readonly #connection: Connection;
@@ -30,6 +33,22 @@ export class TokenCounter implements Fencing {
     if (last !== null && !isNumber(last))
       throw replyError(`KEYCONFLICT ${this.#key} is not ${EXPECTED}`);
     return last === null ? undefined : BigInt(last);
+  }
+
+  /** A token that counts is acknowledged by replicas, too: whoever takes over a master must know it. */
+  raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
+    const read = (reply: unknown): bigint | undefined =>
+      reply === 1 ? undefined : BigInt(reply as string);
+    const isRaised = (last: bigint | undefined): boolean => last === undefined;
+    const args = [String(token), ...this.args];
+    return this.#connection.runReplicated(
+      scripts.raiseToken,
+      this.keys,
+      args,
+      read,
+      isRaised,
+      limit,
+    );
   }
 
   get expectedKey(): ExpectedKey {

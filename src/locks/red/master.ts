@@ -4,7 +4,8 @@ import type { KeepReply } from '../../core/replies.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import { OptionError } from '../../api/errors.js';
 import type { Cleanup } from '../../core/cleanup.js';
-import type { ReentrantLockBackend, VoteReply } from '../reentrant/reentrant-backend.js';
+import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
+import type { VoteReply } from '../reentrant/voting.js';
 import type { Connection } from '../../redis/connection.js';
 import { describe } from '../../redis/failure.js';
 
@@ -55,6 +56,11 @@ export class Master {
     };
     isGiven.then(settled, settled);
     return vote;
+  }
+
+  /** Of a fenced lock: makes a token the last one there, and returns undefined; or what is there, if that is as large or larger. */
+  async raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
+    return await this.lock.counter?.raise(token, limit);
   }
 
   /** Confirms it there, as `reenter` does. A lease that is asked for counts only if it is remembered. */

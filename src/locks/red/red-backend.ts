@@ -23,7 +23,7 @@ import { UnlockWatch } from './unlock-watch.js';
 import { vote, type Vote } from './vote.js';
 
 export class RedLockBackend implements LockBackend {
-  readonly kind = 'RedLock';
+  readonly kind: string = 'RedLock';
   readonly name: string;
   readonly id: string;
   /** What a lost lock leaves on a minority of the masters has to be removed. */
@@ -119,7 +119,7 @@ export class RedLockBackend implements LockBackend {
   }
 
   async forceUnlock(wordMs: number): Promise<string | undefined> {
-    const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
+    const forced = await this.all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
     // Others may have left single votes: the holder is whom most of them knew.
     const count = (owner: string): number => forced.filter((other) => other === owner).length;
     const owners = forced.filter((holder) => holder !== undefined);
@@ -149,12 +149,12 @@ export class RedLockBackend implements LockBackend {
   }
 
   async holdCount(ownerId: string): Promise<number> {
-    return this.#agreed(await this.#all('not looked at', (lock) => lock.holdCount(ownerId)));
+    return this.#agreed(await this.all('not looked at', (lock) => lock.holdCount(ownerId)));
   }
 
   /** For how long a majority has it. */
   async remainTimeToLive(): Promise<number> {
-    const leftMs = await this.#all('not looked at', (lock) => lock.remainTimeToLive());
+    const leftMs = await this.all('not looked at', (lock) => lock.remainTimeToLive());
     const agreed = this.#agreed(
       leftMs.map((ms) => (ms === -1 ? Infinity : ms)),
       -2,
@@ -168,7 +168,7 @@ export class RedLockBackend implements LockBackend {
   }
 
   /** The answers of at least a majority. */
-  #all<T>(what: string, ask: (lock: ReentrantLockBackend) => Promise<T>): Promise<T[]> {
+  protected all<T>(what: string, ask: (lock: ReentrantLockBackend) => Promise<T>): Promise<T[]> {
     const enough = (answers: readonly Answer<T>[], isFinal: boolean): T[] | undefined =>
       isFinal && values(answers).length >= this.quorum ? values(answers) : undefined;
     return this.#poll(what, ({ lock }) => ask(lock), enough, true);

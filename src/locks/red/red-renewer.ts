@@ -77,15 +77,21 @@ function repair(
   renewedMs: number,
   repaired: Set<number>,
 ): void {
-  const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(grant.remaining());
-  if (leaseMs < 1 || grant.ageMs < 0) return; // released meanwhile
   for (const [index, reply] of replies.entries()) {
     const master = lock.masters[index];
     if (reply !== 'deleted' || !master || repaired.has(index)) continue;
     repaired.add(index);
     // It is not there, or somebody else is: the next renewal sees.
-    master.repair(grant.ownerId, grant.holdCount, leaseMs).catch(() => undefined);
+    repairOn(master, grant, renewedMs).catch(() => undefined);
   }
+}
+
+async function repairOn(master: Master, grant: Granted, renewedMs: number): Promise<void> {
+  // First its token: a master that knew the holder and not the token would not be told of it any more.
+  if (grant.token !== undefined) await master.raise(grant.token);
+  const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(grant.remaining());
+  if (leaseMs < 1 || !grant.isHeld) return; // released meanwhile
+  await master.repair(grant.ownerId, grant.holdCount, leaseMs);
 }
 
 /** Whether most masters keep an owner; how it was lost when that is impossible; undefined: not known. */

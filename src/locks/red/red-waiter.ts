@@ -56,7 +56,7 @@ export class RedWaiter extends LineWaiter {
     assertDistinct(this.#lock.name, this.#lock.masters);
     const sentAt = now(); // connecting takes nothing from the lease
     const vote = await this.#lock.elect(this.#ownerId, this.request.leaseMs);
-    if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt };
+    if (vote.outcome === 'acquired') return { ...vote, sentAt };
     if (vote.outcome === 'held') return vote;
     const { name, quorum } = this.#lock;
     const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);

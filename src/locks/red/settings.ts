@@ -12,7 +12,8 @@ export interface RedLockSettings {
   readonly maxExtensions: number;
 }
 
-export function parseRedLockOptions(options: unknown): RedLockSettings {
+/** `isFenced`: whether its holders get tokens, which a master that has restarted may have forgotten. */
+export function parseRedLockOptions(options: unknown, isFenced: boolean): RedLockSettings {
   const { nodeTimeout, restartGuard, maxExtensions } = parseOptions(
     'the options of getRedLock()',
     options,
@@ -20,13 +21,21 @@ export function parseRedLockOptions(options: unknown): RedLockSettings {
   );
   return {
     nodeTimeoutMs: nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1),
-    guard: parseRestartGuard(restartGuard),
+    guard: parseRestartGuard(restartGuard, isFenced),
     maxExtensions: parseMaxExtensions(maxExtensions),
   };
 }
 
-function parseRestartGuard(restartGuard: unknown): RedLockSettings['guard'] {
+function parseRestartGuard(restartGuard: unknown, isFenced: boolean): RedLockSettings['guard'] {
   if (restartGuard === undefined) return learningGuard;
+  if (isFenced && (restartGuard === false || restartGuard === 0)) {
+    const right = 'at least 1 ms where the members are fenced locks';
+    throw invalid(
+      'restartGuard',
+      restartGuard,
+      `${right}: a master that restarted may have forgotten their tokens`,
+    );
+  }
   const guardMs = restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0);
   return () => fixedGuard(guardMs);
 }

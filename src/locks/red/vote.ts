@@ -1,17 +1,21 @@
 // An election: whether one owner gets a lock that most of several masters must grant.
 // The algorithm is Redis' Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
+import { deadlineOf } from '../../core/deadline.js';
 import type { HeldReply } from '../../core/replies.js';
 import type { SeenHolder } from '../../api/errors.js';
 import type { NodeAnswer } from '../../api/node-answer.js';
-import type { VoteReply } from '../reentrant/reentrant-backend.js';
+import { now } from '../../runtime/clock.js';
+import type { VoteReply } from '../reentrant/voting.js';
 import type { Master } from './master.js';
-import { poll, refusalOfMany, type Answer } from './poll.js';
+import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { RestartGuard } from './restart-guard.js';
+import { largest, writeBack } from './write-back.js';
 
 /** How an election went. */
 export type Vote =
-  | { readonly outcome: 'acquired' }
+  /** Of a fenced lock, with the token of its holder. */
+  | { readonly outcome: 'acquired'; readonly token: bigint | undefined }
   /** Those who said "held" alone make a majority impossible. */
   | HeldReply
   | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
@@ -31,12 +35,14 @@ export interface Election {
 }
 
 /**
- * Asks all masters at the same time. Unless it is won the votes are taken back, also those that may still come.
+ * Asks all masters at the same time, and then writes a fenced lock's token to them. Unless it is won the votes are taken back, also
+ * those that may still come.
  *
  * @throws what most masters refuse it with for good
  */
 export async function vote(election: Election): Promise<Vote> {
   const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard } = election;
+  const deadline = deadlineOf(now(), leaseMs);
   const upMs = masters.map(({ lock }) => lock.connection.server.ageMs);
   const excused = masters.map((master, index) =>
     excuse(master, guard.leastMs - (upMs[index] ?? 0)),
@@ -53,18 +59,24 @@ export async function vote(election: Election): Promise<Vote> {
     isFinal: boolean,
   ): Vote | Error | undefined => {
     const refusal = isFinal ? refusalOfMany(answers, masters.length - quorum) : undefined;
-    return (
-      refusal ?? decided(election, counted(election, upMs, excused, answers, isFinal), isFinal)
-    );
+    if (refusal) return refusal;
+    const nodes = counted(election, upMs, excused, answers, isFinal);
+    return decided(election, nodes, largestToken(answers), isFinal);
   };
   if (asked.length === 0)
     return { outcome: 'no quorum', nodes: excused.flatMap((node) => node ?? []) };
+  let votes: Vote | undefined;
   try {
-    const outcome = await poll<VoteReply, Vote>(asked, send, nodeTimeoutMs, decide);
+    votes = await poll<VoteReply, Vote>(asked, send, nodeTimeoutMs, decide);
+    const token = votes.outcome === 'acquired' ? votes.token : undefined;
+    const outcome =
+      token === undefined
+        ? votes
+        : await writeBack({ token, masters, quorum, excused, nodeTimeoutMs, limit, deadline });
     if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
     return outcome;
   } catch (error) {
-    takeBack(false);
+    takeBack(votes?.outcome === 'acquired');
     throw error;
   }
 }
@@ -130,14 +142,23 @@ function nodeAnswer(node: string, answer: Answer<VoteReply>): NodeAnswer | undef
   return { node, answer: 'held', holder, holderTtlMs };
 }
 
+/** What those who gave their vote ask for at least; undefined: the lock is not a fenced one. */
+function largestToken(answers: readonly Answer<VoteReply>[]): bigint | undefined {
+  const tokens = values(answers).map(({ reply }) =>
+    reply.outcome === 'acquired' ? reply.token : undefined,
+  );
+  return largest(tokens);
+}
+
 function decided(
   { masters, quorum, nodeTimeoutMs }: Election,
   nodes: readonly (NodeAnswer | undefined)[],
+  token: bigint | undefined,
   isFinal: boolean,
 ): Vote | undefined {
   const known = nodes.filter((node) => node !== undefined);
   const acquired = known.filter(({ answer }) => answer === 'acquired');
-  if (acquired.length >= quorum) return { outcome: 'acquired' };
+  if (acquired.length >= quorum) return { outcome: 'acquired', token };
   const held = known.filter((node) => node.answer === 'held');
   if (held.length > masters.length - quorum) {
     const reply = seen(held, acquired.length, masters.length, quorum, nodeTimeoutMs);

@@ -16,21 +16,17 @@ import { acquireScript, type Publish } from './gathered-call.js';
 import { GatheredCalls } from './gathered-calls.js';
 import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantWaiter } from './reentrant-waiter.js';
+import { readVote, type LastToken, type VoteReply } from './voting.js';
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
-
-/** What one master answers to somebody who wants its vote for a Redlock. */
-export interface VoteReply {
-  readonly reply: AcquireReply;
-  /** The longest lease that was asked of it for this lock and may not be over, before this vote; 0: none that it knows of. */
-  readonly longestLeaseMs: number;
-}
 
 export class ReentrantLockBackend extends ContestedBackend implements LockBackend {
   readonly kind: string = 'Lock';
   /** Whether it may be one of the locks that a Redlock is made of. */
   readonly mayVote: boolean = true;
   readonly isFenced: boolean = false;
+  /** The last token that was given out, if it is a fenced lock. */
+  readonly counter: LastToken | undefined = undefined;
   readonly newOwnerId: () => string;
 
   constructor(server: Server, keyPrefix: string, name: string, newOwnerId: () => string) {
@@ -60,7 +56,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     const { lock, longestLease } = this.keys;
     return this.server.connection.runReplicated(
       scripts.vote,
-      [lock, longestLease],
+      [lock, longestLease, ...this.fencing.keys],
       [ownerId, leaseMs],
       readVote,
       ({ reply }) => isAcquired(reply),
@@ -189,11 +185,6 @@ function readAcquire(reply: unknown): AcquireReply {
   return typeof reply === 'string'
     ? { outcome: 'acquired', token: BigInt(reply) }
     : held(reply as [string, number]);
-}
-
-function readVote(reply: unknown): VoteReply {
-  const [longestLeaseMs, ...seen] = reply as [number, string?, number?];
-  return { reply: seen.length === 0 ? ACQUIRED : held(seen as [string, number]), longestLeaseMs };
 }
 
 function held([holder, holderTtlMs]: [string, number]): AcquireReply {

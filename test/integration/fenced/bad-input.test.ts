@@ -61,12 +61,10 @@ describe('getFencedLock()', () => {
     },
   );
 
-  it('makes no member of a Redlock', async () => {
+  it('that is fair makes no member of a Redlock', async () => {
     await using client = newClient();
-    for (const fair of [false, true]) {
-      const lock = client.getFencedLock(name, { fair });
-      expect(() => client.getRedLock(lock)).toThrow('is not a lock of getLock()');
-    }
+    const lock = client.getFencedLock(name, { fair: true });
+    expect(() => client.getRedLock(lock)).toThrow('nor of getFencedLock() without fair');
   });
 });
 

@@ -1,7 +1,13 @@
 // What getRedLock() is given last: a lock, or options; nothing else passes for options, so no master is left out in silence.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Holdfast, OptionError, type Lock } from '../../../src/index.js';
+import {
+  Holdfast,
+  OptionError,
+  type FencedLock,
+  type Lock,
+  type RedLockOptions,
+} from '../../../src/index.js';
 
 let redis: Redis;
 let clients: Holdfast[];
@@ -49,7 +55,9 @@ describe('a last argument that is neither a lock nor options is refused:', () =>
     const { message } = refusal(first, second, last());
     expect(message).toMatch(/^argument 3 of getRedLock\(\) is /);
     expect(message).toMatch(words);
-    expect(message).toMatch(/it must be a lock of getLock\(\), or a plain object of options$/);
+    expect(message).toMatch(
+      /it must be a lock of getLock\(\) or getFencedLock\(\), or a plain object of options$/,
+    );
   });
 
   it('a lock of another copy of the package', async () => {
@@ -84,4 +92,48 @@ it.each([{}, { nodeTimeout: 20 }, Object.create(null) as object])(
 
 it('locks alone are taken', () => {
   expect(clients[0]!.getRedLock(...locks()).name).toBe('orders');
+});
+
+describe('fenced locks', () => {
+  const fenced = (): FencedLock[] => clients.map((client) => client.getFencedLock('orders'));
+
+  it.each([[{}], [{ restartGuard: 1 }], [{ nodeTimeout: 20 }], []])(
+    'make a fenced lock (%o)',
+    (...options) => {
+      const lock: FencedLock = clients[0]!.getRedLock(
+        ...fenced(),
+        ...(options as [RedLockOptions]),
+      );
+      expect(lock.toJSON().kind).toBe('FencedRedLock');
+      expect(lock.name).toBe('orders');
+    },
+  );
+
+  it('beside others are refused, with which is which', () => {
+    const [a, , c] = fenced();
+    const [, plain] = locks();
+    const words = 'it must be all of one kind';
+    expect(refusal(a, plain, c).message).toBe(
+      `a Redlock has members of getFencedLock() (1, 3) and of getLock() (2): ${words}`,
+    );
+    expect(refusal(plain, a, c).message).toContain(
+      'of getFencedLock() (2, 3) and of getLock() (1)',
+    );
+    expect(refusal(a, plain, c, { nodeTimeout: 5 }).message).toContain(words);
+  });
+
+  it('that are fair are refused', () => {
+    const [a, b] = fenced();
+    const fair = clients[2]!.getFencedLock('orders', { fair: true });
+    expect(refusal(a, b, fair).message).toBe(
+      'member "orders" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority',
+    );
+  });
+
+  it.each([false, 0] as const)('without a restart guard (%o) are refused', (restartGuard) => {
+    expect(refusal(...fenced(), { restartGuard }).message).toBe(
+      `restartGuard is ${String(restartGuard)}: it must be at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens`,
+    );
+    expect(clients[0]!.getRedLock(...locks(), { restartGuard }).name).toBe('orders');
+  });
 });

@@ -1,6 +1,6 @@
 // An election that most masters refuse for good: told as what they say, and no vote is left behind.
 import { expect, it, vi } from 'vitest';
-import type { VoteReply } from '../../../src/locks/reentrant/reentrant-backend.js';
+import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
 import type { Master } from '../../../src/locks/red/master.js';
 import { fixedGuard } from '../../../src/locks/red/restart-guard.js';
 import { vote, type Vote } from '../../../src/locks/red/vote.js';

@@ -1,7 +1,7 @@
 // Every way in which a holder's masters, those that restarted and those that answer may overlap: nobody else is elected while
 // somebody may rely on the lock. And whom the guard keeps out for no reason that would be worth it.
 import { describe, expect, it } from 'vitest';
-import type { VoteReply } from '../../../src/locks/reentrant/reentrant-backend.js';
+import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
 import type { Master } from '../../../src/locks/red/master.js';
 import {
   learningGuard,

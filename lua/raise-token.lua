@@ -1,0 +1,36 @@
+-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
+--
+-- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
+-- behind finds it there.
+--
+-- KEYS[1] counter (string): the last fencing token that was given out
+-- ARGV[1] token (string): a whole number, below 2^53
+-- ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
+--
+-- Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
+-- Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
+local counter = KEYS[1]
+local token = ARGV[1]
+local tokenTtlMs = tonumber(ARGV[2])
+
+local last = redis.call('GET', counter) or '0'
+local number = tonumber(token)
+-- Lua counts exactly up to 2^53.
+local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+if lastNumber > 2 ^ 53 - 1 or number > 2 ^ 53 - 1 then
+  return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+end
+if lastNumber >= number then
+  return last
+end
+
+-- It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+if ttlMs == -1 then
+  redis.call('SET', counter, token)
+else
+  local time = redis.call('TIME')
+  local aheadMs = math.ceil((number - time[1] * 1000000 - time[2]) / 1000)
+  redis.call('SET', counter, token, 'PX', math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs))
+end
+return 1

@@ -1,0 +1,211 @@
+// Fenced Redlocks over masters whose clocks differ, that restart empty and lose messages: each holder's token is larger than all before.
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { RedOracle } from '../../support/red-oracle.js';
+import { pass, playOut } from '../../support/red-scenario.js';
+import {
+  SimulatedMaster,
+  simulatedFencedRedLock,
+  type Delays,
+  type TokenRules,
+} from '../../support/red-simulation.js';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Longer than any lease, and longer than clocks differ. */
+const GUARD_MS = 1_200;
+
+/** For how long a scenario goes on. */
+const DURATION_MS = 6_000;
+
+interface Contender {
+  readonly startAtMs: number;
+  readonly leaseMs: number;
+  readonly workMs: number;
+  readonly releases: boolean;
+  /** When which masters cannot be reached. */
+  readonly cuts: readonly { master: number; fromMs: number; forMs: number }[];
+}
+
+interface Scenario {
+  readonly count: number;
+  readonly clocksAheadMs: readonly number[];
+  readonly contenders: readonly Contender[];
+  /** How long after the one before; then the next one is guarded no more. */
+  readonly restarts: readonly { which: number; afterMs: number }[];
+  readonly delays: readonly Delays[];
+}
+
+/** Mostly short; now and then long enough for others to come and go meanwhile. */
+const delay = fc.oneof(
+  { weight: 6, arbitrary: fc.integer({ min: 0, max: 4 }) },
+  { weight: 1, arbitrary: fc.integer({ min: 20, max: 90 }) },
+);
+
+const contender: fc.Arbitrary<Contender> = fc.record({
+  startAtMs: fc.integer({ min: 0, max: 100 }),
+  leaseMs: fc.integer({ min: 50, max: 400 }),
+  workMs: fc.integer({ min: 0, max: 30 }),
+  releases: fc.boolean(),
+  cuts: fc.array(
+    fc.record({
+      master: fc.nat({ max: 4 }),
+      fromMs: fc.integer({ min: 0, max: DURATION_MS }),
+      forMs: fc.integer({ min: 5, max: 500 }),
+    }),
+    { maxLength: 6 },
+  ),
+});
+
+const scenario: fc.Arbitrary<Scenario> = fc.record({
+  count: fc.constantFrom(3, 5),
+  clocksAheadMs: fc.array(fc.integer({ min: 0, max: 1_000 }), { minLength: 5, maxLength: 5 }),
+  contenders: fc.array(contender, { minLength: 2, maxLength: 4 }),
+  restarts: fc.array(
+    fc.record({ which: fc.nat({ max: 4 }), afterMs: fc.integer({ min: 0, max: 400 }) }),
+    { maxLength: 4 },
+  ),
+  delays: fc.array(fc.record({ upMs: delay, downMs: delay }), { minLength: 1, maxLength: 40 }),
+});
+
+/** The tokens of all holders, in the order in which they began. */
+async function play(given: Scenario, rules?: TokenRules): Promise<readonly bigint[]> {
+  vi.clearAllTimers();
+  const startedAtMs = performance.now();
+  const masters = Array.from({ length: given.count }, (_, index) => {
+    const master = new SimulatedMaster();
+    master.clockAheadMs = given.clocksAheadMs[index]!;
+    if (rules) master.rules = rules;
+    return master;
+  });
+  let command = 0;
+  const tokens: bigint[] = [];
+  const contenders = new AbortController();
+  const { signal } = contenders;
+  for (const [index, each] of given.contenders.entries()) {
+    const { lock, events } = simulatedFencedRedLock(masters, {
+      clientId: `client-${index}`,
+      lockWatchdogTimeout: 300,
+      nodeTimeout: 100,
+      restartGuard: GUARD_MS,
+      delays: () => given.delays[command++ % given.delays.length]!,
+      reaches: (master) => {
+        const nowMs = performance.now() - startedAtMs;
+        return !each.cuts.some(
+          (cut) => cut.master === master && nowMs >= cut.fromMs && nowMs < cut.fromMs + cut.forMs,
+        );
+      },
+    });
+    events.on('error', () => undefined);
+    void (async () => {
+      await pass(each.startAtMs);
+      while (!signal.aborted) {
+        const hold = await lock.acquire({ lease: each.leaseMs, signal }).catch(() => undefined);
+        if (!hold) continue;
+        tokens.push(hold.token);
+        await pass(each.workMs);
+        if (each.releases) await hold.release().catch(() => undefined);
+        else await pass(hold.remaining());
+      }
+    })();
+  }
+  void (async () => {
+    for (const { which, afterMs } of given.restarts) {
+      await pass(GUARD_MS + afterMs);
+      masters[which % masters.length]!.restart();
+    }
+  })();
+  await playOut(new RedOracle(), contenders, DURATION_MS, 50);
+  return tokens;
+}
+
+function expectGrowing(tokens: readonly bigint[]): void {
+  const wrong = tokens.filter((token, index) => index > 0 && token <= tokens[index - 1]!);
+  expect(wrong).toEqual([]);
+}
+
+it('whatever is slow, cut off, or restarts empty, tokens grow from holder to holder', async () => {
+  let holders = 0;
+  await fc.assert(
+    fc.asyncProperty(scenario, async (given) => {
+      const tokens = await play(given);
+      holders += tokens.length;
+      expectGrowing(tokens);
+    }),
+    { numRuns: 60 },
+  );
+  expect(holders).toBeGreaterThan(600);
+}, 60_000);
+
+const NOT_WRITTEN_BACK: TokenRules['raised'] = (last) => ({ last, answer: undefined });
+
+it.each<[string, TokenRules]>([
+  ['are not written back', { voted: (last) => last, raised: NOT_WRITTEN_BACK }],
+  [
+    'are kept by each voter, and not written back',
+    { voted: (_, token) => token, raised: NOT_WRITTEN_BACK },
+  ],
+])(
+  'the same finds tokens that do not grow where they %s',
+  async (_, rules) => {
+    const property = fc.asyncProperty(scenario, async (given) => {
+      expectGrowing(await play(given, rules));
+    });
+    const { failed } = await fc.check(property, { numRuns: 1_000, endOnFailure: true, seed: 1 });
+    expect(failed).toBe(true);
+  },
+  120_000,
+);
+
+const BY_MAXIMUM: TokenRules = {
+  voted: (_, token) => token,
+  raised: (last, token) => ({ last: token > last ? token : last, answer: undefined }),
+};
+
+describe('a holder whose first vote is older than the holder before it', () => {
+  /**
+   * One has the votes of masters 0 and 1, and the token of 1, whose clock is ahead; it is lost on its way to 0. The other has the vote
+   * of 2 from before that, and then that of 0: none of the two knew that token when it voted.
+   */
+  async function tokensOfBoth(rules?: TokenRules): Promise<bigint[]> {
+    const masters = [0, 1_000, 0].map((clockAheadMs) =>
+      Object.assign(new SimulatedMaster(), { clockAheadMs }, rules && { rules }),
+    );
+    const [voteMs, tokenMs] = [10, 12];
+    const startedAtMs = performance.now();
+    const one = simulatedFencedRedLock(masters, {
+      clientId: 'one',
+      delays: () => ({ upMs: 1, downMs: 0 }),
+      reaches: (master) => master !== 0 || performance.now() < startedAtMs + tokenMs,
+    });
+    const other = simulatedFencedRedLock(masters, {
+      clientId: 'other',
+      nodeTimeout: 100,
+      delays: (master) => ({ upMs: [60, 500, 0][master]!, downMs: 0 }),
+    });
+    const later = other.lock.acquire();
+    await vi.advanceTimersByTimeAsync(voteMs);
+    const earlier = one.lock.acquire({ lease: 30 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    const holds = [await earlier, await later];
+    expect(masters.map(({ holder }) => holder)).toContain(holds[1]!.ownerId);
+    void holds[1]!.release();
+    await vi.advanceTimersByTimeAsync(20_000);
+    return holds.map(({ token }) => token);
+  }
+
+  it('has a larger token all the same', async () => {
+    expectGrowing(await tokensOfBoth());
+  });
+
+  it('would have a smaller one if tokens were written by maximum, and nobody was refused', async () => {
+    const [earlier, later] = await tokensOfBoth(BY_MAXIMUM);
+    expect(later).toBeLessThan(earlier!);
+  });
+});
