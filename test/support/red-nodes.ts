@@ -1,10 +1,19 @@
 // Independent masters of a test file's own, clients of a Redlock over them, and what each master says of the lock.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect } from 'vitest';
-import { Holdfast, type HoldfastOptions, type Lock, type RedLockOptions } from '../../src/index.js';
+import {
+  Holdfast,
+  type FencedLock,
+  type FencedLockOptions,
+  type HoldfastOptions,
+  type Lock,
+  type RedLockOptions,
+} from '../../src/index.js';
 import { eventually } from './eventually.js';
+import { counterOf } from './fenced-locks.js';
 import { loadScripts } from './lock-commands.js';
 import type { RedisServer } from './redis-server.js';
+import { uniqueName } from './unique-name.js';
 
 /**
  * Masters for all tests of a file, up before the first one begins. The file calls `startMasters()` itself: by that,
@@ -63,9 +72,24 @@ export class RedNodes {
     return await this.ask((redis) => redis.pttl(name));
   }
 
+  /** The last token that each master knows; 0: none. */
+  async tokens({ name }: Named): Promise<(bigint | undefined)[]> {
+    return await this.ask(async (redis) => BigInt((await redis.get(counterOf(name))) ?? 0));
+  }
+
+  /** Waits until all have been up for longer than a guard of 1 ms, whatever a server says of its age. */
+  async unguarded(): Promise<void> {
+    const name = uniqueName('unguarded');
+    await using client = await this.client();
+    await eventually(async () => {
+      await client.fencedLock(name).withLock(() => undefined);
+      expect(await this.tokens({ name })).not.toContain(0n);
+    });
+  }
+
   /**
    * Waits until no master that answers has anything of this lock: no key, no subscription. What it remembers of its longest lease
-   * may be there, but not for ever.
+   * and last token may be there, but not for ever.
    */
   async nothingLeft({ name }: Named, timeoutMs?: number): Promise<void> {
     await eventually(async () => {
@@ -125,6 +149,20 @@ export class RedClient implements AsyncDisposable {
     });
   }
 
+  /** The same over fenced locks, which take a guard: of 1 ms. */
+  fencedLock(
+    name: string,
+    options: RedLockOptions = {},
+    fencedOptions: FencedLockOptions = {},
+  ): FencedLock {
+    const locks = this.members.map((member) => member.getFencedLock(name, fencedOptions));
+    return this.holdfast.getRedLock(...locks, {
+      nodeTimeout: 1_000,
+      restartGuard: 1,
+      ...options,
+    });
+  }
+
   async connected(): Promise<void> {
     const answered = (member: Holdfast): Promise<unknown> =>
       eventually(() => member.getLock('connected').isLocked());
@@ -143,7 +181,7 @@ async function keysLeft(redis: Redis, name: string): Promise<string[]> {
 }
 
 function isMemory(key: string): boolean {
-  return key.startsWith('holdfast_longest_lease:');
+  return key.startsWith('holdfast_longest_lease:') || key.startsWith('redisson_lock_token:');
 }
 
 async function asked<T>(url: string, question: (redis: Redis) => Promise<T>): Promise<T> {

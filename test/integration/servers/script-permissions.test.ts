@@ -24,6 +24,7 @@ const KEYS: Record<string, readonly string[]> = {
   renew: [LOCK, FORCED],
   remember: [LONGEST],
   'renew-places': [LOCK, LINE, PLACES],
+  'raise-token': [COUNTER],
   vote: [LOCK, LONGEST],
   waiters: [LINE, PLACES],
 };
@@ -77,6 +78,7 @@ const joinFenced = (ticket: number): (string | number)[] => [
   ...['me:1', 60_000, 160_000, 50, ticket, 2, 1, 'listening', TOKEN_TTL_MS],
 ];
 const withCounter = [LOCK, LINE, PLACES, COUNTER];
+const voteWithCounter = [LOCK, LONGEST, COUNTER];
 
 const SCENARIOS: Scenario[] = [
   scenario('of a free lock', scripts.acquire, {}, acquired),
@@ -197,6 +199,18 @@ const SCENARIOS: Scenario[] = [
   scenario('for a free lock, for less', scripts.vote, { longest: known }, ['me:1', 20_000]),
   scenario('sent again', scripts.vote, { lock: held, longest: known }, acquired),
   scenario('of a lock that is held', scripts.vote, { lock: byOther, longest: known }, acquired),
+  scenario('of a fenced lock', scripts.vote, { counter }, acquired, voteWithCounter),
+  scenario(
+    'of a fenced lock, sent again',
+    scripts.vote,
+    { lock: held, longest: known, counter },
+    acquired,
+    voteWithCounter,
+  ),
+  scenario('of a larger one', scripts.raiseToken, { counter }, ['7', TOKEN_TTL_MS]),
+  scenario('of a larger one, for ever', scripts.raiseToken, { counter }, ['7', 0]),
+  scenario('of the first', scripts.raiseToken, {}, ['7', TOKEN_TTL_MS]),
+  scenario('of one that is known', scripts.raiseToken, { counter }, ['5', TOKEN_TTL_MS]),
   scenario('of more than is known', scripts.remember, { longest: known }, [120_000]),
   scenario('of less than is known', scripts.remember, { longest: known }, [60_000]),
   scenario('of the first', scripts.remember, {}, [60_000]),
