@@ -114,7 +114,7 @@ it('a master that restarted empty is told the token before it may vote', async (
   const nodes = new RedNodes(servers);
   await nodes.unguarded();
   const guard = { restartGuard: 6_000, nodeTimeout: 1_000 };
-  await using client = await nodes.client({ lockWatchdogTimeout: 6_000 });
+  await using client = await nodes.client({ lockWatchdogTimeout: 60_000 }); // no repair tells it meanwhile
   const lock = client.fencedLock(uniqueName(), guard);
   await passThrough(lock); // as soon as all may vote
   await restart(servers[1]!);
