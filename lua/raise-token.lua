@@ -13,6 +13,13 @@ local counter = KEYS[1]
 local token = ARGV[1]
 local tokenTtlMs = tonumber(ARGV[2])
 
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+  end
+  return redis.pcall('SET', counter, token)
+end
+
 local last = redis.call('GET', counter) or '0'
 local number = tonumber(token)
 -- Lua counts exactly up to 2^53.
@@ -26,11 +33,11 @@ end
 
 -- It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
 local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-if ttlMs == -1 then
-  redis.call('SET', counter, token)
-else
+local rememberMs
+if ttlMs ~= -1 then
   local time = redis.call('TIME')
   local aheadMs = math.ceil((number - time[1] * 1000000 - time[2]) / 1000)
-  redis.call('SET', counter, token, 'PX', math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs))
+  rememberMs = math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs)
 end
-return 1
+local done = setToken(counter, token, rememberMs)
+return done.err and done or 1

@@ -832,7 +832,7 @@ return { holder, ttlMs, string.format('%.0f', ticket) }
   },
   raiseToken: {
     name: 'raise-token',
-    sha1: 'b52b375d6d8334dfdb8012551be8b6c38a846ea5',
+    sha1: '53751c19a0472dde0294d44aa9ac1d0e2226a5f6',
     source: `-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
 --
 -- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
@@ -848,6 +848,13 @@ local counter = KEYS[1]
 local token = ARGV[1]
 local tokenTtlMs = tonumber(ARGV[2])
 
+local function setToken(counter, token, rememberMs)
+  if rememberMs then
+    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+  end
+  return redis.pcall('SET', counter, token)
+end
+
 local last = redis.call('GET', counter) or '0'
 local number = tonumber(token)
 -- Lua counts exactly up to 2^53.
@@ -861,14 +868,14 @@ end
 
 -- It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
 local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
-if ttlMs == -1 then
-  redis.call('SET', counter, token)
-else
+local rememberMs
+if ttlMs ~= -1 then
   local time = redis.call('TIME')
   local aheadMs = math.ceil((number - time[1] * 1000000 - time[2]) / 1000)
-  redis.call('SET', counter, token, 'PX', math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs))
+  rememberMs = math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs)
 end
-return 1
+local done = setToken(counter, token, rememberMs)
+return done.err and done or 1
 `,
   },
   reenter: {

@@ -58,7 +58,7 @@ it.each(['nextToken', 'setToken'])('%s() is the same in every script that has it
     const from = source.indexOf(`local function ${name}(`);
     return from < 0 ? [] : [source.slice(from, source.indexOf('\nend\n', from))];
   });
-  expect(functions).toHaveLength(4);
+  expect(functions).toHaveLength(5);
   expect(new Set(functions).size).toBe(1);
 });
 

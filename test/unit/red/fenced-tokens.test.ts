@@ -138,10 +138,10 @@ it('whatever is slow, cut off, or restarts empty, tokens grow from holder to hol
       holders += tokens.length;
       expectGrowing(tokens);
     }),
-    { numRuns: 60 },
+    { numRuns: 25 },
   );
-  expect(holders).toBeGreaterThan(600);
-}, 60_000);
+  expect(holders).toBeGreaterThan(250);
+}, 120_000);
 
 const NOT_WRITTEN_BACK: TokenRules['raised'] = (last) => ({ last, answer: undefined });
 
@@ -168,7 +168,7 @@ const BY_MAXIMUM: TokenRules = {
   raised: (last, token) => ({ last: token > last ? token : last, answer: undefined }),
 };
 
-describe('a holder whose first vote is older than the holder before it', () => {
+describe('a holder whose first vote is older than the holder before it', { timeout: 60_000 }, () => {
   /**
    * One has the votes of masters 0 and 1, and the token of 1, whose clock is ahead; it is lost on its way to 0. The other has the vote
    * of 2 from before that, and then that of 0: none of the two knew that token when it voted.
