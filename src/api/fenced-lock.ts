@@ -36,17 +36,19 @@ export interface FencedHold extends Hold {
  * lets nobody write late. See https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
  *
  * It is the same lock as those that `getLock` and `getFairLock` return for this name, whose holders have no token: so all who
- * write to the resource take it by `getFencedLock`. Inside a hold of those it throws an {@link OptionError}, as there is no token to share.
+ * write to the resource take it by `getFencedLock`, or, over several masters, by `getRedLock` of such locks. Inside a hold of
+ * those it throws an {@link OptionError}, as there is no token to share.
  *
  * @group Locks
  */
 export interface FencedLock extends Lock {
   /**
    * The last token that was given to anybody; undefined: there was none, or it is forgotten. For people: a holder's own is
-   * {@link FencedHold.token}.
+   * {@link FencedHold.token}. Of a Redlock the largest that any of the masters knows who answer, and that takes most of them.
    *
    * @throws {@link KeyConflictError} there is something else at the token's key
    * @throws {@link UnavailableError}
+   * @throws {@link QuorumError} of a Redlock, too few masters answered
    */
   getToken(): Promise<bigint | undefined>;
 

@@ -36,7 +36,8 @@ export interface RedLockOptions {
   /**
    * A master that was started less than this ago does not vote, since it may have forgotten a lock; `false`: it does. Default:
    * the longest lease that anybody is known to use, by what this client used (at least `lockWatchdogTimeout`) and what the other
-   * masters remember; and while some of those do not answer, ten minutes where that is longer.
+   * masters remember; and while some of those do not answer, ten minutes where that is longer. Of fenced locks it must be at least 1,
+   * and should be longer than the masters' clocks differ.
    */
   restartGuard?: number | false | undefined;
   /** How often the watchdog extends the lease of a hold at most. Default: without limit. */

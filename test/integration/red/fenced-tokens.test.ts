@@ -6,7 +6,7 @@ import { rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
 import { counterOf, expectGrowing, passThrough } from '../../support/fenced-locks.js';
 import { countCommands } from '../../support/recorded-commands.js';
-import { redNodes, type RedClient } from '../../support/red-nodes.js';
+import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -84,7 +84,6 @@ describe('a fenced Redlock', () => {
     await using client = await nodes.client();
     const known = microseconds() + HOUR_US;
     await remember(known, indexes);
-    // A minority's may be unknown to most: all must answer for it to be known.
     const lock = client.fencedLock(name);
     await using hold = await lock.acquire();
     if (indexes.length > 2) expect(hold.token).toBe(known + 1n);

@@ -168,44 +168,48 @@ const BY_MAXIMUM: TokenRules = {
   raised: (last, token) => ({ last: token > last ? token : last, answer: undefined }),
 };
 
-describe('a holder whose first vote is older than the holder before it', { timeout: 60_000 }, () => {
-  /**
-   * One has the votes of masters 0 and 1, and the token of 1, whose clock is ahead; it is lost on its way to 0. The other has the vote
-   * of 2 from before that, and then that of 0: none of the two knew that token when it voted.
-   */
-  async function tokensOfBoth(rules?: TokenRules): Promise<bigint[]> {
-    const masters = [0, 1_000, 0].map((clockAheadMs) =>
-      Object.assign(new SimulatedMaster(), { clockAheadMs }, rules && { rules }),
-    );
-    const [voteMs, tokenMs] = [10, 12];
-    const startedAtMs = performance.now();
-    const one = simulatedFencedRedLock(masters, {
-      clientId: 'one',
-      delays: () => ({ upMs: 1, downMs: 0 }),
-      reaches: (master) => master !== 0 || performance.now() < startedAtMs + tokenMs,
-    });
-    const other = simulatedFencedRedLock(masters, {
-      clientId: 'other',
-      nodeTimeout: 100,
-      delays: (master) => ({ upMs: [60, 500, 0][master]!, downMs: 0 }),
-    });
-    const later = other.lock.acquire();
-    await vi.advanceTimersByTimeAsync(voteMs);
-    const earlier = one.lock.acquire({ lease: 30 });
-    await vi.advanceTimersByTimeAsync(1_000);
-    const holds = [await earlier, await later];
-    expect(masters.map(({ holder }) => holder)).toContain(holds[1]!.ownerId);
-    void holds[1]!.release();
-    await vi.advanceTimersByTimeAsync(20_000);
-    return holds.map(({ token }) => token);
-  }
+describe(
+  'a holder whose first vote is older than the holder before it',
+  { timeout: 60_000 },
+  () => {
+    /**
+     * One has the votes of masters 0 and 1, and the token of 1, whose clock is ahead; it is lost on its way to 0. The other has the vote
+     * of 2 from before that, and then that of 0: none of the two knew that token when it voted.
+     */
+    async function tokensOfBoth(rules?: TokenRules): Promise<bigint[]> {
+      const masters = [0, 1_000, 0].map((clockAheadMs) =>
+        Object.assign(new SimulatedMaster(), { clockAheadMs }, rules && { rules }),
+      );
+      const [voteMs, tokenMs] = [10, 12];
+      const startedAtMs = performance.now();
+      const one = simulatedFencedRedLock(masters, {
+        clientId: 'one',
+        delays: () => ({ upMs: 1, downMs: 0 }),
+        reaches: (master) => master !== 0 || performance.now() < startedAtMs + tokenMs,
+      });
+      const other = simulatedFencedRedLock(masters, {
+        clientId: 'other',
+        nodeTimeout: 100,
+        delays: (master) => ({ upMs: [60, 500, 0][master]!, downMs: 0 }),
+      });
+      const later = other.lock.acquire();
+      await vi.advanceTimersByTimeAsync(voteMs);
+      const earlier = one.lock.acquire({ lease: 30 });
+      await vi.advanceTimersByTimeAsync(1_000);
+      const holds = [await earlier, await later];
+      expect(masters.map(({ holder }) => holder)).toContain(holds[1]!.ownerId);
+      void holds[1]!.release();
+      await vi.advanceTimersByTimeAsync(20_000);
+      return holds.map(({ token }) => token);
+    }
 
-  it('has a larger token all the same', async () => {
-    expectGrowing(await tokensOfBoth());
-  });
+    it('has a larger token all the same', async () => {
+      expectGrowing(await tokensOfBoth());
+    });
 
-  it('would have a smaller one if tokens were written by maximum, and nobody was refused', async () => {
-    const [earlier, later] = await tokensOfBoth(BY_MAXIMUM);
-    expect(later).toBeLessThan(earlier!);
-  });
-});
+    it('would have a smaller one if tokens were written by maximum, and nobody was refused', async () => {
+      const [earlier, later] = await tokensOfBoth(BY_MAXIMUM);
+      expect(later).toBeLessThan(earlier!);
+    });
+  },
+);
