@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util';
 import { UnusableRedisError } from '../test/support/given-redis.js';
 import { fairShow } from './fair/show.js';
+import { fencedShow } from './fenced/show.js';
 import { redlockShow } from './redlock/show.js';
 import type { Show } from './support/show.js';
 import { transfersShow } from './transfers/show.js';
@@ -12,6 +13,7 @@ const SHOWS = new Map<string, Show>([
   ['', transfersShow],
   ['fair', fairShow],
   ['redlock', redlockShow],
+  ['fenced', fencedShow],
 ]);
 
 const USAGE = [...SHOWS]

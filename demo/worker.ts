@@ -1,7 +1,14 @@
 // One worker process of the demo: transfers money over and over, and tells the main process what it is doing.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Holdfast, LockLostError, LockTimeoutError, QuorumError, type Lock } from '../src/index.js';
+import {
+  Holdfast,
+  LockLostError,
+  LockTimeoutError,
+  QuorumError,
+  type Hold,
+  type Lock,
+} from '../src/index.js';
 import { Bank } from './support/bank.js';
 import { monotonicMs } from './support/clock.js';
 import {
@@ -21,6 +28,7 @@ const THINK_MS: Record<LockKind, [number, number]> = {
   reentrant: [10, 30],
   fair: [100, 300],
   redlock: [10, 30],
+  fenced: [10, 30],
 };
 
 /** How long it waits for a Redlock before it says why it has none. */
@@ -39,12 +47,14 @@ const locks: Record<LockKind, Lock | undefined> = {
   none: undefined,
   reentrant: holdfast.getLock('bank'),
   fair: holdfast.getFairLock('bank'),
+  fenced: holdfast.getFencedLock('bank'),
   redlock: redLockOn((process.env[MASTER_URLS] ?? '').split(' ').filter(Boolean)),
 };
 
 let working: Promise<void> | undefined;
 let shallStop = false;
-let dawdleMs = 0;
+/** How long to stop in the middle of the next transfer, and where. */
+let dawdle: { readonly forMs: number; readonly hasLooked: boolean } | undefined;
 
 async function work(kind: LockKind): Promise<void> {
   const lock = locks[kind];
@@ -60,10 +70,11 @@ async function transferUnder(lock: Lock, kind: LockKind): Promise<void> {
   const askedAtMs = monotonicMs();
   try {
     const wait = kind === 'redlock' ? REDLOCK_PATIENCE_MS : Infinity;
-    await lock.withLock({ wait }, async ({ ownerId, signal }) => {
+    await lock.withLock({ wait }, async (hold) => {
       const atMs = monotonicMs();
-      tell({ type: 'holds', ownerId, atMs, waitedMs: atMs - askedAtMs });
-      await transfer(THINK_MS[kind], signal);
+      const token = hold.token?.toString();
+      tell({ type: 'holds', ownerId: hold.ownerId, atMs, waitedMs: atMs - askedAtMs, token });
+      await transfer(THINK_MS[kind], hold);
     });
   } catch (error) {
     if (error instanceof QuorumError) {
@@ -75,18 +86,25 @@ async function transferUnder(lock: Lock, kind: LockKind): Promise<void> {
   }
 }
 
-async function transfer(thinkMs: [number, number], signal?: AbortSignal): Promise<void> {
+async function transfer(thinkMs: [number, number], hold?: Hold): Promise<void> {
+  const token = hold?.token?.toString();
   const number = await bank.transfer(async () => {
     await sleep(between(...thinkMs));
-    if (dawdleMs > 0) {
-      const forMs = dawdleMs;
-      dawdleMs = 0;
-      tell({ type: 'midway' });
-      await sleep(forMs);
-    }
-    signal?.throwIfAborted();
-  });
-  tell({ type: 'transferred', number, atMs: monotonicMs() });
+    await stopIfTold(false);
+    hold?.signal.throwIfAborted();
+    await stopIfTold(true);
+  }, token);
+  if (number !== undefined) tell({ type: 'transferred', number, atMs: monotonicMs() });
+  else tell({ type: 'refused', token: token! });
+}
+
+/** `hasLooked`: whether there is nothing more between here and the write. */
+async function stopIfTold(hasLooked: boolean): Promise<void> {
+  if (dawdle?.hasLooked !== hasLooked) return;
+  const { forMs } = dawdle;
+  dawdle = undefined;
+  tell({ type: 'midway' });
+  await sleep(forMs);
 }
 
 /** One lock on all of these masters, each with a client of its own; on none, none. */
@@ -106,7 +124,7 @@ async function obey(order: Order): Promise<void> {
       await working;
       break;
     case 'dawdle':
-      dawdleMs = order.forMs;
+      dawdle = order;
       break;
     case 'stop':
       shallStop = true;

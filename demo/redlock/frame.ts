@@ -43,6 +43,7 @@ function workerCell({ name, state }: Worker): string {
     case 'starts':
     case 'transfers':
     case 'rests':
+    case 'paused':
     case 'killed':
       return styleText('dim', `· ${name}`);
   }

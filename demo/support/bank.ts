@@ -7,6 +7,16 @@ const ACCOUNTS = ['Anna', 'Ben', 'Clara', 'David'] as const;
 const OPENING_CENTS = 1_000_00;
 const LARGEST_TRANSFER_CENTS = 10_00;
 
+/** The write of a transfer, unless somebody with a larger token has written. */
+const GUARDED = `
+local token, from, to, fromLedger, toLedger, count = unpack(KEYS)
+local seen = tonumber(redis.call('GET', token) or '0')
+if seen > tonumber(ARGV[1]) then return false end
+redis.call('MSET', token, ARGV[1], from, ARGV[2], to, ARGV[3])
+redis.call('DECRBY', fromLedger, ARGV[4])
+redis.call('INCRBY', toLedger, ARGV[4])
+return redis.call('INCR', count)`;
+
 export interface Account {
   readonly name: string;
   readonly balanceCents: number;
@@ -25,39 +35,48 @@ export class Bank {
     this.#prefix = prefix;
   }
 
-  /** Every account back to the start. */
+  /** Every account back to the start, and nobody has come with a token yet. */
   async open(): Promise<void> {
     const entries = ACCOUNTS.flatMap((name) => [
       [this.#balance(name), OPENING_CENTS],
       [this.#ledger(name), OPENING_CENTS],
     ]);
     await this.#redis.mset(...entries.flat());
-    await this.#redis.del(this.#transferCount);
+    await this.#redis.del(this.#transferCount, this.#token);
   }
 
   /**
    * Moves some money between two accounts the plain way: read, think, write. `think` is where others get in between.
-   * Returns the number of this transfer among all.
+   * Returns the number of this transfer among all; undefined: somebody with a larger token than this one has written, and it was
+   * refused. Without a token nobody is.
    */
-  async transfer(think: () => Promise<void>): Promise<number> {
+  async transfer(think: () => Promise<void>, token?: string): Promise<number | undefined> {
     const [from, to] = twoOf(ACCOUNTS);
     const cents = 1 + Math.floor(Math.random() * LARGEST_TRANSFER_CENTS);
 
     const balances = await this.#redis.mget(this.#balance(from), this.#balance(to));
     await think();
+    const [fromCents, toCents] = [Number(balances[0]) - cents, Number(balances[1]) + cents];
+    if (token !== undefined) {
+      const keys = [this.#token, this.#balance(from), this.#balance(to)];
+      keys.push(this.#ledger(from), this.#ledger(to), this.#transferCount);
+      const args = [token, fromCents, toCents, cents];
+      const reply = await this.#redis.eval(GUARDED, keys.length, ...keys, ...args);
+      return (reply as number | null) ?? undefined;
+    }
     const replies = await this.#redis
       .multi()
-      .mset(
-        this.#balance(from),
-        Number(balances[0]) - cents,
-        this.#balance(to),
-        Number(balances[1]) + cents,
-      )
+      .mset(this.#balance(from), fromCents, this.#balance(to), toCents)
       .decrby(this.#ledger(from), cents)
       .incrby(this.#ledger(to), cents)
       .incr(this.#transferCount)
       .exec();
     return replies!.at(-1)![1] as number;
+  }
+
+  /** The largest token that anybody came with. */
+  async largestToken(): Promise<string | undefined> {
+    return (await this.#redis.get(this.#token)) ?? undefined;
   }
 
   async accounts(): Promise<Account[]> {
@@ -73,7 +92,8 @@ export class Bank {
   /** Removes all that it left in Redis. */
   async clear(): Promise<void> {
     const keys = ACCOUNTS.flatMap((name) => [this.#balance(name), this.#ledger(name)]);
-    await this.#redis.del(...keys, this.#transferCount);
+    const ours = [this.#transferCount, this.#token, this.#lastToken];
+    await this.#redis.del(...keys, ...ours);
   }
 
   disconnect(): void {
@@ -91,6 +111,15 @@ export class Bank {
 
   get #transferCount(): string {
     return `${this.#prefix}transfers`;
+  }
+
+  get #token(): string {
+    return `${this.#prefix}token`;
+  }
+
+  /** What the fenced lock of this bank remembers, for seven days. */
+  get #lastToken(): string {
+    return `redisson_lock_token:{${this.#prefix}bank}`;
   }
 }
 

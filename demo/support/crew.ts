@@ -6,7 +6,7 @@ import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { CLIENT_ID, type LockKind, type Order, type Report } from './messages.js';
 
-type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'rests' | 'killed';
+type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'paused' | 'rests' | 'killed';
 
 export class Worker {
   readonly name: string;
@@ -49,6 +49,18 @@ export class Worker {
     this.sinceMs = performance.now();
   }
 
+  /** SIGSTOP, while it holds the lock: it does nothing more, and does not know. */
+  pause(): void {
+    this.#process.kill('SIGSTOP');
+    this.become('paused');
+  }
+
+  /** SIGCONT: it goes on as if nothing had been, and takes itself for the holder. */
+  resume(): void {
+    this.become('holds');
+    this.#process.kill('SIGCONT');
+  }
+
   /** SIGKILL: it gets no chance to release anything. */
   async kill(): Promise<void> {
     this.become('killed');
@@ -60,7 +72,8 @@ export class Worker {
     if (type === 'waits' || type === 'holds') this.become(type);
     if (type === 'stopped') this.become('rests');
     // Without a lock there is nothing to rest from: it is always in some transfer.
-    if (type === 'transferred' && this.state === 'holds') this.become('rests');
+    const isOver = type === 'transferred' || type === 'refused';
+    if (isOver && this.state === 'holds') this.become('rests');
   }
 }
 

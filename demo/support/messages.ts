@@ -2,14 +2,14 @@
 
 import type { NodeAnswer } from '../../src/index.js';
 
-export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock';
+export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock' | 'fenced';
 
 /** From the main process to a worker. */
 export type Order =
   /** Transfer money over and over, under such a lock. */
   | { readonly type: 'work'; readonly lock: LockKind }
-  /** Stop for so long in the middle of your next transfer, and say so. */
-  | { readonly type: 'dawdle'; readonly forMs: number }
+  /** Stop for so long in the middle of your next transfer, before or after your last look at the lock, and say so. */
+  | { readonly type: 'dawdle'; readonly forMs: number; readonly hasLooked: boolean }
   | { readonly type: 'stop' };
 
 /** From a worker to the main process. */
@@ -21,9 +21,13 @@ export type Report =
       readonly ownerId: string;
       readonly atMs: number;
       readonly waitedMs: number;
+      /** Of a fenced lock. */
+      readonly token: string | undefined;
     }
   /** A transfer was written, and it goes out; `number` counts the transfers of all workers. */
   | { readonly type: 'transferred'; readonly number: number; readonly atMs: number }
+  /** The bank has seen a larger token. */
+  | { readonly type: 'refused'; readonly token: string }
   /** Too few masters of a Redlock answered; it asks again. */
   | { readonly type: 'no quorum'; readonly message: string; readonly nodes: readonly NodeAnswer[] }
   | { readonly type: 'failed'; readonly message: string };

@@ -87,18 +87,22 @@ export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Pla
 
   /** Lets the scene go on up to this time of it, or to its end. */
   protected async until(elapsedMs: number): Promise<void> {
-    await this.#goOnWhile(() => this.#elapsedMs < elapsedMs);
+    await this.goOnWhile(() => this.#elapsedMs < elapsedMs);
   }
 
-  /** Stops somebody in the middle of the next transfer, for so long; undefined: the scene ended before that. */
-  protected async somebodyMidway(forMs: number): Promise<Worker | undefined> {
+  /**
+   * Stops somebody in the middle of the next transfer, for so long; `hasLooked`: after its last look at the lock. undefined: the
+   * scene ended before that.
+   */
+  protected async somebodyMidway(forMs: number, hasLooked = false): Promise<Worker | undefined> {
     this.#dawdler = undefined;
-    this.stage.crew.living[2]!.order({ type: 'dawdle', forMs });
-    await this.#goOnWhile(() => this.#dawdler === undefined);
+    this.stage.crew.living[2]!.order({ type: 'dawdle', forMs, hasLooked });
+    await this.goOnWhile(() => this.#dawdler === undefined);
     return this.#dawdler;
   }
 
-  async #goOnWhile(isTooEarly: () => boolean): Promise<void> {
+  /** Lets the scene go on while this is so, or to its end. */
+  protected async goOnWhile(isTooEarly: () => boolean): Promise<void> {
     while (isTooEarly() && this.#elapsedMs < this.plan.durationMs) {
       this.view.update(await this.look());
       await sleep(REFRESH_MS, undefined, { signal: this.stage.signal });

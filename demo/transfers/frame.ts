@@ -1,9 +1,9 @@
 // The workers and the accounts, and what is missing there.
 
 import { styleText } from 'node:util';
-import type { Account } from '../support/bank.js';
+import { accountRows } from '../support/account-rows.js';
 import type { Worker } from '../support/crew.js';
-import { fault, money, rate, seconds } from '../support/figures.js';
+import { fault, rate, seconds } from '../support/figures.js';
 import type { TransfersState } from './scene.js';
 
 export function frame(state: TransfersState): string[] {
@@ -11,8 +11,7 @@ export function frame(state: TransfersState): string[] {
   return [
     ...workers.map(workerRow),
     '',
-    styleText('dim', '  account      balance   should be     missing'),
-    ...accounts.map(accountRow),
+    ...accountRows(accounts),
     '',
     [
       `  transfers ${transfers} (${rate(transfers, elapsedMs)})`,
@@ -37,15 +36,8 @@ function workerRow({ name, state, sinceMs }: Worker): string {
     case 'killed':
       return `  ${name}   ${styleText('red', `✗ killed ${forTime} ago`)}`;
     case 'starts':
+    case 'paused':
     case 'rests':
       return `  ${name}   ${styleText('dim', '· between two transfers')}`;
   }
-}
-
-function accountRow({ name, balanceCents, rightCents }: Account): string {
-  const lost = rightCents - balanceCents;
-  const figures = [money(balanceCents), money(rightCents), lost === 0 ? '-' : money(lost)];
-  const [balance, right, difference] = figures.map((figure) => figure.padStart(12));
-  const text = `${name.padEnd(8)}${balance}${right}`;
-  return `  ${text}${lost === 0 ? difference : styleText('red', difference!)}`;
 }

@@ -1,6 +1,8 @@
-// The demo where something is in its way: a terminal that closes, a Redis that was named and cannot be used.
+// The demo: what it shows of fencing tokens; and where something is in its way: a terminal that closes, somebody who has seen enough,
+// a Redis that was named and cannot be used.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { Redis } from 'ioredis';
 import { createServer } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { startRedis } from '../../support/redis-server.js';
@@ -29,6 +31,29 @@ describe('the demo', () => {
     },
     90_000,
   );
+
+  it('shows that a late write wins without tokens and is refused with them, and leaves nothing behind', async () => {
+    await using redis = await startRedis();
+    const { demo, seen } = play(redis.url, '--fenced');
+    const workers = await workersOf(demo);
+    expect(await once(demo, 'close')).toEqual([0, null]);
+    expect(seen()).toMatch(/the late write wins[^]*2 of 2[^]*its \d{16}: refused/);
+    expect(seen()).toMatch(/ the late write +accepted +refused\n +cents lost +[1-9][\d,]* +0\n/);
+    expect(await keysOn(redis.url)).toEqual([]);
+    expect(workers.filter(isRunning)).toEqual([]);
+  }, 90_000);
+
+  it('leaves nothing behind when it is ended while a holder is paused', async () => {
+    await using redis = await startRedis();
+    const { demo, seen } = play(redis.url, '--fenced');
+    const workers = await workersOf(demo);
+    await expect.poll(seen, { timeout: 60_000 }).toContain('SIGSTOP');
+    demo.kill('SIGTERM');
+    expect(await once(demo, 'close')).toEqual([130, null]);
+    expect(workers.filter(isRunning)).toEqual([]);
+    // What a process held that was killed stands until its lease ends.
+    await expect.poll(() => keysOn(redis.url), { timeout: 10_000 }).toEqual([]);
+  }, 90_000);
 
   it('says in one line that the Redis it was given does not answer', async () => {
     const silent = createServer().listen(0, '127.0.0.1');
@@ -61,6 +86,39 @@ async function failureOf(url: string): Promise<string> {
   demo.stderr.on('data', (chunk: Buffer) => printed.push(chunk.toString()));
   expect(await once(demo, 'close')).toEqual([1, null]);
   return printed.join('');
+}
+
+/** What it prints to stdout, played on this Redis, and its process. */
+function play(url: string, show: string): { demo: ChildProcess; seen: () => string } {
+  const env = { ...process.env, HOLDFAST_REDIS_URL: url, FORCE_COLOR: '0' };
+  const demo = spawn(process.execPath, [...DEMO, show], {
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const printed: string[] = [];
+  demo.stdout.on('data', (chunk: Buffer) => printed.push(chunk.toString()));
+  return { demo, seen: () => printed.join('') };
+}
+
+/** The process ids of its four workers, once it has started them. */
+async function workersOf({ pid }: ChildProcess): Promise<number[]> {
+  const workers = (): number[] =>
+    processes()
+      .filter(({ parent, command }) => parent === pid && command.includes('demo/worker.ts'))
+      .map((worker) => worker.pid);
+  await expect.poll(() => workers().length, { timeout: 60_000 }).toBe(4);
+  return workers();
+}
+
+function isRunning(pid: number): boolean {
+  return processes().some((process) => process.pid === pid);
+}
+
+async function keysOn(url: string): Promise<string[]> {
+  const redis = new Redis(url);
+  const keys = await redis.keys('*');
+  redis.disconnect();
+  return keys;
 }
 
 /** A command on a terminal of its own; killing this closes the terminal under it. */
