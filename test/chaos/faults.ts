@@ -14,6 +14,8 @@ export interface Excuses {
   readonly loses?: 'all' | readonly string[];
   /** Holders may be told that a lock is lost though its lease went on. */
   readonly endsHolds?: boolean;
+  /** By how much the clock of a server is ahead meanwhile: whoever goes by it may then be ahead of whoever does later. */
+  readonly aheadMs?: number;
 }
 
 export interface Fault extends Touched, Excuses {

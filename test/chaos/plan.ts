@@ -1,10 +1,11 @@
 // What a round does, as far as a seed can say it: who works on what, and which faults happen when. The timing of what
 // follows from it is the machine's.
 import { NEMESES } from './nemeses/all.js';
+import { STEPS_SERVER_CLOCK } from './nemeses/clock.js';
 import { Random } from './random.js';
 
-export const KINDS = ['reentrant', 'fair', 'mixed', 'multi', 'red'] as const;
-/** Which locks a round is about; `mixed`: reentrant and fair ones of the same names. */
+export const KINDS = ['reentrant', 'fair', 'mixed', 'fenced', 'multi', 'red'] as const;
+/** Which locks a round is about; `mixed`: reentrant and fair ones of the same names; `fenced`: both, or one of them, with tokens. */
 export type Kind = (typeof KINDS)[number];
 
 export const TOPOLOGIES = ['single', 'sentinel', 'cluster', 'masters'] as const;
@@ -19,6 +20,14 @@ export interface PlannedFault {
   readonly target: number;
   /** How much of it, from 0 to 1. */
   readonly amount: number;
+}
+
+/** How locks give tokens. */
+export interface Fencing {
+  /** How many of them are fair, from 0 to 1. */
+  readonly fairShare: number;
+  /** How long a token is remembered; undefined: as long as by default. */
+  readonly tokenTtlMs: number | undefined;
 }
 
 export interface Plan {
@@ -39,6 +48,8 @@ export interface Plan {
   /** How long nothing happens at first, then how long faults begin, then how long nothing happens any more. */
   readonly phases: { readonly startMs: number; readonly faultsMs: number; readonly calmMs: number };
   readonly faults: readonly PlannedFault[];
+  /** undefined: they give none. */
+  readonly fencing?: Fencing;
 }
 
 export interface PlanWishes {
@@ -60,7 +71,7 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     calmMs: 3_500 + 2 * watchdogMs,
   };
   const lockCount = kind === 'multi' ? random.whole(2, 4) : random.whole(1, 3);
-  return {
+  const plan = {
     kind,
     seed,
     topology,
@@ -76,6 +87,15 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     phases,
     faults: faults(random, topology, watchdogMs, phases, wishes.nemeses),
   };
+  return kind === 'fenced' ? { ...plan, fencing: fencing(random, plan) } : plan;
+}
+
+/** Where a server's clock steps, no token is forgotten by itself: else it could not be told whether one may be smaller. */
+function fencing(random: Random, { faults, watchdogMs }: Plan): Fencing {
+  const fairShare = random.pick([0, 0.5, 1]);
+  const isBrief =
+    random.chance(0.5) && !faults.some(({ nemesis }) => nemesis === STEPS_SERVER_CLOCK);
+  return { fairShare, tokenTtlMs: isBrief ? watchdogMs : undefined };
 }
 
 /** Also such as make keys and channels look odd. */

@@ -45,7 +45,7 @@ export async function playRound(plan: Plan, options: RoundOptions = {}): Promise
   const history = new History(plan.clientsPerWorker);
   using journals = new Journals(stage.journals, history);
   await Promise.all(stage.crew.map((member) => member.ready()));
-  await using observer = new Observer(stage.servers, plan.locks);
+  await using observer = new Observer(stage.servers, plan);
 
   let phase: Progress['phase'] = 'faults';
   const status = setInterval(() => {

@@ -1,8 +1,10 @@
 // All rules over all evidence of a round.
+import { refusedHolders, staleWrites } from './documents.js';
 import { type Evidence, type Violation } from './evidence.js';
 import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
 import { orphans } from './orphans.js';
 import { falseAlarms, untoldLosses } from './telling.js';
+import { forgottenTokens, smallerTokens, wrongTokens } from './tokens.js';
 import { lateCalls, overtakings, slowWakeUps } from './waiting.js';
 
 const RULES = [
@@ -16,6 +18,11 @@ const RULES = [
   lateCalls,
   overtakings,
   slowWakeUps,
+  smallerTokens,
+  wrongTokens,
+  forgottenTokens,
+  staleWrites,
+  refusedHolders,
   troubles,
   oddErrors,
 ];

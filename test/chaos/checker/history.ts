@@ -13,6 +13,10 @@ export interface Section extends Omit<CallNote, 'what'> {
   /** Milliseconds for which it could rely on the lock when it entered; undefined: it was not told. */
   leftAtEntryMs?: number | undefined;
   owner?: string | undefined;
+  /** Of a fenced lock. */
+  token?: bigint;
+  /** To the document that the lock guards. */
+  readonly writes: Write[];
   /** The one to whom the server gave the lock, which was passed on within the process since. */
   inherits?: Section;
   /** When it believed, by its own words, and for how much longer. */
@@ -25,6 +29,14 @@ export interface Section extends Omit<CallNote, 'what'> {
   /** When the call was over: refused, or released. */
   endedAt?: number;
   failure?: Failure;
+}
+
+export interface Write {
+  readonly from: number;
+  /** Infinity: it is not known what became of it. */
+  until: number;
+  /** The larger token that the document had seen; undefined: it was accepted, if that is known. */
+  refusedBy?: bigint;
 }
 
 export interface Forcing {
@@ -100,6 +112,7 @@ export class History {
         section.enteredAt = at;
         section.owner = entry.owner;
         section.leftAtEntryMs = entry.leftMs;
+        if (entry.token !== undefined) section.token = BigInt(entry.token);
         if (entry.owner !== undefined) {
           const first = this.#firstOf.get(entry.owner);
           if (first) section.inherits = first;
@@ -120,6 +133,15 @@ export class History {
       case 'extending': {
         const section = this.sections.get(entry.id)!;
         section.longestLeaseMs = Math.max(section.longestLeaseMs, entry.leaseMs);
+        return;
+      }
+      case 'writing':
+        this.sections.get(entry.id)!.writes.push({ from: at, until: Infinity });
+        return;
+      case 'wrote': {
+        const write = this.sections.get(entry.id)!.writes.at(-1)!;
+        write.until = at;
+        if (entry.refusedBy !== undefined) write.refusedBy = BigInt(entry.refusedBy);
         return;
       }
       case 'leaving':
@@ -182,6 +204,7 @@ export class History {
       clientIndex,
       calledAt: at,
       beliefs: [],
+      writes: [],
       longestLeaseMs: call.leaseMs,
     };
   }

@@ -1,11 +1,17 @@
 // What is left on the servers when all clients are closed: nothing, once the leases of the dead are over.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { machineMs } from '../../support/machine-clock.js';
+import type { Plan } from '../plan.js';
 import type { Stage } from '../stage/stage.js';
 import type { Violation } from './evidence.js';
 
 /** How long cleaning up may take where nothing is in its way. */
 const AT_ONCE_MS = 1_500;
+
+/** How long the last token of a lock is remembered by default. */
+const TOKEN_TTL_MS = 7 * 86_400_000;
+/** By how much it may be ahead of the server's clock, which steps, and is remembered for longer. */
+const MOST_AHEAD_MS = 10_000;
 
 export async function findLeftovers(stage: Stage, healedAt: number): Promise<Violation[]> {
   // What a killed process held, or a late command took, stays for its lease; no lease here is longer than this.
@@ -37,7 +43,7 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
       return [
         ...standing
           // They remember something for as long as the leases that it is about, and end by themselves.
-          .filter(({ key, ttlMs }) => !(isMemory(key) && ttlMs > 0 && ttlMs <= 2 * plan.watchdogMs))
+          .filter(({ key, ttlMs }) => !(ttlMs > 0 && ttlMs <= memoryMs(key, plan)))
           .filter(({ ttlMs }) => ttlMs !== -2)
           .map(({ key, ttlMs }) => `key "${key}" (${ttlMs} ms)`),
         ...[...channels, ...sharded]
@@ -49,6 +55,10 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
   return lists.flat();
 }
 
-function isMemory(key: string): boolean {
-  return /^holdfast_(forced|longest_lease):/.test(key);
+/** For how long a key may stand when nobody is there any more. */
+function memoryMs(key: string, { watchdogMs, fencing }: Plan): number {
+  if (/^holdfast_(forced|longest_lease):/.test(key)) return 2 * watchdogMs;
+  if (fencing && key.startsWith('redisson_lock_token:'))
+    return (fencing.tokenTtlMs ?? TOKEN_TTL_MS) + MOST_AHEAD_MS;
+  return 0;
 }

@@ -1,7 +1,9 @@
 // Looks at the servers past all proxies, all the time: who has which lock there.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
+import { LockKeys } from '../../../src/redis/keys.js';
 import { machineMs } from '../../support/machine-clock.js';
+import type { Plan } from '../plan.js';
 import type { StageServer } from '../stage/server.js';
 
 /** What a server said of a lock at some instant between `from` and `until`. */
@@ -14,6 +16,8 @@ export interface Look {
   readonly owner: string | undefined;
   readonly count: number;
   readonly ttlMs: number;
+  /** The last fencing token; undefined: it knows of none. */
+  readonly counter?: bigint | undefined;
 }
 
 const LOOK_EVERY_MS = 8;
@@ -21,13 +25,13 @@ const SLOW_MS = 50;
 
 export class Observer implements AsyncDisposable {
   readonly looks: Look[] = [];
-  readonly #locks: readonly string[];
+  readonly #plan: Plan;
   readonly #watched: { server: StageServer; connection: Redis }[];
   readonly #looking: Promise<unknown>;
   #isOver = false;
 
-  constructor(servers: readonly StageServer[], locks: readonly string[]) {
-    this.#locks = locks;
+  constructor(servers: readonly StageServer[], plan: Plan) {
+    this.#plan = plan;
     this.#watched = servers.map((server) => ({ server, connection: server.connection() }));
     this.#looking = Promise.all(this.#watched.map((watched) => this.#watch(watched)));
   }
@@ -47,7 +51,7 @@ export class Observer implements AsyncDisposable {
   async #watch({ server, connection }: { server: StageServer; connection: Redis }): Promise<void> {
     while (!this.#isOver) {
       // It is down, or does not serve this lock: it says nothing.
-      for (const lock of this.#locks)
+      for (const lock of this.#plan.locks)
         await this.#look(server, connection, lock).catch(() => undefined);
       await sleep(LOOK_EVERY_MS);
     }
@@ -56,16 +60,22 @@ export class Observer implements AsyncDisposable {
   async #look({ index }: StageServer, connection: Redis, lock: string): Promise<void> {
     const from = machineMs();
     // In a transaction, so that all of it is about one instant.
-    const replies = await connection.multi().role().hgetall(lock).pttl(lock).exec();
+    const { fencing, topology } = this.#plan;
+    const asked = connection.multi().role().hgetall(lock).pttl(lock);
+    if (fencing) asked.get(new LockKeys(lock).counter(topology === 'cluster'));
+    const replies = await asked.exec();
     const until = machineMs();
     if (!replies || replies.some(([error]) => error)) return;
-    const [[, role], [, fields], [, ttlMs]] = replies as [unknown, unknown][] as [
+    const [[, role], [, fields], [, ttlMs], last] = replies as [unknown, unknown][] as [
       [null, unknown[]],
       [null, Record<string, string>],
       [null, number],
+      [null, string | null] | undefined,
     ];
     if (role[0] !== 'master') return;
     const [[owner, count] = []] = Object.entries(fields);
-    this.looks.push({ from, until, server: index, lock, owner, count: Number(count ?? 0), ttlMs });
+    const held = { owner, count: Number(count ?? 0), ttlMs };
+    const counter = last?.[1] == null ? undefined : BigInt(last[1]);
+    this.looks.push({ from, until, server: index, lock, ...held, counter });
   }
 }

@@ -42,7 +42,7 @@ export class SpoiledCopy implements Disposable {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  #apply({ in: part, from, to }: Edit): void {
+  #apply({ in: part, from, to, times = 1 }: Edit): void {
     const files = readdirSync(join(this.#folder, part), { recursive: true, encoding: 'utf8' })
       .filter((file) => /\.(ts|lua)$/.test(file))
       .map((file) => join(this.#folder, part, file))
@@ -51,9 +51,8 @@ export class SpoiledCopy implements Disposable {
       const parts = readFileSync(path, 'utf8').split(from);
       return parts.slice(1).map(() => ({ path, spoiled: parts.join(to) }));
     });
-    const [place, ...others] = found;
-    if (!place || others.length > 0)
-      throw new Error(`${part}/ has this ${found.length} times, where it must be once: ${from}`);
-    writeFileSync(place.path, place.spoiled);
+    if (found.length !== times)
+      throw new Error(`${part}/ has this ${found.length} times, and not ${times}: ${from}`);
+    for (const { path, spoiled } of found) writeFileSync(path, spoiled);
   }
 }

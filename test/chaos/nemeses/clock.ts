@@ -7,6 +7,8 @@ function stepMs(amount: number): number {
   return Math.round(sign * 100 * 6_000 ** Math.abs(2 * amount - 1));
 }
 
+export const STEPS_SERVER_CLOCK = "step a server's wall clock";
+
 export const CLOCK_NEMESES: readonly Nemesis[] = [
   {
     name: "step a process's wall clock",
@@ -44,7 +46,7 @@ export const CLOCK_NEMESES: readonly Nemesis[] = [
     },
   },
   {
-    name: "step a server's wall clock",
+    name: STEPS_SERVER_CLOCK,
     weight: 2,
     topologies: ['single'],
     leases: [0.3, 2],
@@ -55,8 +57,9 @@ export const CLOCK_NEMESES: readonly Nemesis[] = [
       if (!free) return;
       const ms = Math.round(3_000 * (2 * amount - 1));
       const touched = { servers: [server.index] };
+      const excuses = { ...LEASES_END, aheadMs: ms };
       // A clock that goes forward ends leases early, there or back: that is what a lease is.
-      const fault = stage.faults.begin(this.name, touched, LEASES_END, `by ${ms} ms`);
+      const fault = stage.faults.begin(this.name, touched, excuses, `by ${ms} ms`);
       await server.clock.step(ms);
       await lasting();
       await server.clock.step(0);

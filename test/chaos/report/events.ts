@@ -79,12 +79,16 @@ function ofSection(section: Section): TimedEvent[] {
     },
     {
       at: section.enteredAt,
-      what: `enters as ${owner ?? '?'}, for ${section.leftAtEntryMs?.toFixed(0) ?? '?'} ms`,
+      what: `enters as ${owner ?? '?'}, for ${section.leftAtEntryMs?.toFixed(0) ?? '?'} ms${section.token === undefined ? '' : `, token ${section.token}`}`,
     },
     {
       at: beliefs.at(-1)?.at,
       what: `still believes, for ${beliefs.at(-1)?.leftMs.toFixed(0) ?? ''} ms`,
     },
+    ...section.writes.map(({ from, refusedBy }) => ({
+      at: from,
+      what: refusedBy === undefined ? 'writes' : `writes, and is refused by ${refusedBy}`,
+    })),
     { at: section.doubtedAt, what: 'believes no longer' },
     { at: section.leavingAt, what: 'releases' },
     { at: section.endedAt, what: failure ? `${failure.code}: ${failure.message}` : 'has released' },

@@ -2,12 +2,22 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { startRedisProcess } from '../../support/redis-process.js';
+import type { RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { FaultLog } from '../faults.js';
 import type { Plan } from '../plan.js';
 import { CrewMember } from './crew.js';
 import type { StageServer } from './server.js';
 import { startTopology, type StageTopology } from './topology.js';
+
+interface Props {
+  readonly topology: StageTopology;
+  readonly links: readonly (readonly TcpProxy[])[];
+  readonly documents: RedisServer | undefined;
+  readonly journals: string;
+  readonly library: string | undefined;
+}
 
 export class Stage implements AsyncDisposable {
   readonly plan: Plan;
@@ -17,6 +27,8 @@ export class Stage implements AsyncDisposable {
   /** Commands and messages that were treated badly, one by one. */
   readonly mess = { commands: 0, messages: 0 };
   readonly #links: readonly (readonly TcpProxy[])[];
+  /** The documents that fenced locks guard are there, and nothing goes wrong with it. */
+  readonly #documents: RedisServer | undefined;
   /** Where each process writes to a journal of its own. */
   readonly journals: string;
 
@@ -29,20 +41,16 @@ export class Stage implements AsyncDisposable {
       ),
     );
     const journals = await mkdtemp(join(tmpdir(), 'holdfast-journals-'));
-    return new Stage(plan, topology, links, journals, library);
+    const documents = plan.fencing && (await startRedisProcess({}));
+    return new Stage(plan, { topology, links, documents, journals, library });
   }
 
-  private constructor(
-    plan: Plan,
-    topology: StageTopology,
-    links: readonly (readonly TcpProxy[])[],
-    folder: string,
-    library: string | undefined,
-  ) {
+  private constructor(plan: Plan, { topology, links, documents, journals, library }: Props) {
     this.plan = plan;
     this.topology = topology;
     this.#links = links;
-    this.journals = folder;
+    this.#documents = documents;
+    this.journals = journals;
     this.crew = Array.from({ length: plan.workers }, (_, index) => this.#member(index, library));
   }
 
@@ -71,13 +79,14 @@ export class Stage implements AsyncDisposable {
     await Promise.all(this.crew.map((member) => member[Symbol.asyncDispose]()));
     await Promise.all(this.#links.flat().map((link) => link[Symbol.asyncDispose]()));
     await this.topology[Symbol.asyncDispose]();
+    await this.#documents?.[Symbol.asyncDispose]();
     await rm(this.journals, { recursive: true, force: true });
   }
 
   #member(index: number, library: string | undefined): CrewMember {
     const { plan } = this;
     const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs } = plan;
-    const { commandTimeoutMs, nodeTimeoutMs } = plan;
+    const { commandTimeoutMs, nodeTimeoutMs, fencing } = plan;
     const clients = Array.from({ length: clientsPerWorker }, (_, client) =>
       this.topology.address(this.links(index * clientsPerWorker + client)),
     );
@@ -92,6 +101,8 @@ export class Stage implements AsyncDisposable {
       watchdogMs,
       commandTimeoutMs,
       nodeTimeoutMs,
+      fencing,
+      documents: this.#documents?.url,
     }));
   }
 }

@@ -1,11 +1,11 @@
 // What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Hold } from '../../../src/index.js';
+import type { AcquireOptions, Hold } from '../../../src/index.js';
 import type { Caller } from './caller.js';
 import type { PartyLock } from './party.js';
 import { optionsOf, SectionError, type Section } from './section.js';
 
-interface Action {
+export interface Action {
   readonly weight: number;
   readonly act: (caller: Caller) => Promise<void>;
 }
@@ -90,11 +90,12 @@ async function run(caller: Caller): Promise<void> {
       const request = caller.someRequest();
       const section = sections.call('tryLock', party.clientId, lock, request);
       try {
-        if (!(await lock.lock.tryLock({ wait: Infinity, ...given(optionsOf(request)) }))) {
+        const locked = await tryLock(lock, { wait: Infinity, ...given(optionsOf(request)) });
+        if (!locked) {
           section.refuse();
           return;
         }
-        section.enter();
+        section.enter(undefined, true, locked.token);
         await caller.steps(() => undefined);
         if (random.chance(0.4)) await lockAgain(caller, lock, section);
         section.leave();
@@ -107,11 +108,24 @@ async function run(caller: Caller): Promise<void> {
     .catch(() => undefined); // what it left held was lost
 }
 
+/** undefined: somebody else has it. */
+async function tryLock(
+  { lock, fenced }: PartyLock,
+  options: AcquireOptions,
+): Promise<{ token?: bigint } | undefined> {
+  if (!fenced) return (await lock.tryLock(options)) ? {} : undefined;
+  const token = await fenced.tryLockAndGetToken(options);
+  return token === undefined ? undefined : { token };
+}
+
 async function lockAgain(caller: Caller, lock: PartyLock, outer: Section): Promise<void> {
   const section = caller.sections.call('lock', caller.party.clientId, lock, {}, outer.id);
   try {
-    await lock.lock.lock();
-    section.enter();
+    if (lock.fenced) section.enter(undefined, true, await lock.fenced.lockAndGetToken());
+    else {
+      await lock.lock.lock();
+      section.enter();
+    }
     await caller.steps(() => undefined);
     section.leave();
     await lock.lock.unlock();
@@ -268,6 +282,7 @@ async function steps(caller: Caller, section: Section): Promise<void> {
   await caller.steps(() => {
     section.look();
   });
+  if (caller.party.isFenced && caller.random.chance(0.5)) await section.write();
 }
 
 /** Without what is undefined. */

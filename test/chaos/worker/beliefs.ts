@@ -19,7 +19,8 @@ export class Beliefs {
   begin(id: string, hold: Hold, isLookedAt: boolean): void {
     const leftMs = hold.remaining();
     // After the look: whoever is stopped in between does not believe before it goes on.
-    this.#journal.note({ what: 'entered', id, owner: hold.ownerId, leftMs });
+    const token = hold.token?.toString();
+    this.#journal.note({ what: 'entered', id, owner: hold.ownerId, leftMs, token });
     if (leftMs === 0) this.look(id, hold);
     if (isLookedAt) this.#held.set(id, hold);
     this.#ticker ??= setTimeout(this.#lookAround, LOOK_EVERY_MS);

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../random.js';
 import { ACTIONS } from './actions.js';
+import { LATE_WRITES } from './late-writes.js';
 import type { Party } from './party.js';
 import type { Request, Sections } from './section.js';
 
@@ -43,8 +44,9 @@ export class Caller {
 
   /** Resolves when it has stopped. */
   async work(): Promise<void> {
+    const actions = this.party.isFenced ? [...ACTIONS, ...LATE_WRITES] : ACTIONS;
     while (!this.#isStopping) {
-      await this.random.weighted(ACTIONS).act(this);
+      await this.random.weighted(actions).act(this);
       await sleep(this.random.between(0, 25));
     }
   }

@@ -13,11 +13,16 @@ export type Note =
       readonly id: string;
       readonly owner?: string;
       readonly leftMs?: number;
+      /** Of a fenced lock. */
+      readonly token?: string | undefined;
     }
   | { readonly what: 'believes'; readonly id: string; readonly leftMs: number }
   // It believes no longer; `contradicts`: the signal says otherwise than `remaining()`.
   | { readonly what: 'doubts'; readonly id: string; readonly contradicts: boolean }
   | { readonly what: 'leaving'; readonly id: string }
+  // It writes to the document that the lock guards; `refusedBy`: the larger token that the document has seen.
+  | { readonly what: 'writing'; readonly id: string }
+  | { readonly what: 'wrote'; readonly id: string; readonly refusedBy?: string | undefined }
   | ({ readonly what: 'left'; readonly id: string } & Partial<Failure>)
   | ({ readonly what: 'refused'; readonly id: string } & Failure)
   | { readonly what: 'extending'; readonly id: string; readonly leaseMs: number }

@@ -1,7 +1,7 @@
 // One client (of a Redlock: one for each master) and its locks; it may be closed, and is then opened anew.
 import { inspect } from 'node:util';
 import { Cluster, type RedisOptions } from 'ioredis';
-import type { Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
+import type { FencedLock, Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
 import type { Random } from '../random.js';
 import type { Journal } from './journal.js';
 import { HoldfastOf } from './library.js';
@@ -12,6 +12,8 @@ export interface PartyLock {
   readonly lock: Lock;
   readonly names: readonly string[];
   readonly isFair: boolean;
+  /** The same lock, where it gives tokens. */
+  readonly fenced?: FencedLock;
 }
 
 export class Party {
@@ -36,6 +38,11 @@ export class Party {
     return `${this.#name}.${this.#times}`;
   }
 
+  /** Whether its locks give tokens. */
+  get isFenced(): boolean {
+    return this.#order.fencing !== undefined;
+  }
+
   /** The first is the one that runs and makes locks of several. */
   get client(): Holdfast {
     return this.#clients[0]!;
@@ -43,18 +50,18 @@ export class Party {
 
   /** Any of the locks that this round is about. */
   someLock(random: Random): PartyLock {
-    const { kind, locks } = this.#order;
+    const { kind, locks, fencing } = this.#order;
     const several =
       kind === 'multi' ? random.some(locks, random.whole(1, 3)) : [random.pick(locks)];
-    const isFair = kind === 'fair' || (kind === 'mixed' && random.chance(0.5));
+    const share = kind === 'mixed' ? 0.5 : fencing?.fairShare;
+    const isFair = kind === 'fair' || (share !== undefined && random.chance(share));
     return this.lock(several, isFair, random);
   }
 
   /** The lock of a name that this round is not about. */
   ownLock(name: string): PartyLock {
-    const isFair = this.#order.kind === 'fair';
-    const lock = isFair ? this.client.getFairLock(name) : this.client.getLock(name);
-    return { lock, names: [name], isFair };
+    const { kind, fencing } = this.#order;
+    return this.#single(name, kind === 'fair' || fencing?.fairShare === 1);
   }
 
   /** A lock of one name, or of several. */
@@ -72,7 +79,7 @@ export class Party {
       );
       return { lock: client.getMultiLock(...members), names, isFair: false };
     }
-    return { lock: isFair ? client.getFairLock(name!) : client.getLock(name!), names, isFair };
+    return this.#single(name!, isFair);
   }
 
   /** Closes the client while others use it, and opens another one. */
@@ -97,6 +104,16 @@ export class Party {
     this.#journal.note({ what: 'closing', client });
     await Promise.all(this.#clients.map((each) => each.close()));
     this.#journal.note({ what: 'closed', client });
+  }
+
+  #single(name: string, isFair: boolean): PartyLock {
+    const { client } = this;
+    const { fencing } = this.#order;
+    const names = [name];
+    if (!fencing)
+      return { lock: isFair ? client.getFairLock(name) : client.getLock(name), names, isFair };
+    const fenced = client.getFencedLock(name, { fair: isFair, tokenTtl: fencing.tokenTtlMs });
+    return { lock: fenced, fenced, names, isFair };
   }
 
   #open(): Holdfast[] {

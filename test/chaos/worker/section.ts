@@ -1,6 +1,7 @@
 // One acquisition as the checker sees it: called, entered, left; what is written down at each step.
 import type { AcquireOptions, Hold } from '../../../src/index.js';
 import type { Beliefs } from './beliefs.js';
+import type { Documents } from './documents.js';
 import { failureOf, type Journal } from './journal.js';
 import type { PartyLock } from './party.js';
 
@@ -19,6 +20,8 @@ export interface SectionsContext {
   readonly journal: Journal;
   readonly beliefs: Beliefs;
   readonly watchdogMs: number;
+  /** What the locks guard; undefined: they give no tokens. */
+  readonly documents: Documents | undefined;
 }
 
 /** The sections of one caller; each gets an id of its own. */
@@ -57,7 +60,7 @@ export class Sections {
       waitMs: wait,
       inside,
     });
-    return new Section(this.#context, id);
+    return new Section(this.#context, id, names[0]!);
   }
 
   /** forceUnlock: whoever holds it loses it. */
@@ -73,24 +76,38 @@ export class Sections {
 export class Section {
   readonly id: string;
   readonly #context: SectionsContext;
+  readonly #lock: string;
   #hold: Hold | undefined;
   #state: 'called' | 'entered' | 'over' = 'called';
 
-  constructor(context: SectionsContext, id: string) {
+  constructor(context: SectionsContext, id: string, lock: string) {
     this.#context = context;
     this.id = id;
+    this.#lock = lock;
   }
 
-  /** It holds the lock now; without a hold, only the success of its unlock can tell. */
-  enter(hold?: Hold, isLookedAt = true): void {
+  /** It holds the lock now; without a hold, only the success of its unlock can tell, and what token there is. */
+  enter(hold?: Hold, isLookedAt = true, token?: bigint): void {
     this.#state = 'entered';
     this.#hold = hold;
     if (hold) this.#context.beliefs.begin(this.id, hold, isLookedAt);
-    else this.#context.journal.note({ what: 'entered', id: this.id });
+    else this.#context.journal.note({ what: 'entered', id: this.id, token: token?.toString() });
   }
 
   look(): void {
     if (this.#hold) this.#context.beliefs.look(this.id, this.#hold);
+  }
+
+  /** Writes to what the lock guards, whether it still has the lock or not; where there are tokens. */
+  async write(): Promise<void> {
+    const { id } = this;
+    const { documents, journal } = this.#context;
+    const token = this.#hold?.token;
+    if (!documents || token === undefined) return;
+    journal.note({ what: 'writing', id });
+    const refusedBy = await documents.write(this.#lock, token, id);
+    journal.note({ what: 'wrote', id, refusedBy });
+    this.look();
   }
 
   /** Its lease may end later from now on. */

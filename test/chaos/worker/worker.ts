@@ -14,6 +14,7 @@ import { Random } from '../random.js';
 import { Beliefs } from './beliefs.js';
 import { Caller, type Partner } from './caller.js';
 import { block, patchClocks, stepWallClock, suspend } from './clocks.js';
+import { Documents } from './documents.js';
 import { Journal } from './journal.js';
 import { Party } from './party.js';
 import { Sections } from './section.js';
@@ -33,7 +34,9 @@ process.on('warning', (warning) => {
     journal.note({ what: 'trouble', message: `a leak: ${warning.message}` });
 });
 
-const context = { journal, beliefs: new Beliefs(journal), watchdogMs: order.watchdogMs };
+const documents = order.documents === undefined ? undefined : new Documents(order.documents);
+const beliefs = new Beliefs(journal);
+const context = { journal, beliefs, watchdogMs: order.watchdogMs, documents };
 const parties = order.clients.map((_, index) => new Party(order, index, journal));
 const callers = parties.flatMap((party, client) =>
   Array.from({ length: order.callersPerClient }, (_, index) => {
@@ -73,6 +76,7 @@ onMessage(async ({ type, ms }) => {
     case 'close':
       clearTimeout(lagTimer);
       await Promise.all(parties.map((party) => party.close()));
+      documents?.close();
       tell('closed', { atMs: machineMs() });
       stopListening();
       setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS).unref();

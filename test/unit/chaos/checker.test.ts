@@ -1,67 +1,7 @@
 // The checker of the fault campaign: what it accuses, and what it must not.
 import { expect, it } from 'vitest';
-import { check } from '../../chaos/checker/check.js';
-import type { Evidence } from '../../chaos/checker/evidence.js';
-import { History } from '../../chaos/checker/history.js';
-import type { Look } from '../../chaos/checker/observer.js';
-import type { Fault } from '../../chaos/faults.js';
+import { CALL, held, LOCK, rulesBroken, type Noted } from '../../support/checked-history.js';
 import { planRound } from '../../chaos/plan.js';
-import type { Note } from '../../chaos/worker/journal.js';
-
-const LOCK = 'x';
-const CALL = {
-  what: 'call',
-  how: 'acquire',
-  client: 'w0.0.c0.0',
-  locks: [LOCK],
-  isFair: false,
-  leaseMs: 1_000,
-  isWatched: true,
-} as const;
-const PLAN = {
-  ...planRound('reentrant', 1),
-  locks: [LOCK],
-  watchdogMs: 1_000,
-  topology: 'single',
-} as const;
-
-type Noted = readonly [at: number, note: Note];
-
-/** One that called, entered, believed until then, and left. */
-function held(
-  id: string,
-  from: number,
-  until: number,
-  more: { isFair?: boolean; inside?: string; locks?: readonly string[] } = {},
-): Noted[] {
-  return [
-    [from - 1, { ...CALL, ...more, id }],
-    [from, { what: 'entered', id, owner: `${id}:1`, leftMs: 988 }],
-    [until, { what: 'believes', id, leftMs: 988 - (until - from) }],
-    [until + 1, { what: 'leaving', id }],
-    [until + 2, { what: 'left', id }],
-  ];
-}
-
-function rulesBroken(
-  notes: readonly Noted[],
-  more: { faults?: Partial<Fault>[]; looks?: Partial<Look>[] } = {},
-): string[] {
-  const history = new History(1);
-  for (const [at, note] of notes) history.take({ at, ...note }, 'w0.0.');
-  const fault = { nemesis: 'restart a server', from: 0, until: 0, detail: '' };
-  const look = { server: 0, lock: LOCK, owner: undefined, count: 1, ttlMs: 500 };
-  const evidence: Evidence = {
-    plan: PLAN,
-    history,
-    faults: (more.faults ?? []).map((each) => ({ ...fault, ...each })),
-    looks: (more.looks ?? []).map((each) => ({ ...look, from: 0, until: 0, ...each })),
-    healedAt: 1e6,
-    stoppedAt: 1e6,
-    ownLags: [],
-  };
-  return check(evidence).map(({ rule }) => rule);
-}
 
 const A = 'w0.0.c0k0.0';
 const B = 'w1.0.c0k0.0';

@@ -1,0 +1,71 @@
+// Histories of the fault campaign for its checker: who called, entered, believed, left, and which rules that breaks.
+import { check } from '../chaos/checker/check.js';
+import type { Evidence } from '../chaos/checker/evidence.js';
+import { History } from '../chaos/checker/history.js';
+import type { Look } from '../chaos/checker/observer.js';
+import type { Fault } from '../chaos/faults.js';
+import { planRound, type Plan } from '../chaos/plan.js';
+import type { Note } from '../chaos/worker/journal.js';
+
+/** The one that the round is about. */
+export const LOCK = 'x';
+export const CALL = {
+  what: 'call',
+  how: 'acquire',
+  client: 'w0.0.c0.0',
+  locks: [LOCK],
+  isFair: false,
+  leaseMs: 1_000,
+  isWatched: true,
+} as const;
+const PLAN = {
+  ...planRound('reentrant', 1),
+  locks: [LOCK],
+  watchdogMs: 1_000,
+  topology: 'single',
+} as const;
+
+export type Noted = readonly [at: number, note: Note];
+
+interface HeldMore {
+  readonly isFair?: boolean;
+  readonly inside?: string;
+  readonly locks?: readonly string[];
+  readonly token?: string;
+}
+
+/** One that called, entered, believed until then, and left. */
+export function held(
+  id: string,
+  from: number,
+  until: number,
+  { token, ...more }: HeldMore = {},
+): Noted[] {
+  return [
+    [from - 1, { ...CALL, ...more, id }],
+    [from, { what: 'entered', id, owner: `${id}:1`, leftMs: 988, token }],
+    [until, { what: 'believes', id, leftMs: 988 - (until - from) }],
+    [until + 1, { what: 'leaving', id }],
+    [until + 2, { what: 'left', id }],
+  ];
+}
+
+export function rulesBroken(
+  notes: readonly Noted[],
+  more: { faults?: Partial<Fault>[]; looks?: Partial<Look>[]; plan?: Partial<Plan> } = {},
+): string[] {
+  const history = new History(1);
+  for (const [at, note] of notes) history.take({ at, ...note }, 'w0.0.');
+  const fault = { nemesis: 'restart a server', from: 0, until: 0, detail: '' };
+  const look = { server: 0, lock: LOCK, owner: undefined, count: 1, ttlMs: 500 };
+  const evidence: Evidence = {
+    plan: { ...PLAN, ...more.plan },
+    history,
+    faults: (more.faults ?? []).map((each) => ({ ...fault, ...each })),
+    looks: (more.looks ?? []).map((each) => ({ ...look, from: 0, until: 0, ...each })),
+    healedAt: 1e6,
+    stoppedAt: 1e6,
+    ownLags: [],
+  };
+  return check(evidence).map(({ rule }) => rule);
+}

@@ -1,0 +1,212 @@
+// The checker of the fault campaign on fencing tokens: what it accuses, and what it must not.
+import { expect, it } from 'vitest';
+import type { Look } from '../../chaos/checker/observer.js';
+import type { Fault } from '../../chaos/faults.js';
+import type { Fencing } from '../../chaos/plan.js';
+import { CALL, held, LOCK, rulesBroken, type Noted } from '../../support/checked-history.js';
+
+const A = 'w0.0.c0k0.0';
+const B = 'w1.0.c0k0.0';
+const FENCING: Fencing = { fairShare: 0, tokenTtlMs: undefined };
+
+/** A server that lost everything. */
+function forgets(from: number, until: number): Partial<Fault> {
+  return { from, until, loses: 'all', endsHolds: true };
+}
+
+/** A server's clock that is so much ahead meanwhile. */
+function steps(from: number, until: number, aheadMs: number): Partial<Fault> {
+  const nemesis = "step a server's wall clock";
+  return { nemesis, from, until, loses: 'all', endsHolds: true, aheadMs };
+}
+
+/** One that called long before it entered. */
+function waited(id: string, calledAt: number, from: number, until: number, token: string): Noted[] {
+  return [[calledAt, { ...CALL, id }], ...held(id, from, until, { token }).slice(1)];
+}
+
+/** One whose lease of 100 ms was over, and who wrote at that time all the same; `refusedBy`: what the document had seen. */
+function wroteLate(
+  id: string,
+  from: number,
+  at: number,
+  token: string,
+  refusedBy?: string,
+): Noted[] {
+  return [
+    [from - 1, { ...CALL, leaseMs: 100, isWatched: false, id }],
+    [from, { what: 'entered', id, owner: `${id}:1`, leftMs: 98, token }],
+    [from + 90, { what: 'believes', id, leftMs: 8 }],
+    [from + 99, { what: 'doubts', id, contradicts: false }],
+    [at, { what: 'writing', id }],
+    [at + 1, { what: 'wrote', id, refusedBy }],
+    [at + 2, { what: 'leaving', id }],
+    [at + 3, { what: 'left', id, code: 'LOCK_LOST', message: '' }],
+  ];
+}
+
+/** One that wrote while it believed. */
+function wrote(
+  id: string,
+  from: number,
+  until: number,
+  token: string,
+  refusedBy?: string,
+): Noted[] {
+  const [called, entered, ...rest] = held(id, from, until, { token });
+  return [
+    called!,
+    entered!,
+    [from + 1, { what: 'writing', id }],
+    [from + 2, { what: 'wrote', id, refusedBy }],
+    ...rest,
+  ];
+}
+
+function broken(
+  notes: readonly (readonly Noted[])[],
+  faults: Partial<Fault>[] = [],
+  looks: Partial<Look>[] = [],
+  fencing = FENCING,
+): string[] {
+  return rulesBroken(notes.flat(), { faults, looks, plan: { kind: 'fenced', fencing } });
+}
+
+it('tokens that grow are as they should be; one that is smaller than one before it is accused, or the same', () => {
+  const first = held(A, 100, 200, { token: '7' });
+  expect(broken([first, held(B, 205, 300, { token: '8' })])).toEqual([]);
+  expect(broken([first, held(B, 205, 300, { token: '6' })])).toEqual(['tokens do not grow']);
+  expect(broken([first, held(B, 205, 300, { token: '7' })])).toEqual(['tokens do not grow']);
+});
+
+it('locks of other names have tokens of their own', () => {
+  const other = held(B, 205, 300, { token: '6', locks: ['y'] });
+  expect(broken([held(A, 100, 200, { token: '7' }), other])).toEqual([]);
+});
+
+it('who believed when it entered has a larger token than those who entered before, however long it had waited', () => {
+  const first = held(A, 100, 200, { token: '7' });
+  expect(broken([first, waited(B, 50, 205, 300, '8')])).toEqual([]);
+  expect(broken([first, waited(B, 50, 205, 300, '6')])).toEqual(['tokens do not grow']);
+});
+
+it('who was stopped between its grant and its entry may have been granted the lock before those who entered earlier', () => {
+  const late: Noted[] = [
+    [50, { ...CALL, id: B }],
+    [205, { what: 'entered', id: B, owner: `${B}:1`, leftMs: 0, token: '6' }],
+    [206, { what: 'doubts', id: B, contradicts: false }],
+    [207, { what: 'leaving', id: B }],
+    [208, { what: 'left', id: B, code: 'LOCK_LOST', message: '' }],
+  ];
+  const first = held(A, 100, 200, { token: '7' });
+  expect(broken([first, late])).toEqual([]);
+  const called: Noted = [101, { ...CALL, id: B }];
+  expect(broken([first, [called, ...late.slice(1)]])).toEqual(['tokens do not grow']);
+});
+
+it('a server that forgot the last token excuses nothing, nor does a clock that was set back; both do, by as much as that', () => {
+  const first = held(A, 100, 140, { token: '9000000' });
+  const second = held(B, 205, 300, { token: '7000000' });
+  const smallest = held(B, 205, 300, { token: '5000000' });
+  const [forgot, set] = [forgets(150, 160), steps(50, 120, 3_000)];
+  expect(broken([first, second], [forgot])).toEqual(['tokens do not grow']);
+  expect(broken([first, second], [set])).toEqual(['tokens do not grow']);
+  expect(broken([first, second], [forgot, set])).toEqual([]);
+  expect(broken([first, second], [forgot, steps(50, 120, -3_000)])).toEqual([]);
+  expect(broken([first, smallest], [forgot, set])).toEqual(['tokens do not grow']);
+  // What was lost before the first of them came, or after the second, is no reason.
+  expect(broken([first, second], [forgets(80, 90), set])).toEqual(['tokens do not grow']);
+  expect(broken([first, second], [forgets(350, 360), set])).toEqual(['tokens do not grow']);
+  expect(broken([first, second], [forgot, steps(350, 360, 3_000)])).toEqual(['tokens do not grow']);
+});
+
+it('who waited while the server forgot has a larger token than those before that; after it, who was first is not certain', () => {
+  const waiter = waited(B, 50, 305, 400, '6');
+  expect(broken([held(A, 100, 140, { token: '7' }), waiter], [forgets(150, 160)])).toEqual([
+    'tokens do not grow',
+  ]);
+  expect(broken([held(A, 200, 300, { token: '7' }), waiter], [forgets(150, 160)])).toEqual([]);
+  expect(broken([held(A, 200, 300, { token: '6' }), waiter], [forgets(150, 160)])).toEqual([
+    'tokens do not grow', // the same one twice
+  ]);
+  // What was lost before it called is no reason.
+  expect(broken([held(A, 200, 300, { token: '7' }), waiter], [forgets(20, 30)])).toEqual([
+    'tokens do not grow',
+  ]);
+});
+
+it('who is within the other has its token; another one, or none, is accused', () => {
+  const outer = held(A, 100, 200, { token: '7' });
+  const inner = (token?: string): Noted[] =>
+    held('w0.0.c0k0.1', 120, 150, { inside: A, ...(token === undefined ? {} : { token }) });
+  expect(broken([outer, inner('7')])).toEqual([]);
+  expect(broken([outer, inner('8')])).toEqual(['a wrong token']);
+  expect(broken([outer, inner()])).toEqual(['a wrong token']);
+  expect(broken([held(A, 100, 200)])).toEqual(['a wrong token']);
+});
+
+it('a server that remembers less than a token that it gave is accused, unless it forgot since', () => {
+  const holder = held(A, 100, 200, { token: '7' });
+  const look = (from: number, counter?: bigint): Partial<Look> => ({
+    ...{ from, until: from + 1, owner: from < 200 ? `${A}:1` : undefined, counter },
+  });
+  expect(broken([holder], [], [look(90), look(150, 7n), look(250, 8n)])).toEqual([]);
+  expect(broken([holder], [], [look(150, 6n)])).toEqual(['a forgotten token']);
+  expect(broken([holder], [], [look(250)])).toEqual(['a forgotten token']);
+  expect(broken([holder], [forgets(220, 230)], [look(250)])).toEqual([]);
+  expect(broken([holder], [forgets(50, 60)], [look(250)])).toEqual(['a forgotten token']);
+  expect(broken([holder], [steps(220, 230, 3_000)], [look(250)])).toEqual(['a forgotten token']);
+});
+
+it('a token may be forgotten when its time is over, and not before', () => {
+  const holder = held(A, 100, 200, { token: '7' });
+  const look = (from: number): Partial<Look> => ({ from, until: from + 1 });
+  const brief = { ...FENCING, tokenTtlMs: 1_000 };
+  expect(broken([holder], [], [look(1_050)], brief)).toEqual(['a forgotten token']);
+  expect(broken([holder], [], [look(1_150)], brief)).toEqual([]);
+});
+
+it('a write that comes after one of a later holder and is accepted is accused; a refused one is not', () => {
+  const next = wrote(B, 250, 300, '8');
+  expect(broken([wroteLate(A, 100, 400, '7', '8'), next])).toEqual([]);
+  expect(broken([wroteLate(A, 100, 400, '7'), next])).toEqual(['a stale write']);
+  expect(broken([wroteLate(A, 100, 240, '7'), next])).toEqual([]); // nobody else has written yet
+  // The document cannot know what the tokens do not say.
+  expect(broken([wroteLate(A, 100, 400, '8'), next])).toContain('a stale write');
+  expect(broken([wroteLate(A, 100, 400, '9'), next])).toContain('a stale write');
+});
+
+it('a write with an older token after a newer one is accused though nobody knows who of them was given the lock first', () => {
+  const unsure: Noted[] = [
+    [50, { ...CALL, id: B }],
+    [205, { what: 'entered', id: B, owner: `${B}:1`, leftMs: 0, token: '6' }],
+    [206, { what: 'doubts', id: B, contradicts: false }],
+    [210, { what: 'writing', id: B }],
+    [211, { what: 'wrote', id: B }],
+    [212, { what: 'leaving', id: B }],
+    [213, { what: 'left', id: B, code: 'LOCK_LOST', message: '' }],
+  ];
+  expect(broken([wrote(A, 100, 200, '7'), unsure])).toEqual(['a stale write']);
+});
+
+it('a write of which nobody knows what became of it is not accused', () => {
+  const [called, entered, believes, doubts, writing] = wroteLate(A, 100, 400, '7');
+  const killed = [called!, entered!, believes!, doubts!, writing!];
+  expect(broken([killed, wrote(B, 250, 300, '8')])).toEqual([]);
+});
+
+it('a holder that is refused is accused, unless it had lost the lock by what was noted', () => {
+  expect(broken([wrote(A, 100, 200, '7', '8')])).toEqual(['a refused holder']);
+  expect(broken([wrote(A, 100, 200, '7', '8')], [forgets(95, 101)])).toEqual([]);
+  expect(broken([wrote(A, 100, 200, '7', '8')], [forgets(150, 160)])).toEqual(['a refused holder']);
+  // The last token was lost, and the clock had been set back: with the next one nobody writes.
+  const earlier = wrote(A, 100, 140, '9000000');
+  const refused = wrote(B, 205, 300, '7000000', '9000000');
+  const faults = [forgets(150, 160), steps(50, 120, 3_000)];
+  expect(broken([earlier, refused], faults)).toEqual([]);
+  expect(broken([earlier, refused], faults.slice(0, 1))).toContain('a refused holder');
+});
+
+it(`the lock "${LOCK}" without tokens has no such rules`, () => {
+  expect(rulesBroken(held(A, 100, 200), { looks: [{ from: 250, until: 251 }] })).toEqual([]);
+});
