@@ -259,6 +259,44 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'token without the last one',
+    what: 'a token is the time, which may be set back',
+    kinds: ['fenced'],
+    edits: [
+      {
+        in: 'lua',
+        from: 'local number = math.max(lastNumber + 1, nowUs)',
+        to: 'local number = nowUs',
+        times: 4,
+      },
+    ],
+  },
+  {
+    name: 'token without the time',
+    what: 'a token is the last one plus one, and 1 when that is forgotten',
+    kinds: ['fenced'],
+    edits: [
+      {
+        in: 'lua',
+        from: 'local number = math.max(lastNumber + 1, nowUs)',
+        to: 'local number = lastNumber + 1\n  nowUs = math.min(nowUs, number)',
+        times: 4,
+      },
+    ],
+  },
+  {
+    name: 'hand-over with the same token',
+    what: 'who is handed a fair lock is given the token of who hands it over',
+    kinds: ['fenced'],
+    edits: [
+      {
+        in: 'lua',
+        from: '  local isGiven = isKnown and token and',
+        to: "  token = redis.call('GET', counter) or token\n  local isGiven = isKnown and token and",
+      },
+    ],
+  },
+  {
     name: 'MultiLock keeps its parts',
     what: 'members that were acquired stay held when another one was not',
     kinds: ['multi'],
