@@ -1,4 +1,5 @@
 // What fenced locks guard: a document for each, on a server where nothing goes wrong, which refuses who comes with an older token.
+import { once } from 'node:events';
 import { Redis } from 'ioredis';
 
 const WRITE = `
@@ -20,7 +21,10 @@ export class Documents {
     return (seen as string | null) ?? undefined;
   }
 
-  close(): void {
+  /** Resolves when it keeps the process from ending no more. */
+  async close(): Promise<void> {
+    const ended = once(this.#redis, 'end');
     this.#redis.disconnect();
+    await ended;
   }
 }

@@ -76,7 +76,7 @@ onMessage(async ({ type, ms }) => {
     case 'close':
       clearTimeout(lagTimer);
       await Promise.all(parties.map((party) => party.close()));
-      documents?.close();
+      await documents?.close();
       tell('closed', { atMs: machineMs() });
       stopListening();
       setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS).unref();
