@@ -253,8 +253,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: "if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt };",
-        to: "void sentAt;\n    if (vote.outcome === 'acquired') return { outcome: 'acquired', sentAt: now() };",
+        from: "if (vote.outcome === 'acquired') return { ...vote, sentAt };",
+        to: "void sentAt;\n    if (vote.outcome === 'acquired') return { ...vote, sentAt: now() };",
       },
     ],
   },
@@ -267,7 +267,7 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: 'local number = math.max(lastNumber + 1, nowUs)',
         to: 'local number = nowUs',
-        times: 4,
+        times: 5,
       },
     ],
   },
@@ -280,7 +280,7 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: 'local number = math.max(lastNumber + 1, nowUs)',
         to: 'local number = lastNumber + 1\n  nowUs = math.min(nowUs, number)',
-        times: 4,
+        times: 5,
       },
     ],
   },
