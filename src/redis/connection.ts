@@ -12,7 +12,7 @@ import type { Link, LinkStatus, SubscriptionListener } from './link.js';
 import { Links } from './links.js';
 import { Postponed } from './postponed.js';
 import { Replicated } from './replicated.js';
-import { scriptDenial } from './script-denial.js';
+import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import { slotOf } from './slots.js';
 import { watchTopology, type IsDisturbed } from './topology.js';
@@ -217,10 +217,4 @@ export class Connection {
     this.#postponed.sendNow();
     await Promise.all([this.#commands.close(), this.#replicated?.close()]);
   }
-}
-
-/** What to reject with instead, when the server does not say which command is not permitted. */
-function denied(error: unknown, script: Script): Promise<never> | undefined {
-  const denial = scriptDenial(error, script);
-  return denial && Promise.reject(denial);
 }

@@ -17,6 +17,12 @@ export function scriptDenial(error: unknown, { name, source }: Script): Error | 
   return replyError(message, { cause: error });
 }
 
+/** What to reject with instead, when the server does not say which command is not permitted. */
+export function denied(error: unknown, script: Script): Promise<never> | undefined {
+  const denial = scriptDenial(error, script);
+  return denial && Promise.reject(denial);
+}
+
 function commandsIn(text: string, pattern: RegExp): string[] {
   return [...new Set([...text.matchAll(pattern)].map(([, command = '']) => command))];
 }
