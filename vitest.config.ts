@@ -29,7 +29,7 @@ export default defineConfig({
           globalSetup: ['test/support/shared-redis.ts'],
           setupFiles: ['test/support/clean-check.ts'],
           pool: 'forks',
-          maxWorkers: 4, // most tests wait for something rather than compute
+          maxWorkers: 8, // most tests wait for something rather than compute
           // After the unit tests, not beside them.
           sequence: { groupOrder: 1 },
           testTimeout: 30_000,
