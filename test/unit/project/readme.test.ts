@@ -110,4 +110,10 @@ describe('the README', () => {
     expect(links.length).toBeGreaterThan(0);
     expect(links.filter((path) => !existsSync(root + path))).toEqual([]);
   });
+
+  it('shows pictures that exist', () => {
+    const pictures = [...readme.matchAll(/ src(?:set)?="([^":]+)"/g)].map(([, path]) => path ?? '');
+    expect(pictures.length).toBeGreaterThan(0);
+    expect(pictures.filter((path) => !existsSync(root + path))).toEqual([]);
+  });
 });
