@@ -123,7 +123,7 @@ export class GrantOrder {
 }
 
 /** In the order in which they entered. */
-export function grantsByLock({ history }: Evidence): Map<string, Grant[]> {
+function grantsByLock({ history }: Evidence): Map<string, Grant[]> {
   const grants = history.entered.filter(
     (section): section is Grant => section.inside === undefined && section.token !== undefined,
   );
