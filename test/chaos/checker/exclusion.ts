@@ -73,13 +73,19 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       const letIn = new Set(
         looks.filter(({ owner }) => owner === section.owner).map(({ server }) => server),
       );
-      const look = looksWithin(looks, interval).find(
-        ({ owner, until, server }) =>
-          owner !== section.owner &&
-          (letIn.size === 0 || letIn.has(server)) &&
-          !touching.some(({ from }) => from <= until),
+      const within = looksWithin(looks, interval).filter(
+        ({ until }) => !touching.some(({ from }) => from <= until),
       );
-      if (!look) return [];
+      // Nobody saw that, of a short stay: then it may have been any that takes itself for the master.
+      const masters = letIn.size > 0 ? letIn : mastersAround(looks, interval, plan.watchdogMs);
+      const others = within.filter(
+        ({ owner, server }) => owner !== section.owner && masters.has(server),
+      );
+      const look = others[0];
+      const areAll = [...masters].every((server) =>
+        others.some((other) => other.server === server),
+      );
+      if (!look || (letIn.size === 0 && !areAll)) return [];
       const whose = look.owner === undefined ? "nobody's" : `that of ${look.owner}`;
       return [
         {
@@ -92,6 +98,16 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       ];
     });
   });
+}
+
+/** The servers that took themselves for the master about then. */
+function mastersAround(
+  looks: readonly Look[],
+  [from, until]: readonly [number, number],
+  marginMs: number,
+): Set<number> {
+  const around = looksWithin(looks, [from - marginMs, until + marginMs]);
+  return new Set(around.map(({ server }) => server));
 }
 
 /** Those that began and ended within this time. */

@@ -53,6 +53,18 @@ it('of two servers that take themselves for master, the one that let a holder in
   expect(rulesBroken(held(A, 100, 200), { looks: gone })).toEqual(['not on the server']);
 });
 
+it('of two servers that take themselves for master, either may have let in a holder whom no look saw', () => {
+  const stale = [90, 110, 210].map((from) => ({ from, until: from + 2, server: 0 }));
+  const master = [95, 205].map((from) => ({ from, until: from + 2, server: 1 }));
+  const inOrder = (looks: typeof stale): typeof stale =>
+    looks.sort((one, other) => one.from - other.from);
+  const both = inOrder([...stale, ...master]);
+  expect(rulesBroken(held(A, 100, 200), { looks: both })).toEqual([]);
+  const gone = inOrder([...both, { from: 120, until: 122, server: 1 }]);
+  expect(rulesBroken(held(A, 100, 200), { looks: gone })).toEqual(['not on the server']);
+  expect(rulesBroken(held(A, 100, 200), { looks: stale })).toEqual(['not on the server']);
+});
+
 it('a count that is not that of the holds is accused', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
