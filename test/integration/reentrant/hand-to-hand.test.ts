@@ -347,7 +347,7 @@ describe('what is never passed on', () => {
       const next = client.detach(() => lock.acquire());
       await Promise.resolve(); // in line by then
       const before = await admin.hkeys(lock.name);
-      await client.ping();
+      await eventually(() => client.ping()); // once it has noticed that it was cut off
       await lock.unlock();
       const hold = await next;
       expect(before).not.toContain(hold.ownerId);
