@@ -133,6 +133,7 @@ export function wrongCounts(evidence: Evidence): Violation[] {
     looks.filter(({ owner }) => owner !== undefined),
     ({ owner }) => owner!,
   );
+  const byLock = grouped(looks, ({ lock }) => lock);
   const families = grouped(history.sections.values(), (section) => history.root(section));
   return [...families].flatMap(([root, family]): Violation[] => {
     const ours = root.owner === undefined ? [] : (byOwner.get(root.owner) ?? []);
@@ -163,7 +164,10 @@ export function wrongCounts(evidence: Evidence): Violation[] {
       const mayBeOlder = look.count > 0 && mayHaveCopies(evidence, root, look.until);
       if (mayBeOlder && look.count <= mostHolds(family, look.until)) return false;
       const isUnconfirmed = look.count === 0 && holds === 1; // a hand-over that is being confirmed
-      return look.count !== holds && holds > 0 && !isUnconfirmed;
+      if (look.count === holds || holds === 0 || isUnconfirmed) return false;
+      // A replica that has just taken over may not know of what the former master did last.
+      const sameLock = byLock.get(look.lock) ?? [];
+      return mastersAround(sameLock, [look.from, look.until], plan.watchdogMs).size === 1;
     });
     if (!wrong) return [];
     return [

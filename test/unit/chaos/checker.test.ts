@@ -68,6 +68,8 @@ it('of two servers that take themselves for master, either may have let in a hol
 it('a count that is not that of the holds is accused', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
+  const former = { from: 114, until: 116, owner: `${A}:1`, server: 1 };
+  expect(rulesBroken(held(A, 100, 200), { looks: [...looks, former] })).toEqual([]); // which knows better
   const inside: Noted[] = [
     [105, { ...CALL, id: B, inside: A }],
     [106, { what: 'entered', id: B }],
