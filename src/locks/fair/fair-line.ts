@@ -11,7 +11,7 @@ import { Findings } from '../../waiting/findings.js';
 const ENDS = 'ends ';
 
 /** A grant: the nonce of the place, the fencing token if there is one, and the owner. */
-const GRANT = /^(\d+)(?::(\d+))? (.+)$/s;
+const GRANT = /^(\d{1,16})(?::(\d{1,16}))? (.+)$/s;
 
 /** A place in this line. */
 interface PlaceInLine extends Renewable<unknown> {

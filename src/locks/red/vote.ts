@@ -72,7 +72,7 @@ export async function vote(election: Election): Promise<Vote> {
     const outcome =
       token === undefined
         ? votes
-        : await writeBack({ token, masters, quorum, excused, nodeTimeoutMs, limit, deadline });
+        : await writeBack({ ...election, token, excused, limit, deadline });
     if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
     return outcome;
   } catch (error) {

@@ -12,8 +12,9 @@
 // (from masters that did not vote for A) and partly after (from one where A's token was lost on the way, or is overtaken by A's
 // release), no voter of B's has to know A's token when it votes.
 //
-// The shared master must not have forgotten A's token. Whoever is guarded is told the token, but does not count: a master that counts
-// after an empty restart has been up for longer than clocks differ, so all clocks are past A's token. (A token that is ahead of the
+// The shared master must not have forgotten A's token. Whoever is guarded is told the token, but does not count, and in each round that is
+// looked at anew, since a master that has voted may have restarted: one that counts after an empty restart has been up for longer than
+// clocks differ, so all clocks are past A's token. (A token that is ahead of the
 // clocks, since one was set back, goes from holder to holder, and to masters that restarted by the next of these; it is lost when a
 // majority forgets it while nobody takes the lock.)
 
@@ -22,6 +23,7 @@ import { leftMs, type Deadline } from '../../core/deadline.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Master } from './master.js';
 import { poll, refusalOfMany, values, type Answer } from './poll.js';
+import type { RestartGuard } from './restart-guard.js';
 
 export interface WriteBack {
   /** The largest that a voter asks for. */
@@ -31,6 +33,8 @@ export interface WriteBack {
   /** Why masters do not count: they were not asked for their vote. */
   readonly excused: readonly (NodeAnswer | undefined)[];
   readonly nodeTimeoutMs: number;
+  /** How long a master must have been up to count. */
+  readonly guard: RestartGuard;
   /** For how long a master is to be bothered with it. */
   readonly limit: TimeLimit;
   /** Until when the lock may be relied on that this is for. */
@@ -55,7 +59,9 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
   const { masters, quorum, excused, deadline, limit } = asked;
   let { token } = asked;
   for (;;) {
-    const counting = masters.filter((master, index) => !excused[index] && !master.trouble);
+    const counting = masters.filter(
+      (master, index) => !excused[index] && !master.trouble && !isYoung(master, asked),
+    );
     if (counting.length < quorum)
       return { outcome: 'no quorum', nodes: nodeAnswers(asked, counting, []) };
     // Who owes an answer is told as well, and not waited for.
@@ -71,6 +77,11 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
     // Others had the lock, or tried to, since the first of the masters voted for us: we go on from their token.
     token = last + 1n;
   }
+}
+
+/** Whether it may have forgotten a token that is larger than its clock says. */
+function isYoung({ lock }: Master, { guard }: WriteBack): boolean {
+  return lock.connection.server.ageMs < guard.leastMs;
 }
 
 function send(
@@ -117,6 +128,6 @@ function nodeAnswer({ name: node, trouble }: Master, answer: Answer<Written>): N
       ? answer.reason
       : answer
         ? `it has a larger token, ${String(answer.value)}`
-        : (trouble ?? 'it was not told its token');
+        : (trouble ?? 'it has restarted since it voted');
   return { node, answer: 'unreachable', reason };
 }

@@ -1,6 +1,7 @@
 // Fenced Redlocks over masters whose clocks differ, that restart empty and lose messages: each holder's token is larger than all before.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { FencedHold, FencedLock } from '../../../src/index.js';
 import { RedOracle } from '../../support/red-oracle.js';
 import { pass, playOut } from '../../support/red-scenario.js';
 import {
@@ -167,6 +168,52 @@ const BY_MAXIMUM: TokenRules = {
   voted: (_, token) => token,
   raised: (last, token) => ({ last: token > last ? token : last, answer: undefined }),
 };
+
+it('a master that restarts empty when it has voted counts no more, though others have a token that it forgot', async () => {
+  // The clock of master 2 is ahead.
+  const masters = [0, 0, 500].map((clockAheadMs) =>
+    Object.assign(new SimulatedMaster(), { clockAheadMs }),
+  );
+  const startedAtMs = performance.now();
+  const passedMs = (): number => performance.now() - startedAtMs;
+  const options = { lockWatchdogTimeout: 1_000, nodeTimeout: 100, restartGuard: GUARD_MS };
+  const firstAfter = (slow: number, ms: number): ((master: number) => Delays) => {
+    let isFirst = true;
+    return (master) => {
+      const upMs = master === slow && isFirst ? ms : 0;
+      if (upMs > 0) isFirst = false;
+      return { upMs, downMs: master === 2 ? 1 : 0 };
+    };
+  };
+  // One has the votes of 0 and 2, and its token on 1 and 2, since it does not reach 0 meanwhile.
+  const one = simulatedFencedRedLock(masters, {
+    clientId: 'one',
+    ...options,
+    delays: firstAfter(1, 40),
+    reaches: (master) => master !== 0 || passedMs() < 10.5 || passedMs() > 50.5,
+  });
+  // The other has the vote of 1 from before that, and that of 0 from after it.
+  const other = simulatedFencedRedLock(masters, {
+    clientId: 'other',
+    ...options,
+    delays: firstAfter(0, 60),
+  });
+  const holds: FencedHold[] = [];
+  const acquire = async (lock: FencedLock, atMs: number): Promise<void> => {
+    await pass(atMs);
+    const hold = await lock.acquire({ lease: 1_000 });
+    holds.push(hold);
+    await pass(2);
+    await hold.release().catch(() => undefined); // the master that restarted forgot the lock as well
+  };
+  const both = [acquire(one.lock, 10), acquire(other.lock, 20)];
+  await vi.advanceTimersByTimeAsync(65);
+  masters[1]!.restart();
+  await vi.advanceTimersByTimeAsync(20_000);
+  await Promise.all(both);
+  expect(holds.map(({ ownerId }) => ownerId.split(':')[0])).toEqual(['one', 'other']);
+  expectGrowing(holds.map(({ token }) => token));
+});
 
 describe(
   'a holder whose first vote is older than the holder before it',

@@ -162,6 +162,7 @@ describe('a token', () => {
       masters: masters as unknown as readonly Master[],
       quorum: 2,
       excused: [],
+      guard: fixedGuard(0),
       nodeTimeoutMs: 50,
       limit: { leftMs: 50 },
       deadline: deadlineOf(longAgo, 1_000),
