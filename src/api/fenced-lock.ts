@@ -39,11 +39,13 @@ export interface FencedHold extends Hold {
  * write to the resource take it by `getFencedLock`, or, over several masters, by `getRedLock` of such locks. Inside a hold of
  * those it throws an {@link OptionError}, as there is no token to share.
  *
+ * Annotate what may be this or another lock as {@link Lock}: of a union of the two, TypeScript cannot tell which `withLock` is meant.
+ *
  * @group Locks
  */
 export interface FencedLock extends Lock {
   /**
-   * The last token that was given to anybody; undefined: there was none, or it is forgotten. For people: a holder's own is
+   * The last token that the server knows, of a holder or of an attempt; undefined: there was none, or it is forgotten. For people: a holder's own is
    * {@link FencedHold.token}. Of a Redlock the largest that any of the masters knows who answer, and that takes most of them.
    *
    * @throws {@link KeyConflictError} there is something else at the token's key

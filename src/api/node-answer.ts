@@ -6,7 +6,7 @@
  * - `acquired`: it counts the caller as the holder
  * - `held`: somebody else holds the lock there
  * - `gone`: the caller held it there, and does not any more
- * - `unreachable`: it gave no answer in time
+ * - `unreachable`: it gave no answer in time, or none that counts: `reason` says why
  * - `guarded`: it was started too recently to vote
  *
  * @group Errors

@@ -64,7 +64,7 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
     );
     if (counting.length < quorum)
       return { outcome: 'no quorum', nodes: nodeAnswers(asked, counting, []) };
-    // Who owes an answer is told as well, and not waited for.
+    // Who is guarded, or owes an answer since the vote, is told as well, and not waited for.
     const others = masters.filter(
       (master, index) => excused[index]?.answer !== 'unreachable' && !counting.includes(master),
     );
