@@ -77,15 +77,14 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
         ({ until }) => !touching.some(({ from }) => from <= until),
       );
       // Nobody saw that, of a short stay: then it may have been any that takes itself for the master.
-      const masters = letIn.size > 0 ? letIn : mastersAround(looks, interval, plan.watchdogMs);
+      const masters = letIn.size > 0 ? letIn : mastersAround(evidence, looks, interval);
       const others = within.filter(
-        ({ owner, server }) => owner !== section.owner && masters.has(server),
+        ({ owner, server }) => owner !== section.owner && (masters?.has(server) ?? true),
       );
-      const look = others[0];
-      const areAll = [...masters].every((server) =>
-        others.some((other) => other.server === server),
-      );
-      if (!look || (letIn.size === 0 && !areAll)) return [];
+      const [look] = others;
+      if (!look) return [];
+      const denying = new Set(others.map(({ server }) => server));
+      if (letIn.size === 0 && masters && denying.size < masters.size) return [];
       const whose = look.owner === undefined ? "nobody's" : `that of ${look.owner}`;
       return [
         {
@@ -100,12 +99,13 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
   });
 }
 
-/** The servers that took themselves for the master about then. */
+/** The servers that took themselves for the master about then; undefined: only with Sentinel there may be two at a time. */
 function mastersAround(
+  { plan: { topology, watchdogMs: marginMs } }: Evidence,
   looks: readonly Look[],
   [from, until]: readonly [number, number],
-  marginMs: number,
-): Set<number> {
+): Set<number> | undefined {
+  if (topology !== 'sentinel') return undefined;
   const around = looksWithin(looks, [from - marginMs, until + marginMs]);
   return new Set(around.map(({ server }) => server));
 }
@@ -167,7 +167,7 @@ export function wrongCounts(evidence: Evidence): Violation[] {
       if (look.count === holds || holds === 0 || isUnconfirmed) return false;
       // A replica that has just taken over may not know of what the former master did last.
       const sameLock = byLock.get(look.lock) ?? [];
-      return mastersAround(sameLock, [look.from, look.until], plan.watchdogMs).size === 1;
+      return (mastersAround(evidence, sameLock, [look.from, look.until])?.size ?? 1) === 1;
     });
     if (!wrong) return [];
     return [

@@ -59,17 +59,22 @@ it('of two servers that take themselves for master, either may have let in a hol
   const inOrder = (looks: typeof stale): typeof stale =>
     looks.sort((one, other) => one.from - other.from);
   const both = inOrder([...stale, ...master]);
-  expect(rulesBroken(held(A, 100, 200), { looks: both })).toEqual([]);
+  const plan = { topology: 'sentinel' } as const;
+  expect(rulesBroken(held(A, 100, 200), { looks: both, plan })).toEqual([]);
+  expect(rulesBroken(held(A, 100, 200), { looks: both })).toEqual(['not on the server']);
   const gone = inOrder([...both, { from: 120, until: 122, server: 1 }]);
-  expect(rulesBroken(held(A, 100, 200), { looks: gone })).toEqual(['not on the server']);
-  expect(rulesBroken(held(A, 100, 200), { looks: stale })).toEqual(['not on the server']);
+  expect(rulesBroken(held(A, 100, 200), { looks: gone, plan })).toEqual(['not on the server']);
+  expect(rulesBroken(held(A, 100, 200), { looks: stale, plan })).toEqual(['not on the server']);
 });
 
 it('a count that is not that of the holds is accused', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
   const former = { from: 114, until: 116, owner: `${A}:1`, server: 1 };
-  expect(rulesBroken(held(A, 100, 200), { looks: [...looks, former] })).toEqual([]); // which knows better
+  const two = { looks: [...looks, former] };
+  expect(rulesBroken(held(A, 100, 200), two)).toEqual(['wrong count']);
+  const plan = { topology: 'sentinel' } as const;
+  expect(rulesBroken(held(A, 100, 200), { ...two, plan })).toEqual([]); // which knows better
   const inside: Noted[] = [
     [105, { ...CALL, id: B, inside: A }],
     [106, { what: 'entered', id: B }],
