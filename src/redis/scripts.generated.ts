@@ -23,6 +23,12 @@ export const scripts: {
   readonly renew: Script;
   readonly vote: Script;
   readonly waiters: Script;
+  readonly weightedHandOver: Script;
+  readonly weightedJoin: Script;
+  readonly weightedLook: Script;
+  readonly weightedRenewPlaces: Script;
+  readonly weightedRenew: Script;
+  readonly weightedSetCapacity: Script;
 } = {
   acquireFenced: {
     name: 'acquire-fenced',
@@ -1290,6 +1296,844 @@ for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
   end
 end
 return owners
+`,
+  },
+  weightedHandOver: {
+    name: 'weighted-hand-over',
+    sha1: '087b9bcf51fefd6e1d8a978ea6e6fcf4a3bc4f1a',
+    source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
+-- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
+--
+-- Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again after it
+-- went. A lease is only prolonged, but for that of permits that were handed over and are not confirmed: a hand-over leaves a "?"
+-- at the weight, everything by which a holder comes to rely on more takes it away, and only with it may the lease become shorter.
+-- The lease of who is let in ends when that of the place would have ended: so a receiver that never learns of it delays the others
+-- no longer than a place in line would have.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
+-- ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
+-- ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
+-- ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
+-- ARGV[4] isConfirmation (0 or 1): whether a lease that was handed over may become shorter, too
+-- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
+-- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
+-- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
+--
+-- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left
+-- in line; -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of
+-- strings: "<nonce> <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when
+-- publishing was refused)}.
+local lock = KEYS[1]
+local leases = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local owner = ARGV[1]
+local target = tonumber(ARGV[2])
+local leaseMs = tonumber(ARGV[3])
+local isConfirmation = ARGV[4] == '1'
+local grants = ARGV[5]
+local publishGrant = ARGV[6]
+local isCounted = ARGV[7] == '1'
+
+-- How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
+local MOST = 250
+local MOST_LOOKED_AT = 16
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- A key that became something else must not keep anybody in line, or permits from being released: there is nothing of ours.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
+-- The error of a command that is not permitted, or nil.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err and reply or nil
+end
+
+local function weightOf(field)
+  return tonumber(string.match(field or '', '^%d+')) or 0
+end
+
+local known = ours('HMGET', lock, 'capacity', 'used', owner) or {}
+local capacity = tonumber(known[1])
+local used = capacity and tonumber(known[2]) or 0
+local field = capacity and owner ~= '' and known[3] or nil
+-- Those who hold permits, by when they lapse; holders are in both keys, and with either of them missing there are none.
+local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
+local hadHolders = holders[1] ~= nil
+local isTorn = used > 0 and not hadHolders
+if isTorn then
+  used = 0
+  field = nil
+end
+
+-- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
+local going, leaving, fields, ends = {}, {}, {}, {}
+local isGoing = {}
+local function goes(holder, weight)
+  used = used - weight
+  going[#going + 1] = holder
+  isGoing[holder] = true
+end
+
+if holders[2] and tonumber(holders[2]) <= nowMs then
+  local lapsed = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'LIMIT', 0, MOST)
+  local weights = redis.call('HMGET', lock, unpack(lapsed))
+  for i, holder in ipairs(lapsed) do
+    goes(holder, weightOf(weights[i]))
+  end
+  holders = redis.call('ZRANGE', leases, #lapsed, #lapsed + 1, 'WITHSCORES')
+end
+
+local isHeld = field ~= nil and not isGoing[owner]
+local formerEndMs, newEndMs
+if target == 0 then
+  if isHeld then
+    goes(owner, weightOf(field))
+  end
+elseif isHeld then
+  local weight = weightOf(field)
+  local isUnconfirmed = string.find(field, '?', 1, true) ~= nil
+  local newWeight = target > 0 and math.min(target, weight) or weight
+  used = used - weight + newWeight
+  formerEndMs = tonumber(redis.call('ZSCORE', leases, owner))
+  newEndMs = formerEndMs
+  if leaseMs > 0 then
+    local mayShorten = isUnconfirmed and isConfirmation
+    newEndMs = mayShorten and nowMs + leaseMs or math.max(formerEndMs, nowMs + leaseMs)
+  end
+  -- Written even if they are the same: WAIT asks replicas for what its own connection wrote last.
+  ends = { string.format('%.0f', newEndMs), owner }
+  fields = { owner, newWeight }
+end
+
+-- Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
+-- listen at a replica hear what no count counts: a grant that is taken back would be heard.
+local isGone = {}
+local function isDeaf(listensAt)
+  if isGone[listensAt] == nil then
+    -- pcall: a user without permission for PUBSUB must still be able to hand over.
+    local ask = publishGrant == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+    isGone[listensAt] = redis.pcall('PUBSUB', ask, grants .. listensAt)[2] == 0
+  end
+  return isGone[listensAt]
+end
+
+local function parse(place)
+  local form = '^w(%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$'
+  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(place or '', form)
+  return weight
+    and {
+      weight = tonumber(weight),
+      nonce = nonce,
+      expiresAtMs = tonumber(expiresAtMs),
+      leaseMs = tonumber(lease),
+      isFixed = isFixed == '1',
+      isListening = isListening == '1',
+      listensAt = listensAt,
+    }
+end
+
+-- Whom to tell what: by client, in the order of the line.
+local told, messages, given = {}, {}, {}
+local function tell(listensAt, message)
+  if not messages[listensAt] then
+    messages[listensAt] = {}
+    told[#told + 1] = listensAt
+  end
+  table.insert(messages[listensAt], message)
+end
+
+-- The first in line that has to wait.
+local waiting
+local isMore = #going >= MOST
+
+local function letIn(candidate, place)
+  if not place or place.expiresAtMs <= nowMs then
+    return 'drop'
+  elseif place.weight > capacity then
+    tell(place.listensAt, 'gone ' .. candidate)
+    return 'drop'
+  elseif place.isListening and isCounted and isDeaf(place.listensAt) then
+    -- Its client is gone. If it comes back, it has its ticket.
+    return 'drop'
+  elseif used + place.weight > capacity then
+    return 'wait'
+  end
+  used = used + place.weight
+  fields[#fields + 1] = candidate
+  fields[#fields + 1] = string.format('%.0f', place.weight) .. (place.isFixed and '?' or '')
+  ends[#ends + 1] = string.format('%.0f', place.expiresAtMs)
+  ends[#ends + 1] = candidate
+  given[#given + 1] = place.nonce .. ' ' .. candidate
+  tell(place.listensAt, given[#given])
+  return 'let in'
+end
+
+-- Two at a time to begin with: mostly one goes in and the next one has to wait.
+local index, count = 0, 2
+local hasLine = false
+while capacity and not isMore and not waiting do
+  local inLine = ours('ZRANGE', line, index, index + count - 1) or {}
+  local found = inLine[1] and (ours('HMGET', places, unpack(inLine)) or {})
+  hasLine = hasLine or inLine[1] ~= nil
+  for i, candidate in ipairs(inLine) do
+    isMore = #going + #leaving >= MOST
+    if isMore then
+      break
+    end
+    local place = parse(found[i])
+    if candidate ~= owner or target ~= 0 then
+      if letIn(candidate, place) == 'wait' then
+        waiting = place
+        break
+      end
+      leaving[#leaving + 1] = candidate
+    end
+  end
+  if #inLine < count then
+    break
+  end
+  index, count = index + count, 32
+end
+if owner ~= '' and target == 0 and (hasLine or not isHeld) then
+  leaving[#leaving + 1] = owner
+end
+
+-- When the first of the holders to be lapses.
+local firstEndMs = math.huge
+for i = 1, #holders, 2 do
+  if not isGoing[holders[i]] and holders[i] ~= owner then
+    firstEndMs = math.min(firstEndMs, tonumber(holders[i + 1]))
+  end
+end
+for i = 1, #ends, 2 do
+  firstEndMs = math.min(firstEndMs, tonumber(ends[i]))
+end
+local lookInMs = isMore and -3 or #given > 0 and -1 or -2
+if waiting then
+  lookInMs = math.max(math.min(firstEndMs, waiting.expiresAtMs) - nowMs, 0)
+end
+
+local function write()
+  if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn then
+    return nil
+  end
+  -- Writes that change nothing, before those that do: these commands are known to be permitted then, and after any write a full
+  -- memory refuses nothing more.
+  ours('ZREM', line, '')
+  ours('HDEL', places, '')
+  if isTorn then
+    redis.call('DEL', lock)
+  end
+  -- What is new is written before the old goes: while a slot migrates, a key that is gone for a moment is out of reach.
+  if #ends > 0 then
+    redis.call('ZADD', leases, unpack(ends))
+  end
+  local isEmpty = used == 0 and #fields == 0 and not waiting and not isMore
+  local refused
+  if capacity and not isEmpty then
+    local words = { 'used', used, unpack(fields) }
+    if isTorn then
+      words = { 'capacity', capacity, unpack(words) }
+    end
+    refused = refusal('HSET', lock, unpack(words))
+  end
+  -- The keys live as long as the last lease, of holders and of places in line.
+  if not refused and not isEmpty and (not hadHolders or newEndMs) then
+    local lastEndMs = nowMs + redis.call('PTTL', isTorn and line or lock)
+    for i = 1, #ends, 2 do
+      lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
+    end
+    lastEndMs = string.format('%.0f', lastEndMs)
+    refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
+  end
+  if refused then
+    -- As it was before; whoever was let in still has the place.
+    for i = 2, #ends, 2 do
+      if ends[i] == owner and isHeld then
+        redis.pcall('ZADD', leases, string.format('%.0f', formerEndMs), owner)
+        redis.pcall('HSET', lock, owner, field)
+      else
+        redis.pcall('ZREM', leases, ends[i])
+        redis.pcall('HDEL', lock, ends[i])
+      end
+    end
+    redis.pcall('HSET', lock, 'used', known[2])
+    return refused
+  end
+  if #leaving > 0 then
+    ours('ZREM', line, unpack(leaving))
+    ours('HDEL', places, unpack(leaving))
+  end
+  -- Who lapsed may have been let in again.
+  local gone = {}
+  for i = 2, #ends, 2 do
+    isGoing[ends[i]] = nil
+  end
+  for _, holder in ipairs(going) do
+    if isGoing[holder] then
+      gone[#gone + 1] = holder
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', leases, unpack(gone))
+  end
+  if isEmpty and capacity then
+    gone[#gone + 1] = 'used'
+    gone[#gone + 1] = 'capacity'
+  end
+  if #gone > 0 then
+    redis.call('HDEL', lock, unpack(gone))
+  end
+  return nil
+end
+
+local refused = write()
+if refused then
+  return refused
+end
+
+-- Somebody who is there has to look when permits may be free, or the first in line may be gone. Whoever waits is told by each
+-- renewal; it need only be told of what comes before the next one.
+if waiting then
+  local leftMs = waiting.expiresAtMs - nowMs
+  if 2 * leftMs >= waiting.leaseMs then
+    if 2 * lookInMs < leftMs then
+      tell(waiting.listensAt, 'ends ' .. string.format('%.0f', lookInMs))
+    end
+  else
+    -- The first one missed its renewal. (pcall: what was done is done.)
+    local inLine = redis.pcall('ZRANGE', line, 1, MOST_LOOKED_AT)
+    local found = inLine[1] and redis.pcall('HMGET', places, unpack(inLine)) or {}
+    for i = 1, #inLine do
+      local place = parse(found[i])
+      if place and 2 * (place.expiresAtMs - nowMs) >= place.leaseMs then
+        tell(place.listensAt, 'ends ' .. string.format('%.0f', lookInMs))
+        break
+      end
+    end
+  end
+end
+
+local channel, reason
+for _, listensAt in ipairs(told) do
+  -- pcall: a user without permission for the channel must still be able to release.
+  local reply = redis.pcall(publishGrant, grants .. listensAt, cjson.encode(messages[listensAt]))
+  if type(reply) == 'table' then
+    channel, reason = grants .. listensAt, reply.err
+  end
+end
+return { isHeld and 1 or 0, lookInMs, given, channel, reason }
+`,
+  },
+  weightedJoin: {
+    name: 'weighted-join',
+    sha1: 'd428160f917d376d28fa3ba6db0c646e51724c5d',
+    source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
+-- in it).
+--
+-- Safe to send twice: the owner is fresh for every acquisition. Finding it among the holders means that this very command ran
+-- before, or that it was let in meanwhile: the permits are ours. A place keeps its ticket and takes the higher nonce, so a copy
+-- that arrives late changes nothing; one that makes a place anew, after its owner went, is not renewed by anybody and lapses.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
+-- KEYS[5] permits (string): the capacity that was set, above what is declared
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] weight (integer): how many permits are wanted, at least 1
+-- ARGV[3] declared (integer): the capacity that the client takes the lock to have
+-- ARGV[4] leaseMs (integer, ms): the lease of the permits when they are taken at once
+-- ARGV[5] placeLeaseMs (integer, ms): how long the place is kept without a renewal; 0: do not join
+-- ARGV[6] nonce (integer): of this command, higher than that of any earlier one of this client
+-- ARGV[7] ticket (integer): the one of an earlier place of this owner, to have it again; 0: none
+-- ARGV[8] isFixed (0 or 1): whether another lease than a place's is wanted
+-- ARGV[9] isListening (0 or 1): whether the client's subscription to its grants is known to stand
+-- ARGV[10] listensAt (string): the end of the name of the channel where the client listens for its grants
+-- ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
+--
+-- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the
+-- way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
+-- at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
+-- capacity was declared by others, or the owner wants more than there is.
+-- Error KEYCONFLICT when the hash is no weighted lock or what was set is no capacity; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local leases = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local permits = KEYS[5]
+local owner = ARGV[1]
+local weight = tonumber(ARGV[2])
+local declared = tonumber(ARGV[3])
+local leaseMs = tonumber(ARGV[4])
+local placeLeaseMs = tonumber(ARGV[5])
+local nonce = ARGV[6]
+local ticket = tonumber(ARGV[7])
+local isFixed = ARGV[8]
+local isListening = ARGV[9]
+local listensAt = ARGV[10]
+local permitsTtlMs = ARGV[11]
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- The error of a command that is not permitted, or nil.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err and reply or nil
+end
+
+local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
+local capacity = tonumber(known[1])
+local used = tonumber(known[2] or 0)
+local isNew = not capacity
+if isNew and redis.call('EXISTS', lock) == 1 then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+end
+-- Holders are in both keys, which have one time to live: with either of them missing there are none.
+local holder = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
+local isTorn = isNew and holder[1] or used > 0 and not holder[1]
+if isTorn then
+  holder = {}
+  used = 0
+end
+
+local set = capacity ~= declared and redis.call('GET', permits)
+if set and not string.match(set, '^%d+$') then
+  return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
+elseif isNew then
+  capacity = tonumber(set or declared)
+elseif capacity ~= declared and not set then
+  return { 'declared', capacity }
+end
+if weight > capacity then
+  return { 'exceeded', capacity }
+end
+
+-- What was set lasts while somebody needs it. (pcall: where that is not permitted it ends by itself.)
+local function answer(reply)
+  if set then
+    redis.pcall('PEXPIRE', permits, permitsTtlMs)
+  end
+  return reply
+end
+
+-- Has both keys live until then at least. \`isWithoutEnd\`: the second one, at least, was made just now.
+local function keepUntil(untilMs, key, other, isWithoutEnd)
+  local ttlMs = redis.call('PTTL', key)
+  if not isWithoutEnd and nowMs + ttlMs >= untilMs then
+    return nil
+  end
+  local endMs = whole(math.max(untilMs, nowMs + ttlMs))
+  return refusal('PEXPIREAT', key, endMs) or refusal('PEXPIREAT', other, endMs)
+end
+
+-- What is left of a lock that lost one of its keys means nothing, and must not be taken for holders.
+local function mend()
+  if isTorn then
+    redis.call('DEL', isNew and leases or lock)
+    isNew = true
+  end
+end
+
+local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', leases, owner))
+if endsAtMs and endsAtMs > nowMs then
+  local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
+  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
+  redis.call('ZADD', leases, whole(newEndMs), owner)
+  local refused = keepUntil(newEndMs, lock, leases, true)
+  if refused then
+    redis.call('ZADD', leases, whole(endsAtMs), owner)
+    return refused
+  end
+  -- Let in, and not confirmed yet: its lease may be longer than what is wanted.
+  return answer(string.find(known[3], '?', 1, true) and 2 or 1)
+end
+
+local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
+-- Who lapsed is put out by who looks at the line, in the order of the line.
+local hasLapsed = holder[1] ~= nil and tonumber(holder[2]) <= nowMs
+if isFirst and not hasLapsed and used + weight <= capacity then
+  local mayHavePlace = first[1] ~= nil
+  if mayHavePlace then
+    -- Writes that change nothing: from here on they are known to be permitted.
+    redis.call('ZREM', line, '')
+    redis.call('HDEL', places, '')
+  end
+  mend()
+  redis.call('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
+  local refused = refusal('ZADD', leases, whole(nowMs + leaseMs), owner)
+    or keepUntil(nowMs + leaseMs, lock, leases, isNew or not holder[1])
+  if refused then
+    if isNew then
+      redis.call('DEL', lock, leases)
+    else
+      redis.call('HSET', lock, 'used', used)
+      redis.pcall('HDEL', lock, owner)
+      redis.pcall('ZREM', leases, owner)
+    end
+    return refused
+  end
+  if mayHavePlace then
+    redis.call('ZREM', line, owner)
+    redis.call('HDEL', places, owner)
+  end
+  return answer(1)
+end
+
+-- When somebody in line has to look: a holder's lease ends, or that of the place that is first, or the first could be let in.
+local function lookInMs()
+  local endMs = holder[1] and tonumber(holder[2]) or math.huge
+  if first[1] and not isFirst then
+    local place = redis.call('HGET', places, first[1]) or ''
+    local wants, lapsesAtMs = string.match(place, '^w(%d+) %d+ (%d+) ')
+    if not wants or used + wants <= capacity or tonumber(wants) > capacity then
+      return -2
+    end
+    endMs = math.min(endMs, tonumber(lapsesAtMs))
+  end
+  return endMs > nowMs and endMs < math.huge and endMs - nowMs or -2
+end
+
+local inTheWay = holder[1] or first[1] or owner
+if placeLeaseMs == 0 then
+  return answer({ inTheWay, lookInMs(), '0' })
+end
+
+local untilMs = nowMs + placeLeaseMs
+local present = redis.call('ZSCORE', line, owner)
+local place = redis.call('HGET', places, owner)
+if present then
+  ticket = tonumber(present)
+elseif ticket == 0 then
+  -- The time in microseconds, so that it is also behind those who left and will be back.
+  local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
+  ticket = math.max(time[1] * 1000000 + time[2], (tonumber(last) or 0) + 1)
+end
+local lookMs = lookInMs()
+-- First: a full memory refuses what takes memory only before anything is written.
+redis.call('ZADD', line, whole(ticket), owner)
+mend()
+local refused
+if isNew then
+  refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+end
+if not refused and (not place or tonumber(string.match(place, '^w%d+ (%d+)') or 0) <= tonumber(nonce)) then
+  local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
+  refused = refusal('HSET', places, owner, table.concat(words, ' '))
+end
+refused = refused
+  or keepUntil(untilMs, line, places, not first[1] or not place)
+  or keepUntil(untilMs, lock, leases, isNew)
+if refused then
+  -- As it was before: without one of them it would be no place, or one without an end.
+  if not present then
+    redis.pcall('ZREM', line, owner)
+  end
+  if place then
+    redis.pcall('HSET', places, owner, place)
+  else
+    redis.pcall('HDEL', places, owner)
+  end
+  if isNew then
+    redis.pcall('DEL', lock)
+  end
+  return refused
+end
+return answer({ inTheWay, lookMs, whole(ticket) })
+`,
+  },
+  weightedLook: {
+    name: 'weighted-look',
+    sha1: '3dd93310c1bba376658e3e78a5ecc60e6fe6fd46',
+    source: `-- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
+-- walks them all.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
+-- KEYS[5] permits (string): the capacity that was set, above what is declared
+-- ARGV[1] declared (integer): the capacity that the client takes the lock to have
+--
+-- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
+-- (string) of each)} of those that have not lapsed.
+-- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local leases = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local permits = KEYS[5]
+local declared = tonumber(ARGV[1])
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
+if not capacity and redis.call('EXISTS', lock) == 1 then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+end
+
+local holders = {}
+local live = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', nowMs), '+inf', 'WITHSCORES')
+for i = 1, #live, 2 do
+  local weight = redis.call('HGET', lock, live[i])
+  if weight then
+    holders[#holders + 1] = live[i]
+    holders[#holders + 1] = string.match(weight, '^%d+')
+    holders[#holders + 1] = live[i + 1] - nowMs
+  end
+end
+
+local waiters = {}
+for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+  local place = redis.call('HGET', places, owner) or ''
+  local weight, expiresAtMs = string.match(place, '^w(%d+) %d+ (%d+) ')
+  if weight and tonumber(expiresAtMs) > nowMs then
+    waiters[#waiters + 1] = owner
+    waiters[#waiters + 1] = weight
+  end
+end
+return { capacity or tonumber(redis.call('GET', permits) or declared), holders, waiters }
+`,
+  },
+  weightedRenewPlaces: {
+    name: 'weighted-renew-places',
+    sha1: '22cc145bfc49758922e3328768cfd3bf95fff9b0',
+    source: `-- Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
+--
+-- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The
+-- permits of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
+--
+-- KEYS[1..] keys (hash, sorted set, sorted set, hash): for the i-th place its lock at 4i-3, leases at 4i-2, line at 4i-1, places at 4i
+-- ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
+-- ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
+-- ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
+--
+-- Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first
+-- lease of a holder ends, or that of the first place; -2: now).
+local keys = KEYS
+local placeLeaseMs = tonumber(ARGV[1])
+local nonce = ARGV[2]
+local owners = ARGV
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local expiresAtMs = nowMs + placeLeaseMs
+local expiresAt = string.format('%.0f', expiresAtMs)
+
+-- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
+local function lookInMs(lock, leases, line, places)
+  local known = ours('HMGET', lock, 'capacity', 'used') or {}
+  local capacity, used = tonumber(known[1]), tonumber(known[2])
+  local holder = ours('ZRANGE', leases, 0, 0, 'WITHSCORES') or {}
+  local first = ours('ZRANGE', line, 0, 0) or {}
+  local place = first[1] and ours('HGET', places, first[1]) or ''
+  local weight, lapsesAtMs = string.match(place, '^w(%d+) %d+ (%d+) ')
+  local mayMove = not capacity or not holder[1] or not weight or used + weight <= capacity
+  if mayMove or tonumber(weight) > capacity then
+    return -2
+  end
+  local endMs = math.min(tonumber(holder[2]), tonumber(lapsesAtMs))
+  return endMs > nowMs and endMs - nowMs or -2
+end
+
+-- Answered when all are renewed.
+local IN_LINE = {}
+
+-- By lock, for those whose keys live long enough: a client has many places in one line.
+local isLasting = {}
+
+-- Before anything else is written: a place that lives no longer than its keys would be one without an end of its own.
+local function keep(lock, ...)
+  if isLasting[lock] then
+    return
+  end
+  for _, key in ipairs({ lock, ... }) do
+    local ttlMs = redis.call('PTTL', key)
+    if ttlMs >= 0 then
+      redis.call('PEXPIREAT', key, string.format('%.0f', math.max(expiresAtMs, nowMs + ttlMs)))
+    end
+  end
+  isLasting[lock] = true
+end
+
+local function renew(lock, leases, line, places, owner, isListening)
+  local known = ours('HMGET', lock, 'capacity', owner) or {}
+  if not known[1] then
+    return 'gone'
+  end
+  local endsAtMs = known[2] and tonumber(ours('ZSCORE', leases, owner))
+  if endsAtMs and endsAtMs > nowMs then
+    keep(lock, leases, line, places)
+    redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, expiresAtMs)), owner)
+    return 'yours'
+  end
+  local place = ours('HGET', places, owner) or ''
+  local weight, former, lapsesAtMs, isFixed, listensAt =
+    string.match(place, '^(w%d+) (%d+) (%d+) %d+ (%d) %d (.*)$')
+  if not weight or tonumber(lapsesAtMs) <= nowMs or not ours('ZSCORE', line, owner) then
+    return 'gone'
+  end
+  keep(lock, leases, line, places)
+  if tonumber(former) <= tonumber(nonce) then
+    local words = { weight, nonce, expiresAt, ARGV[1], isFixed, isListening, listensAt }
+    redis.call('HSET', places, owner, table.concat(words, ' '))
+  end
+  return IN_LINE
+end
+
+local answers = {}
+for i = 1, #keys / 4 do
+  local at = 4 * i - 3
+  answers[i] = renew(keys[at], keys[at + 1], keys[at + 2], keys[at + 3], owners[2 * i + 1], owners[2 * i + 2])
+end
+-- Once for each line, as it is now that all of these are renewed.
+local looks = {}
+for i = 1, #keys / 4 do
+  local at = 4 * i - 3
+  local lock = keys[at]
+  if answers[i] == IN_LINE then
+    looks[lock] = looks[lock] or lookInMs(lock, keys[at + 1], keys[at + 2], keys[at + 3])
+    answers[i] = looks[lock]
+  end
+end
+return answers
+`,
+  },
+  weightedRenew: {
+    name: 'weighted-renew',
+    sha1: 'b628c986397600b6f8e3a285ee21143b1eba98a6',
+    source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
+--
+-- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
+-- "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
+--
+-- KEYS[1..] keys (hash, sorted set): for the i-th holder its lock at 2i-1 and the leases of that at 2i
+-- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
+-- ARGV[2..] owners (string): the i-th holder at 1+i
+--
+-- Returns for each 'kept', or 'deleted' (also when it lapsed).
+local keys = KEYS
+local leaseMs = tonumber(ARGV[1])
+local owners = ARGV
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local leaseEndMs = nowMs + leaseMs
+
+-- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
+-- Whose keys live long enough: a client has many holders of one lock.
+local isLasting = {}
+
+local function prolong(lock, leases, owner, weight, endsAtMs)
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
+  local refused
+  if not isLasting[lock] then
+    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + redis.call('PTTL', lock)))
+    for _, key in ipairs({ lock, leases }) do
+      local reply = not refused and redis.pcall('PEXPIREAT', key, lastEndMs)
+      refused = refused or type(reply) == 'table' and reply or nil
+    end
+    isLasting[lock] = true
+  end
+  if not refused and string.find(weight, '?', 1, true) then
+    local reply = redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
+    refused = type(reply) == 'table' and reply or nil
+  end
+  if refused then
+    redis.call('ZADD', leases, string.format('%.0f', endsAtMs), owner)
+  end
+  return refused
+end
+
+local function renew(lock, leases, owner)
+  local weight = ours('HGET', lock, owner)
+  local endsAtMs = weight and tonumber(ours('ZSCORE', leases, owner))
+  if not endsAtMs or endsAtMs <= nowMs then
+    return 'deleted'
+  end
+  return leaseMs > 0 and prolong(lock, leases, owner, weight, endsAtMs) or 'kept'
+end
+
+local answers = {}
+for i = 1, #keys / 2 do
+  answers[i] = renew(keys[2 * i - 1], keys[2 * i], owners[1 + i])
+  if answers[i].err then
+    return answers[i]
+  end
+end
+return answers
+`,
+  },
+  weightedSetCapacity: {
+    name: 'weighted-set-capacity',
+    sha1: '7b9234ced70d900f8b0ab57697efb93a08423ed4',
+    source: `-- Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
+--
+-- Safe to send twice: it is a target.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] permits (string): the capacity that was set, above what is declared
+-- ARGV[1] capacity (integer): how many permits there are from now on
+-- ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last
+--
+-- Returns 1.
+-- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when the lock's key is of another type.
+local lock = KEYS[1]
+local permits = KEYS[2]
+local capacity = ARGV[1]
+local permitsTtlMs = ARGV[2]
+
+local former = redis.call('HGET', lock, 'capacity')
+if not former and redis.call('EXISTS', lock) == 1 then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+end
+if former then
+  redis.call('HSET', lock, 'capacity', capacity)
+end
+local set = redis.pcall('SET', permits, capacity, 'PX', permitsTtlMs)
+if set.err then
+  if former then
+    redis.call('HSET', lock, 'capacity', former)
+  end
+  return set
+end
+return 1
 `,
   },
 };

@@ -1,0 +1,334 @@
+-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
+-- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
+--
+-- Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again after it
+-- went. A lease is only prolonged, but for that of permits that were handed over and are not confirmed: a hand-over leaves a "?"
+-- at the weight, everything by which a holder comes to rely on more takes it away, and only with it may the lease become shorter.
+-- The lease of who is let in ends when that of the place would have ended: so a receiver that never learns of it delays the others
+-- no longer than a place in line would have.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
+-- ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
+-- ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
+-- ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
+-- ARGV[4] isConfirmation (0 or 1): whether a lease that was handed over may become shorter, too
+-- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
+-- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
+-- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
+--
+-- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left
+-- in line; -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of
+-- strings: "<nonce> <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when
+-- publishing was refused)}.
+local lock = KEYS[1]
+local leases = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local owner = ARGV[1]
+local target = tonumber(ARGV[2])
+local leaseMs = tonumber(ARGV[3])
+local isConfirmation = ARGV[4] == '1'
+local grants = ARGV[5]
+local publishGrant = ARGV[6]
+local isCounted = ARGV[7] == '1'
+
+-- How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
+local MOST = 250
+local MOST_LOOKED_AT = 16
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- A key that became something else must not keep anybody in line, or permits from being released: there is nothing of ours.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
+-- The error of a command that is not permitted, or nil.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err and reply or nil
+end
+
+local function weightOf(field)
+  return tonumber(string.match(field or '', '^%d+')) or 0
+end
+
+local known = ours('HMGET', lock, 'capacity', 'used', owner) or {}
+local capacity = tonumber(known[1])
+local used = capacity and tonumber(known[2]) or 0
+local field = capacity and owner ~= '' and known[3] or nil
+-- Those who hold permits, by when they lapse; holders are in both keys, and with either of them missing there are none.
+local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
+local hadHolders = holders[1] ~= nil
+local isTorn = used > 0 and not hadHolders
+if isTorn then
+  used = 0
+  field = nil
+end
+
+-- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
+local going, leaving, fields, ends = {}, {}, {}, {}
+local isGoing = {}
+local function goes(holder, weight)
+  used = used - weight
+  going[#going + 1] = holder
+  isGoing[holder] = true
+end
+
+if holders[2] and tonumber(holders[2]) <= nowMs then
+  local lapsed = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'LIMIT', 0, MOST)
+  local weights = redis.call('HMGET', lock, unpack(lapsed))
+  for i, holder in ipairs(lapsed) do
+    goes(holder, weightOf(weights[i]))
+  end
+  holders = redis.call('ZRANGE', leases, #lapsed, #lapsed + 1, 'WITHSCORES')
+end
+
+local isHeld = field ~= nil and not isGoing[owner]
+local formerEndMs, newEndMs
+if target == 0 then
+  if isHeld then
+    goes(owner, weightOf(field))
+  end
+elseif isHeld then
+  local weight = weightOf(field)
+  local isUnconfirmed = string.find(field, '?', 1, true) ~= nil
+  local newWeight = target > 0 and math.min(target, weight) or weight
+  used = used - weight + newWeight
+  formerEndMs = tonumber(redis.call('ZSCORE', leases, owner))
+  newEndMs = formerEndMs
+  if leaseMs > 0 then
+    local mayShorten = isUnconfirmed and isConfirmation
+    newEndMs = mayShorten and nowMs + leaseMs or math.max(formerEndMs, nowMs + leaseMs)
+  end
+  -- Written even if they are the same: WAIT asks replicas for what its own connection wrote last.
+  ends = { string.format('%.0f', newEndMs), owner }
+  fields = { owner, newWeight }
+end
+
+-- Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
+-- listen at a replica hear what no count counts: a grant that is taken back would be heard.
+local isGone = {}
+local function isDeaf(listensAt)
+  if isGone[listensAt] == nil then
+    -- pcall: a user without permission for PUBSUB must still be able to hand over.
+    local ask = publishGrant == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+    isGone[listensAt] = redis.pcall('PUBSUB', ask, grants .. listensAt)[2] == 0
+  end
+  return isGone[listensAt]
+end
+
+local function parse(place)
+  local form = '^w(%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$'
+  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(place or '', form)
+  return weight
+    and {
+      weight = tonumber(weight),
+      nonce = nonce,
+      expiresAtMs = tonumber(expiresAtMs),
+      leaseMs = tonumber(lease),
+      isFixed = isFixed == '1',
+      isListening = isListening == '1',
+      listensAt = listensAt,
+    }
+end
+
+-- Whom to tell what: by client, in the order of the line.
+local told, messages, given = {}, {}, {}
+local function tell(listensAt, message)
+  if not messages[listensAt] then
+    messages[listensAt] = {}
+    told[#told + 1] = listensAt
+  end
+  table.insert(messages[listensAt], message)
+end
+
+-- The first in line that has to wait.
+local waiting
+local isMore = #going >= MOST
+
+local function letIn(candidate, place)
+  if not place or place.expiresAtMs <= nowMs then
+    return 'drop'
+  elseif place.weight > capacity then
+    tell(place.listensAt, 'gone ' .. candidate)
+    return 'drop'
+  elseif place.isListening and isCounted and isDeaf(place.listensAt) then
+    -- Its client is gone. If it comes back, it has its ticket.
+    return 'drop'
+  elseif used + place.weight > capacity then
+    return 'wait'
+  end
+  used = used + place.weight
+  fields[#fields + 1] = candidate
+  fields[#fields + 1] = string.format('%.0f', place.weight) .. (place.isFixed and '?' or '')
+  ends[#ends + 1] = string.format('%.0f', place.expiresAtMs)
+  ends[#ends + 1] = candidate
+  given[#given + 1] = place.nonce .. ' ' .. candidate
+  tell(place.listensAt, given[#given])
+  return 'let in'
+end
+
+-- Two at a time to begin with: mostly one goes in and the next one has to wait.
+local index, count = 0, 2
+local hasLine = false
+while capacity and not isMore and not waiting do
+  local inLine = ours('ZRANGE', line, index, index + count - 1) or {}
+  local found = inLine[1] and (ours('HMGET', places, unpack(inLine)) or {})
+  hasLine = hasLine or inLine[1] ~= nil
+  for i, candidate in ipairs(inLine) do
+    isMore = #going + #leaving >= MOST
+    if isMore then
+      break
+    end
+    local place = parse(found[i])
+    if candidate ~= owner or target ~= 0 then
+      if letIn(candidate, place) == 'wait' then
+        waiting = place
+        break
+      end
+      leaving[#leaving + 1] = candidate
+    end
+  end
+  if #inLine < count then
+    break
+  end
+  index, count = index + count, 32
+end
+if owner ~= '' and target == 0 and (hasLine or not isHeld) then
+  leaving[#leaving + 1] = owner
+end
+
+-- When the first of the holders to be lapses.
+local firstEndMs = math.huge
+for i = 1, #holders, 2 do
+  if not isGoing[holders[i]] and holders[i] ~= owner then
+    firstEndMs = math.min(firstEndMs, tonumber(holders[i + 1]))
+  end
+end
+for i = 1, #ends, 2 do
+  firstEndMs = math.min(firstEndMs, tonumber(ends[i]))
+end
+local lookInMs = isMore and -3 or #given > 0 and -1 or -2
+if waiting then
+  lookInMs = math.max(math.min(firstEndMs, waiting.expiresAtMs) - nowMs, 0)
+end
+
+local function write()
+  if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn then
+    return nil
+  end
+  -- Writes that change nothing, before those that do: these commands are known to be permitted then, and after any write a full
+  -- memory refuses nothing more.
+  ours('ZREM', line, '')
+  ours('HDEL', places, '')
+  if isTorn then
+    redis.call('DEL', lock)
+  end
+  -- What is new is written before the old goes: while a slot migrates, a key that is gone for a moment is out of reach.
+  if #ends > 0 then
+    redis.call('ZADD', leases, unpack(ends))
+  end
+  local isEmpty = used == 0 and #fields == 0 and not waiting and not isMore
+  local refused
+  if capacity and not isEmpty then
+    local words = { 'used', used, unpack(fields) }
+    if isTorn then
+      words = { 'capacity', capacity, unpack(words) }
+    end
+    refused = refusal('HSET', lock, unpack(words))
+  end
+  -- The keys live as long as the last lease, of holders and of places in line.
+  if not refused and not isEmpty and (not hadHolders or newEndMs) then
+    local lastEndMs = nowMs + redis.call('PTTL', isTorn and line or lock)
+    for i = 1, #ends, 2 do
+      lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
+    end
+    lastEndMs = string.format('%.0f', lastEndMs)
+    refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
+  end
+  if refused then
+    -- As it was before; whoever was let in still has the place.
+    for i = 2, #ends, 2 do
+      if ends[i] == owner and isHeld then
+        redis.pcall('ZADD', leases, string.format('%.0f', formerEndMs), owner)
+        redis.pcall('HSET', lock, owner, field)
+      else
+        redis.pcall('ZREM', leases, ends[i])
+        redis.pcall('HDEL', lock, ends[i])
+      end
+    end
+    redis.pcall('HSET', lock, 'used', known[2])
+    return refused
+  end
+  if #leaving > 0 then
+    ours('ZREM', line, unpack(leaving))
+    ours('HDEL', places, unpack(leaving))
+  end
+  -- Who lapsed may have been let in again.
+  local gone = {}
+  for i = 2, #ends, 2 do
+    isGoing[ends[i]] = nil
+  end
+  for _, holder in ipairs(going) do
+    if isGoing[holder] then
+      gone[#gone + 1] = holder
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', leases, unpack(gone))
+  end
+  if isEmpty and capacity then
+    gone[#gone + 1] = 'used'
+    gone[#gone + 1] = 'capacity'
+  end
+  if #gone > 0 then
+    redis.call('HDEL', lock, unpack(gone))
+  end
+  return nil
+end
+
+local refused = write()
+if refused then
+  return refused
+end
+
+-- Somebody who is there has to look when permits may be free, or the first in line may be gone. Whoever waits is told by each
+-- renewal; it need only be told of what comes before the next one.
+if waiting then
+  local leftMs = waiting.expiresAtMs - nowMs
+  if 2 * leftMs >= waiting.leaseMs then
+    if 2 * lookInMs < leftMs then
+      tell(waiting.listensAt, 'ends ' .. string.format('%.0f', lookInMs))
+    end
+  else
+    -- The first one missed its renewal. (pcall: what was done is done.)
+    local inLine = redis.pcall('ZRANGE', line, 1, MOST_LOOKED_AT)
+    local found = inLine[1] and redis.pcall('HMGET', places, unpack(inLine)) or {}
+    for i = 1, #inLine do
+      local place = parse(found[i])
+      if place and 2 * (place.expiresAtMs - nowMs) >= place.leaseMs then
+        tell(place.listensAt, 'ends ' .. string.format('%.0f', lookInMs))
+        break
+      end
+    end
+  end
+end
+
+local channel, reason
+for _, listensAt in ipairs(told) do
+  -- pcall: a user without permission for the channel must still be able to release.
+  local reply = redis.pcall(publishGrant, grants .. listensAt, cjson.encode(messages[listensAt]))
+  if type(reply) == 'table' then
+    channel, reason = grants .. listensAt, reply.err
+  end
+end
+return { isHeld and 1 or 0, lookInMs, given, channel, reason }

@@ -1,0 +1,218 @@
+-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
+-- in it).
+--
+-- Safe to send twice: the owner is fresh for every acquisition. Finding it among the holders means that this very command ran
+-- before, or that it was let in meanwhile: the permits are ours. A place keeps its ticket and takes the higher nonce, so a copy
+-- that arrives late changes nothing; one that makes a place anew, after its owner went, is not renewed by anybody and lapses.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
+-- KEYS[5] permits (string): the capacity that was set, above what is declared
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] weight (integer): how many permits are wanted, at least 1
+-- ARGV[3] declared (integer): the capacity that the client takes the lock to have
+-- ARGV[4] leaseMs (integer, ms): the lease of the permits when they are taken at once
+-- ARGV[5] placeLeaseMs (integer, ms): how long the place is kept without a renewal; 0: do not join
+-- ARGV[6] nonce (integer): of this command, higher than that of any earlier one of this client
+-- ARGV[7] ticket (integer): the one of an earlier place of this owner, to have it again; 0: none
+-- ARGV[8] isFixed (0 or 1): whether another lease than a place's is wanted
+-- ARGV[9] isListening (0 or 1): whether the client's subscription to its grants is known to stand
+-- ARGV[10] listensAt (string): the end of the name of the channel where the client listens for its grants
+-- ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
+--
+-- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the
+-- way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
+-- at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
+-- capacity was declared by others, or the owner wants more than there is.
+-- Error KEYCONFLICT when the hash is no weighted lock or what was set is no capacity; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local leases = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local permits = KEYS[5]
+local owner = ARGV[1]
+local weight = tonumber(ARGV[2])
+local declared = tonumber(ARGV[3])
+local leaseMs = tonumber(ARGV[4])
+local placeLeaseMs = tonumber(ARGV[5])
+local nonce = ARGV[6]
+local ticket = tonumber(ARGV[7])
+local isFixed = ARGV[8]
+local isListening = ARGV[9]
+local listensAt = ARGV[10]
+local permitsTtlMs = ARGV[11]
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- The error of a command that is not permitted, or nil.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err and reply or nil
+end
+
+local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
+local capacity = tonumber(known[1])
+local used = tonumber(known[2] or 0)
+local isNew = not capacity
+if isNew and redis.call('EXISTS', lock) == 1 then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+end
+-- Holders are in both keys, which have one time to live: with either of them missing there are none.
+local holder = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
+local isTorn = isNew and holder[1] or used > 0 and not holder[1]
+if isTorn then
+  holder = {}
+  used = 0
+end
+
+local set = capacity ~= declared and redis.call('GET', permits)
+if set and not string.match(set, '^%d+$') then
+  return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
+elseif isNew then
+  capacity = tonumber(set or declared)
+elseif capacity ~= declared and not set then
+  return { 'declared', capacity }
+end
+if weight > capacity then
+  return { 'exceeded', capacity }
+end
+
+-- What was set lasts while somebody needs it. (pcall: where that is not permitted it ends by itself.)
+local function answer(reply)
+  if set then
+    redis.pcall('PEXPIRE', permits, permitsTtlMs)
+  end
+  return reply
+end
+
+-- Has both keys live until then at least. `isWithoutEnd`: the second one, at least, was made just now.
+local function keepUntil(untilMs, key, other, isWithoutEnd)
+  local ttlMs = redis.call('PTTL', key)
+  if not isWithoutEnd and nowMs + ttlMs >= untilMs then
+    return nil
+  end
+  local endMs = whole(math.max(untilMs, nowMs + ttlMs))
+  return refusal('PEXPIREAT', key, endMs) or refusal('PEXPIREAT', other, endMs)
+end
+
+-- What is left of a lock that lost one of its keys means nothing, and must not be taken for holders.
+local function mend()
+  if isTorn then
+    redis.call('DEL', isNew and leases or lock)
+    isNew = true
+  end
+end
+
+local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', leases, owner))
+if endsAtMs and endsAtMs > nowMs then
+  local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
+  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
+  redis.call('ZADD', leases, whole(newEndMs), owner)
+  local refused = keepUntil(newEndMs, lock, leases, true)
+  if refused then
+    redis.call('ZADD', leases, whole(endsAtMs), owner)
+    return refused
+  end
+  -- Let in, and not confirmed yet: its lease may be longer than what is wanted.
+  return answer(string.find(known[3], '?', 1, true) and 2 or 1)
+end
+
+local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
+-- Who lapsed is put out by who looks at the line, in the order of the line.
+local hasLapsed = holder[1] ~= nil and tonumber(holder[2]) <= nowMs
+if isFirst and not hasLapsed and used + weight <= capacity then
+  local mayHavePlace = first[1] ~= nil
+  if mayHavePlace then
+    -- Writes that change nothing: from here on they are known to be permitted.
+    redis.call('ZREM', line, '')
+    redis.call('HDEL', places, '')
+  end
+  mend()
+  redis.call('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
+  local refused = refusal('ZADD', leases, whole(nowMs + leaseMs), owner)
+    or keepUntil(nowMs + leaseMs, lock, leases, isNew or not holder[1])
+  if refused then
+    if isNew then
+      redis.call('DEL', lock, leases)
+    else
+      redis.call('HSET', lock, 'used', used)
+      redis.pcall('HDEL', lock, owner)
+      redis.pcall('ZREM', leases, owner)
+    end
+    return refused
+  end
+  if mayHavePlace then
+    redis.call('ZREM', line, owner)
+    redis.call('HDEL', places, owner)
+  end
+  return answer(1)
+end
+
+-- When somebody in line has to look: a holder's lease ends, or that of the place that is first, or the first could be let in.
+local function lookInMs()
+  local endMs = holder[1] and tonumber(holder[2]) or math.huge
+  if first[1] and not isFirst then
+    local place = redis.call('HGET', places, first[1]) or ''
+    local wants, lapsesAtMs = string.match(place, '^w(%d+) %d+ (%d+) ')
+    if not wants or used + wants <= capacity or tonumber(wants) > capacity then
+      return -2
+    end
+    endMs = math.min(endMs, tonumber(lapsesAtMs))
+  end
+  return endMs > nowMs and endMs < math.huge and endMs - nowMs or -2
+end
+
+local inTheWay = holder[1] or first[1] or owner
+if placeLeaseMs == 0 then
+  return answer({ inTheWay, lookInMs(), '0' })
+end
+
+local untilMs = nowMs + placeLeaseMs
+local present = redis.call('ZSCORE', line, owner)
+local place = redis.call('HGET', places, owner)
+if present then
+  ticket = tonumber(present)
+elseif ticket == 0 then
+  -- The time in microseconds, so that it is also behind those who left and will be back.
+  local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
+  ticket = math.max(time[1] * 1000000 + time[2], (tonumber(last) or 0) + 1)
+end
+local lookMs = lookInMs()
+-- First: a full memory refuses what takes memory only before anything is written.
+redis.call('ZADD', line, whole(ticket), owner)
+mend()
+local refused
+if isNew then
+  refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+end
+if not refused and (not place or tonumber(string.match(place, '^w%d+ (%d+)') or 0) <= tonumber(nonce)) then
+  local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
+  refused = refusal('HSET', places, owner, table.concat(words, ' '))
+end
+refused = refused
+  or keepUntil(untilMs, line, places, not first[1] or not place)
+  or keepUntil(untilMs, lock, leases, isNew)
+if refused then
+  -- As it was before: without one of them it would be no place, or one without an end.
+  if not present then
+    redis.pcall('ZREM', line, owner)
+  end
+  if place then
+    redis.pcall('HSET', places, owner, place)
+  else
+    redis.pcall('HDEL', places, owner)
+  end
+  if isNew then
+    redis.pcall('DEL', lock)
+  end
+  return refused
+end
+return answer({ inTheWay, lookMs, whole(ticket) })

@@ -1,0 +1,49 @@
+-- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
+-- walks them all.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
+-- KEYS[5] permits (string): the capacity that was set, above what is declared
+-- ARGV[1] declared (integer): the capacity that the client takes the lock to have
+--
+-- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
+-- (string) of each)} of those that have not lapsed.
+-- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local leases = KEYS[2]
+local line = KEYS[3]
+local places = KEYS[4]
+local permits = KEYS[5]
+local declared = tonumber(ARGV[1])
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
+if not capacity and redis.call('EXISTS', lock) == 1 then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+end
+
+local holders = {}
+local live = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', nowMs), '+inf', 'WITHSCORES')
+for i = 1, #live, 2 do
+  local weight = redis.call('HGET', lock, live[i])
+  if weight then
+    holders[#holders + 1] = live[i]
+    holders[#holders + 1] = string.match(weight, '^%d+')
+    holders[#holders + 1] = live[i + 1] - nowMs
+  end
+end
+
+local waiters = {}
+for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+  local place = redis.call('HGET', places, owner) or ''
+  local weight, expiresAtMs = string.match(place, '^w(%d+) %d+ (%d+) ')
+  if weight and tonumber(expiresAtMs) > nowMs then
+    waiters[#waiters + 1] = owner
+    waiters[#waiters + 1] = weight
+  end
+end
+return { capacity or tonumber(redis.call('GET', permits) or declared), holders, waiters }

@@ -1,0 +1,69 @@
+-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
+--
+-- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
+-- "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
+--
+-- KEYS[1..] keys (hash, sorted set): for the i-th holder its lock at 2i-1 and the leases of that at 2i
+-- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
+-- ARGV[2..] owners (string): the i-th holder at 1+i
+--
+-- Returns for each 'kept', or 'deleted' (also when it lapsed).
+local keys = KEYS
+local leaseMs = tonumber(ARGV[1])
+local owners = ARGV
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local leaseEndMs = nowMs + leaseMs
+
+-- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+
+-- Whose keys live long enough: a client has many holders of one lock.
+local isLasting = {}
+
+local function prolong(lock, leases, owner, weight, endsAtMs)
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
+  local refused
+  if not isLasting[lock] then
+    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + redis.call('PTTL', lock)))
+    for _, key in ipairs({ lock, leases }) do
+      local reply = not refused and redis.pcall('PEXPIREAT', key, lastEndMs)
+      refused = refused or type(reply) == 'table' and reply or nil
+    end
+    isLasting[lock] = true
+  end
+  if not refused and string.find(weight, '?', 1, true) then
+    local reply = redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
+    refused = type(reply) == 'table' and reply or nil
+  end
+  if refused then
+    redis.call('ZADD', leases, string.format('%.0f', endsAtMs), owner)
+  end
+  return refused
+end
+
+local function renew(lock, leases, owner)
+  local weight = ours('HGET', lock, owner)
+  local endsAtMs = weight and tonumber(ours('ZSCORE', leases, owner))
+  if not endsAtMs or endsAtMs <= nowMs then
+    return 'deleted'
+  end
+  return leaseMs > 0 and prolong(lock, leases, owner, weight, endsAtMs) or 'kept'
+end
+
+local answers = {}
+for i = 1, #keys / 2 do
+  answers[i] = renew(keys[2 * i - 1], keys[2 * i], owners[1 + i])
+  if answers[i].err then
+    return answers[i]
+  end
+end
+return answers

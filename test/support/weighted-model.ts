@@ -1,0 +1,264 @@
+// A weighted lock as its scripts should have it, in plain words: who holds permits, who waits in line, who is let in.
+
+interface Holder {
+  weight: number;
+  isUnconfirmed: boolean;
+  endsAtMs: number;
+}
+
+interface Place {
+  readonly weight: number;
+  nonce: number;
+  expiresAtMs: number;
+  leaseMs: number;
+  readonly isFixed: boolean;
+  isListening: boolean;
+  readonly listensAt: string;
+}
+
+export interface JoinCall {
+  readonly owner: string;
+  readonly weight: number;
+  readonly declared: number;
+  readonly leaseMs: number;
+  /** 0: it does not join the line. */
+  readonly placeLeaseMs: number;
+  readonly nonce: number;
+  readonly ticket: number;
+  readonly isFixed: boolean;
+  readonly isListening: boolean;
+  readonly listensAt: string;
+}
+
+export interface HandOverCall {
+  readonly owner: string;
+  readonly target: number;
+  readonly leaseMs: number;
+  readonly isConfirmation: boolean;
+}
+
+export type ModelKey = 'lock' | 'leases' | 'line' | 'places' | 'permits';
+
+/** To be looked at now. */
+const NOW = -2;
+
+export class WeightedModel {
+  nowMs: number;
+  /** The channels where somebody listens. */
+  readonly listening = new Set<string>();
+  capacity: number | undefined;
+  set: number | undefined;
+  readonly holders = new Map<string, Holder>();
+  readonly tickets = new Map<string, number>();
+  readonly places = new Map<string, Place>();
+  /** The leases were deleted, and the lock has not noticed. */
+  #isTorn = false;
+
+  constructor(nowMs: number) {
+    this.nowMs = nowMs;
+  }
+
+  get used(): number {
+    return [...this.holders.values()].reduce((sum, { weight }) => sum + weight, 0);
+  }
+
+  /** Owners, in the order of the line. */
+  get line(): string[] {
+    const byTicket = [...this.tickets].sort(([a, one], [b, other]) => one - other || (a < b ? -1 : 1));
+    return byTicket.map(([owner]) => owner);
+  }
+
+  deleteKey(key: ModelKey): void {
+    if (key === 'permits') this.set = undefined;
+    if (key === 'line') this.tickets.clear();
+    if (key === 'places') this.places.clear();
+    if (key === 'leases' && this.holders.size > 0) this.#isTorn = true;
+    if (key === 'lock') {
+      this.capacity = undefined;
+      this.#isTorn = false;
+    }
+    if (key === 'lock' || key === 'leases') this.holders.clear();
+  }
+
+  setCapacity(capacity: number): number {
+    this.set = capacity;
+    if (this.capacity !== undefined) this.capacity = capacity;
+    return 1;
+  }
+
+  join(call: JoinCall): unknown {
+    const { owner, weight, declared } = call;
+    if (this.capacity !== undefined && this.capacity !== declared && this.set === undefined)
+      return ['declared', this.capacity];
+    const capacity = this.capacity ?? this.set ?? declared;
+    if (weight > capacity) return ['exceeded', capacity];
+    const own = this.holders.get(owner);
+    if (own && own.endsAtMs > this.nowMs) {
+      own.endsAtMs = Math.max(own.endsAtMs, this.nowMs + call.leaseMs);
+      return own.isUnconfirmed ? 2 : 1;
+    }
+    const [first] = this.line;
+    const firstTicket = this.tickets.get(first ?? '') ?? 0;
+    const isFirst =
+      first === undefined || first === owner || (call.ticket > 0 && call.ticket < firstTicket);
+    const hasLapsed = [...this.holders.values()].some(({ endsAtMs }) => endsAtMs <= this.nowMs);
+    if (isFirst && !hasLapsed && this.used + weight <= capacity) {
+      this.#mend(capacity);
+      this.#admit(owner, weight, false, this.nowMs + call.leaseMs);
+      if (first !== undefined) this.#leave(owner);
+      return 1;
+    }
+    const inTheWay = this.#byEnd[0]?.[0] ?? first ?? owner;
+    const lookInMs = this.#lookInMs(capacity, isFirst ? undefined : first);
+    if (call.placeLeaseMs === 0) return [inTheWay, lookInMs, '0'];
+    const ticket = this.tickets.get(owner) ?? (call.ticket > 0 ? call.ticket : this.#nextTicket());
+    this.tickets.set(owner, ticket);
+    this.#mend(capacity);
+    const place = this.places.get(owner);
+    if (!place || place.nonce <= call.nonce) {
+      const { nonce, placeLeaseMs, isFixed, isListening, listensAt } = call;
+      const expiresAtMs = this.nowMs + placeLeaseMs;
+      const times = { nonce, expiresAtMs, leaseMs: placeLeaseMs };
+      this.places.set(owner, { weight, ...times, isFixed, isListening, listensAt });
+    }
+    return [inTheWay, lookInMs, String(ticket)];
+  }
+
+  handOver({ owner, target, leaseMs, isConfirmation }: HandOverCall): unknown {
+    if (this.capacity === undefined) {
+      if (owner !== '' && target === 0) this.#leave(owner);
+      return [0, NOW, []];
+    }
+    let hasChanged = this.#isTorn;
+    for (const [lapsed, { endsAtMs }] of [...this.holders]) {
+      if (endsAtMs > this.nowMs) continue;
+      this.holders.delete(lapsed);
+      hasChanged = true;
+    }
+    const own = this.holders.get(owner);
+    const wasInLine = this.tickets.size > 0;
+    if (target === 0) {
+      this.holders.delete(owner);
+      if (owner !== '' && (wasInLine || !own)) {
+        this.#leave(owner);
+        hasChanged = true;
+      }
+    } else if (own) {
+      this.#keep(own, target, leaseMs, isConfirmation);
+    }
+    hasChanged ||= own !== undefined;
+    const given: string[] = [];
+    let waiting: Place | undefined;
+    for (const candidate of this.line) {
+      const place = this.places.get(candidate);
+      if (place && !this.#isDropped(place)) {
+        if (this.used + place.weight > this.capacity) {
+          waiting = place;
+          break;
+        }
+        this.#admit(candidate, place.weight, place.isFixed, place.expiresAtMs);
+        given.push(`${String(place.nonce)} ${candidate}`);
+      }
+      this.#leave(candidate);
+      hasChanged = true;
+    }
+    if (hasChanged) this.#isTorn = false;
+    const isEmpty = this.holders.size === 0 && !waiting;
+    if (isEmpty && hasChanged) this.capacity = undefined;
+    const ends = this.#byEnd.map(([, { endsAtMs }]) => endsAtMs);
+    const lookInMs = waiting
+      ? Math.max(Math.min(...ends, waiting.expiresAtMs) - this.nowMs, 0)
+      : given.length > 0
+        ? -1
+        : NOW;
+    return [own ? 1 : 0, lookInMs, given];
+  }
+
+  renew(owners: readonly string[], leaseMs: number): unknown {
+    return owners.map((owner) => {
+      const holder = this.holders.get(owner);
+      if (!holder || holder.endsAtMs <= this.nowMs) return 'deleted';
+      if (leaseMs > 0) {
+        holder.endsAtMs = Math.max(holder.endsAtMs, this.nowMs + leaseMs);
+        holder.isUnconfirmed = false;
+      }
+      return 'kept';
+    });
+  }
+
+  renewPlaces(
+    owners: readonly string[],
+    placeLeaseMs: number,
+    nonce: number,
+    isListening: boolean,
+  ): unknown {
+    const expiresAtMs = this.nowMs + placeLeaseMs;
+    const answers = owners.map((owner) => {
+      const holder = this.holders.get(owner);
+      if (this.capacity === undefined) return 'gone';
+      if (holder && holder.endsAtMs > this.nowMs) {
+        holder.endsAtMs = Math.max(holder.endsAtMs, expiresAtMs);
+        return 'yours';
+      }
+      const place = this.places.get(owner);
+      if (!place || place.expiresAtMs <= this.nowMs || !this.tickets.has(owner)) return 'gone';
+      if (place.nonce <= nonce)
+        Object.assign(place, { nonce, expiresAtMs, leaseMs: placeLeaseMs, isListening });
+      return 'in line';
+    });
+    const { capacity } = this;
+    const look = capacity === undefined ? NOW : this.#lookInMs(capacity, this.line[0]);
+    return answers.map((answer) => (answer === 'in line' ? look : answer));
+  }
+
+  #isDropped({ expiresAtMs, weight, isListening, listensAt }: Place): boolean {
+    const isDeaf = isListening && !this.listening.has(listensAt);
+    return expiresAtMs <= this.nowMs || weight > (this.capacity ?? 0) || isDeaf;
+  }
+
+  #keep(own: Holder, target: number, leaseMs: number, isConfirmation: boolean): void {
+    if (target > 0) own.weight = Math.min(own.weight, target);
+    const endsAtMs = this.nowMs + leaseMs;
+    const mayShorten = own.isUnconfirmed && isConfirmation;
+    if (leaseMs > 0) own.endsAtMs = mayShorten ? endsAtMs : Math.max(own.endsAtMs, endsAtMs);
+    own.isUnconfirmed = false;
+  }
+
+  /** The rule of all rules: no more than there are. */
+  #admit(owner: string, weight: number, isUnconfirmed: boolean, endsAtMs: number): void {
+    this.holders.delete(owner);
+    if (this.used + weight > (this.capacity ?? 0)) throw new Error('the model gives too many');
+    this.holders.set(owner, { weight, isUnconfirmed, endsAtMs });
+  }
+
+  #leave(owner: string): void {
+    this.tickets.delete(owner);
+    this.places.delete(owner);
+  }
+
+  #mend(capacity: number): void {
+    this.capacity = capacity;
+    this.#isTorn = false;
+  }
+
+  #nextTicket(): number {
+    return Math.max(this.nowMs * 1_000, ...[...this.tickets.values()].map((ticket) => ticket + 1));
+  }
+
+  get #byEnd(): [string, Holder][] {
+    return [...this.holders].sort(
+      ([a, one], [b, other]) => one.endsAtMs - other.endsAtMs || (a < b ? -1 : 1),
+    );
+  }
+
+  /** When somebody in line has to look. `first`: the place that is first, if it is not the asker's. */
+  #lookInMs(capacity: number, first: string | undefined): number {
+    let endMs = this.#byEnd[0]?.[1].endsAtMs ?? Infinity;
+    if (first !== undefined) {
+      const place = this.places.get(first);
+      if (!place || this.used + place.weight <= capacity || place.weight > capacity) return NOW;
+      endMs = Math.min(endMs, place.expiresAtMs);
+    }
+    return endMs > this.nowMs && endMs < Infinity ? endMs - this.nowMs : NOW;
+  }
+}
