@@ -53,7 +53,7 @@ const step = fc.oneof(
       kind: fc.constant('hand over' as const),
       owner: fc.oneof(owner, fc.constant('')),
       target: fc.constantFrom(0, 0, 0, 0, -1, 1, 2),
-      leaseMs: fc.constantFrom(0, 300, 1_000),
+      leaseMs: fc.constantFrom(0, 300, 1_000, 4_000),
       isConfirmation: fc.boolean(),
     }),
   },
