@@ -18,6 +18,7 @@ const kinds = {
   reentrant: [],
   fair: ['reentrant'],
   fenced: ['reentrant', 'fair'],
+  shared: ['fair'],
   red: ['reentrant'],
   multi: [],
 };

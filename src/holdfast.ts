@@ -9,6 +9,7 @@ import type { HoldfastEvents } from './api/events.js';
 import type { FairLock } from './api/fair-lock.js';
 import type { FencedLock, FencedLockOptions } from './api/fenced-lock.js';
 import type { Lock } from './api/lock.js';
+import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
 import { FairSingleLock } from './locks/fair/fair-single-lock.js';
 import { FairLockBackend } from './locks/fair/fair-backend.js';
 import { fencedLock, fencedLockOver } from './locks/fenced/fenced-single-lock.js';
@@ -24,6 +25,7 @@ import { Schedule } from './runtime/schedule.js';
 import { ioredisDriver } from './redis/ioredis/driver.js';
 import { outsideScopes } from './scopes/scope.js';
 import { SingleLock } from './locks/single-lock.js';
+import { SingleSemaphore } from './locks/shared/single-semaphore.js';
 import type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-options.js';
 import { parseHoldfastOptions, parsePing } from './holdfast-options.js';
 
@@ -121,6 +123,18 @@ export class Holdfast implements AsyncDisposable {
    */
   getFencedLock(name: string, options: FencedLockOptions = {}): FencedLock {
     return fencedLock(this.#session, this.#server, name, options);
+  }
+
+  /**
+   * The semaphore of this name: as many holders as there are permits, first come first served, each permit a lease. A name is that of
+   * a semaphore or of a lock, not of both.
+   *
+   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
+   * @param options - `permits`: how many there are, the same number for all who use it
+   * @throws {@link OptionError} the name or the number is not usable
+   */
+  getSemaphore(name: string, options: SemaphoreOptions): Semaphore {
+    return new SingleSemaphore(this.#session, this.#server, name, options);
   }
 
   /**

@@ -5,6 +5,14 @@ export type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-op
 export type { Lock } from './api/lock.js';
 export type { FairLock } from './api/fair-lock.js';
 export type { FencedHold, FencedLock, FencedLockOptions } from './api/fenced-lock.js';
+export type {
+  PermitHold,
+  PermitOptions,
+  PermitWaiter,
+  Semaphore,
+  SemaphoreDescription,
+  SemaphoreOptions,
+} from './api/semaphore.js';
 export type { HoldDescription, HoldfastDescription, LockDescription } from './api/description.js';
 export type { Hold } from './api/hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';

@@ -9,7 +9,7 @@ import type { Ending } from '../runtime/wait-limit.js';
 import { Holder } from '../scopes/holder.js';
 import { actingScope, currentScope, holdersAround, type Scope } from '../scopes/scope.js';
 import { Acquisition } from './acquisition.js';
-import type { LockBackend } from './backend.js';
+import type { AcquirableLock } from './backend.js';
 import { beginHold } from './begin-hold.js';
 import { deadlineOf, leftMs } from './deadline.js';
 import { Grant } from './grant.js';
@@ -23,7 +23,7 @@ import type { BegunTry } from './tries.js';
 /** `newOwnerId` makes each owner that it tries as, where that is not the lock's choice. */
 export function acquire(
   session: Session,
-  lock: LockBackend,
+  lock: AcquirableLock,
   asked: AcquireRequest & MemberTerms,
   origin: HoldOrigin,
   ownScope?: Scope,
@@ -68,7 +68,7 @@ export function acquire(
 /** undefined: it takes more than one command, or may, and nothing was sent. */
 function tryAtOnce(
   session: Session,
-  lock: LockBackend,
+  lock: AcquirableLock,
   { waitMs, leaseMs, signal, origin, position, ownScope }: CallersRequest,
 ): BegunTry | undefined {
   const isBounded = waitMs !== Infinity || signal !== undefined;

@@ -5,7 +5,7 @@ import type { SeenHolder } from '../api/errors.js';
 import { WaitLimit, WaitEnded, type Ending } from '../runtime/wait-limit.js';
 import { Holder } from '../scopes/holder.js';
 import { actingScope, nearestHolder, type Scope } from '../scopes/scope.js';
-import type { LockBackend } from './backend.js';
+import type { AcquirableLock } from './backend.js';
 import { beginHold } from './begin-hold.js';
 import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
 import { Grant } from './grant.js';
@@ -23,7 +23,7 @@ type Attempt = SingleHold | 'held' | 'look again';
 
 export class Acquisition {
   readonly #session: Session;
-  readonly #lock: LockBackend;
+  readonly #lock: AcquirableLock;
   readonly #request: CallersRequest;
   readonly #waitLimit: WaitLimit;
   readonly #tries: Tries;
@@ -32,7 +32,7 @@ export class Acquisition {
   /** `begun`: its first try, if that is on its way already, or was. */
   constructor(
     session: Session,
-    lock: LockBackend,
+    lock: AcquirableLock,
     request: CallersRequest,
     newOwnerId: () => string = lock.newOwnerId,
     begun?: BegunTry,

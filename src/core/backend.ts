@@ -12,11 +12,11 @@ import type { Waiter } from './waiter.js';
  * One kind of lock, for one name. Each method sends its script once and rejects when no answer came; all of them
  * may be sent again: the owner's field is fresh for every outermost acquisition, and counts are targets.
  */
-export interface LockBackend extends GrantedLock {
-  /** What kind of lock it is, for people. */
-  readonly kind: string;
+export interface AcquirableLock extends GrantedLock {
   /** Whether each holder is given a fencing token. */
   readonly isFenced?: boolean;
+  /** Whether several may have it at a time, each by an owner of its own. */
+  readonly isShared?: boolean;
   /** The ids of the locks that it is made of, if it is made of others. */
   readonly memberIds?: readonly string[];
   /** Whether the servers of the lock can be asked now, where the connection of its client does not tell. */
@@ -35,6 +35,12 @@ export interface LockBackend extends GrantedLock {
    * @param limit - how long the caller will wait
    */
   tryAtOnce?(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined;
+}
+
+/** The same with all that callers may ask of a lock. */
+export interface LockBackend extends AcquirableLock {
+  /** What kind of lock it is, for people. */
+  readonly kind: string;
   /** Frees the lock whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
   forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;

@@ -1,11 +1,11 @@
 // What an acquisition is told whose wait is over. "Somebody else has it" rests on an answer that is young, or on a grant of
 // this very client; otherwise it is not known who has it.
 
-import type { LockBackend } from './backend.js';
+import type { AcquirableLock } from './backend.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
 import type { LockRequest } from './request.js';
-import { aborted, timedOut } from './refusals.js';
+import { aborted, heldElsewhere, timedOut } from './refusals.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
@@ -16,7 +16,7 @@ const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
 /** An acquisition as far as its end has to be explained. */
 export interface Waited {
   readonly session: Session;
-  readonly lock: LockBackend;
+  readonly lock: AcquirableLock;
   readonly request: LockRequest;
   readonly waitLimit: WaitLimit;
   readonly findings: Findings | undefined;
@@ -44,6 +44,7 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   if (over.ending === 'closed') return session.closedError(lock.name);
   const trouble = over.trouble ?? findings?.trouble;
   const seen = seenLately(waited, trouble) ?? heldHere(waited);
+  if (seen && lock.isShared) return heldElsewhere(lock.name, request.waitMs, seen);
   if (seen) return timedOut(lock.name, request.waitMs, seen, session.clientId);
   return session.unanswered(
     lock.name,
@@ -65,6 +66,7 @@ function seenLately(
 
 /** What this client itself holds of the lock. */
 function heldHere({ session, lock }: Waited): SeenHolder | undefined {
+  if (lock.isShared) return undefined; // there may be room beside it
   const grant = session.grantOf(lock.id);
   return grant && { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
 }

@@ -25,21 +25,30 @@ export async function keyOfAnotherType(
     return { key, expected, type: found, hint: index === 0 ? HINTS[found] : undefined };
   }
   const [lock] = keys;
-  return lock && types[0] === 'hash' ? await hashThatIsNoLock(connection, lock) : undefined;
+  return lock && types[0] === 'hash' ? await hashOfAnotherKind(connection, lock) : undefined;
 }
 
 /** Who makes keys of such a type under the bare name of a lock. */
 const HINTS: Readonly<Record<string, string>> = { string: 'redlock’s' };
 
-async function hashThatIsNoLock(
+async function hashOfAnotherKind(
   connection: Connection,
   { key, expected }: ExpectedKey,
 ): Promise<KeyInTheWay | undefined> {
-  const [fieldCount, hasMode] = await Promise.all([
+  const [fieldCount, hasMode, hasCapacity] = await Promise.all([
     connection.command('hlen', key),
     connection.command('hexists', key, 'mode'),
+    connection.command('hexists', key, 'capacity'),
   ]);
   if (fieldCount === 0) return undefined;
-  const hint = hasMode === 1 ? 'Redisson’s read-write lock' : undefined;
+  const isLock = fieldCount === 1 && expected !== 'a lock';
+  const hint =
+    hasMode === 1
+      ? 'Redisson’s read-write lock'
+      : hasCapacity === 1
+        ? 'a semaphore or read-write lock'
+        : isLock
+          ? 'a lock'
+          : undefined;
   return { key, expected, type: 'hash', hint };
 }

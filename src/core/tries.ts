@@ -4,7 +4,7 @@
 import { now, type Instant } from '../runtime/clock.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import type { Findings } from '../waiting/findings.js';
-import type { LockBackend } from './backend.js';
+import type { AcquirableLock } from './backend.js';
 import { deadlineOf, leftMs, type Deadline } from './deadline.js';
 import { Grant } from './grant.js';
 import type { AcquireReply, HandedOver, HeldReply } from './replies.js';
@@ -22,7 +22,7 @@ export interface BegunTry {
 
 export class Tries {
   readonly #session: Session;
-  readonly #lock: LockBackend;
+  readonly #lock: AcquirableLock;
   readonly #request: LockRequest;
   readonly #waitLimit: WaitLimit;
   /** Makes each owner to be. */
@@ -37,7 +37,7 @@ export class Tries {
 
   constructor(
     session: Session,
-    lock: LockBackend,
+    lock: AcquirableLock,
     request: LockRequest,
     waitLimit: WaitLimit,
     newOwnerId: () => string,

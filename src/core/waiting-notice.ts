@@ -1,7 +1,7 @@
 // What happens once when a call begins to wait: it is told, a scope that gets the lock meanwhile will wake it, and a
 // call that seems to wait for itself will be warned of.
 
-import type { LockBackend } from './backend.js';
+import type { AcquirableLock } from './backend.js';
 import type { Session } from './session.js';
 import type { WaitingEvent } from '../api/events.js';
 import { outwards, type Scope } from '../scopes/scope.js';
@@ -10,16 +10,17 @@ import type { WaitLimit } from '../runtime/wait-limit.js';
 /** Returns how to end it. */
 export function noticeWaiting(
   session: Session,
-  lock: LockBackend,
+  lock: AcquirableLock,
   position: Scope | undefined,
   waitLimit: WaitLimit,
   event: WaitingEvent,
 ): () => void {
   session.events.emit('waiting', () => event);
   const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, waitLimit));
-  const endWaiting = session.nestedCalls.begin(lock);
+  // Of what several may have at a time, a hold of this client need not be what is waited for.
+  const endWaiting = lock.isShared ? undefined : session.nestedCalls.begin(lock);
   return () => {
-    endWaiting();
+    endWaiting?.();
     for (const stop of deafen) stop();
   };
 }

@@ -15,6 +15,7 @@ import {
 } from '../api/options.js';
 import { shown } from '../api/shown.js';
 import type { HoldOrigin, OwnHold } from '../core/own-hold.js';
+import { whileHeld } from '../core/while-held.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
 /** As which owner a client holds a lock, and for how long it may rely on that. */
@@ -72,15 +73,7 @@ export abstract class BaseLock implements Lock {
     parseFunction(fn, 'the function given to withLock()', this.name);
     const scope = new Scope(currentScope(), false);
     const hold = await this.acquireHold(request, 'withLock', scope);
-    let result: T;
-    try {
-      result = await scope.run(() => fn(hold));
-    } catch (error) {
-      await hold.releaseQuietly().catch(() => undefined); // that it was lost is told by its signal and the event
-      throw error;
-    }
-    await hold.releaseQuietly();
-    return result;
+    return await whileHeld(hold, () => scope.run(() => fn(hold)));
   }
 
   abstract isLocked(): Promise<boolean>;

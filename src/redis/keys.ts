@@ -10,6 +10,8 @@ export class LockKeys {
   #line: string | undefined;
   #places: string | undefined;
   #longestLease: string | undefined;
+  #leases: string | undefined;
+  #permits: string | undefined;
 
   constructor(lock: string) {
     this.lock = lock;
@@ -33,6 +35,16 @@ export class LockKeys {
   /** The places in that line: owner -> what is known of it. */
   get places(): string {
     return (this.#places ??= inSlotOf(this.lock, 'holdfast_places'));
+  }
+
+  /** When the leases of its holders end, if it is a weighted lock: holder -> expiry. */
+  get leases(): string {
+    return (this.#leases ??= inSlotOf(this.lock, 'holdfast_leases'));
+  }
+
+  /** The capacity that was set, if it is a weighted lock, above what is declared. */
+  get permits(): string {
+    return (this.#permits ??= inSlotOf(this.lock, 'holdfast_permits'));
   }
 
   /** The longest lease that was asked of a master, if it is a Redlock. */

@@ -93,7 +93,7 @@ export class FakeFairRedis {
   /** A caller that has not tried yet. */
   place(wanted: Partial<LockRequest> = {}, lock = this.lock, keys = this.keys): FairPlace {
     const defaults = { leaseMs: PLACE_LEASE_MS, isWatched: true, waitMs: Infinity };
-    return new FairPlace(lock, keys, lock.newOwnerId(), { ...defaults, ...wanted });
+    return new FairPlace(lock.serverLine, keys, lock.newOwnerId(), { ...defaults, ...wanted });
   }
 
   /** Tries, and waits if the join is answered with a holder, as an acquisition does. */

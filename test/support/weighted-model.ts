@@ -6,7 +6,7 @@ interface Holder {
   endsAtMs: number;
 }
 
-interface Place {
+export interface ModelPlace {
   readonly weight: number;
   nonce: number;
   expiresAtMs: number;
@@ -50,7 +50,7 @@ export class WeightedModel {
   set: number | undefined;
   readonly holders = new Map<string, Holder>();
   readonly tickets = new Map<string, number>();
-  readonly places = new Map<string, Place>();
+  readonly places = new Map<string, ModelPlace>();
   /** The leases were deleted, and the lock has not noticed. */
   #isTorn = false;
 
@@ -64,7 +64,9 @@ export class WeightedModel {
 
   /** Owners, in the order of the line. */
   get line(): string[] {
-    const byTicket = [...this.tickets].sort(([a, one], [b, other]) => one - other || (a < b ? -1 : 1));
+    const byTicket = [...this.tickets].sort(
+      ([a, one], [b, other]) => one - other || (a < b ? -1 : 1),
+    );
     return byTicket.map(([owner]) => owner);
   }
 
@@ -148,7 +150,7 @@ export class WeightedModel {
     }
     hasChanged ||= own !== undefined;
     const given: string[] = [];
-    let waiting: Place | undefined;
+    let waiting: ModelPlace | undefined;
     for (const candidate of this.line) {
       const place = this.places.get(candidate);
       if (place && !this.#isDropped(place)) {
@@ -211,7 +213,7 @@ export class WeightedModel {
     return answers.map((answer) => (answer === 'in line' ? look : answer));
   }
 
-  #isDropped({ expiresAtMs, weight, isListening, listensAt }: Place): boolean {
+  #isDropped({ expiresAtMs, weight, isListening, listensAt }: ModelPlace): boolean {
     const isDeaf = isListening && !this.listening.has(listensAt);
     return expiresAtMs <= this.nowMs || weight > (this.capacity ?? 0) || isDeaf;
   }

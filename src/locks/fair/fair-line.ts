@@ -10,6 +10,9 @@ import { Findings } from '../../waiting/findings.js';
 /** What the message begins with that tells a new end of the lease. */
 const ENDS = 'ends ';
 
+/** What the message begins with that tells an owner that its place was dropped. */
+const GONE = 'gone ';
+
 /** A grant: the nonce of the place, the fencing token if there is one, and the owner. */
 const GRANT = /^(\d{1,16})(?::(\d{1,16}))? (.+)$/s;
 
@@ -158,11 +161,17 @@ export class FairLine implements Due {
 
   /**
    * A message for this line: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>", or that the holder's lease is shorter than the one
-   * before it, "ends <ttlMs>". Anybody who may publish may say anything: what is neither is ignored.
+   * before it, "ends <ttlMs>", or of a weighted lock that a place was dropped, "gone <owner>". Anybody who may publish may say anything:
+   * what is none of these is ignored.
    */
   hear(message: string): void {
     if (message.startsWith(ENDS)) {
       this.scheduleLook(Number.parseInt(message.slice(ENDS.length), 10) || 0);
+      return;
+    }
+    if (message.startsWith(GONE)) {
+      const dropped = this.#places.get(message.slice(GONE.length));
+      if (dropped) this.renew([dropped]); // whose answer says whether that is so
       return;
     }
     const [, nonce, fencingToken, ownerId] = GRANT.exec(message) ?? [];

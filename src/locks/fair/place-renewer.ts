@@ -3,7 +3,7 @@
 import { now, type Instant } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
-import { scripts } from '../../redis/scripts.generated.js';
+import { scripts, type Script } from '../../redis/scripts.generated.js';
 import type { Renewable, Renewer, Watched } from '../../core/watchdog.js';
 
 /** What the renewal of a place found. */
@@ -22,13 +22,29 @@ export interface RenewedPlace extends Renewable<PlaceReply> {
   sending(nonce: number, at: Instant): void;
 }
 
+/** How places of one kind of lock are renewed: by which script, and which of the lock's keys that takes. */
+export interface PlaceScript {
+  readonly kind: string;
+  readonly script: Script;
+  readonly keysOf: (keys: LockKeys) => readonly string[];
+}
+
+const FAIR: PlaceScript = {
+  kind: 'place',
+  script: scripts.renewPlaces,
+  keysOf: ({ lock, line, places }) => [lock, line, places],
+};
+
 export class PlaceRenewer implements Renewer<RenewedPlace> {
-  readonly kind = 'place';
+  readonly kind: string;
   readonly #connection: Connection;
+  readonly #places: PlaceScript;
   #lastNonce = 0;
 
-  constructor(connection: Connection) {
+  constructor(connection: Connection, places: PlaceScript = FAIR) {
+    this.kind = places.kind;
     this.#connection = connection;
+    this.#places = places;
   }
 
   /** A number that no other command about a place has. */
@@ -47,10 +63,10 @@ export class PlaceRenewer implements Renewer<RenewedPlace> {
     const args: (string | number)[] = [leaseMs, nonce];
     for (const { target: place } of batch) {
       place.sending(nonce, sentAt);
-      keys.push(place.keys.lock, place.keys.line, place.keys.places);
+      keys.push(...this.#places.keysOf(place.keys));
       args.push(place.ownerId, Number(place.isListening));
     }
-    return this.#connection.run(scripts.renewPlaces, keys, args, (replies) =>
+    return this.#connection.run(this.#places.script, keys, args, (replies) =>
       (replies as (string | number)[]).map((reply) => read(reply, nonce)),
     );
   }

@@ -1,6 +1,7 @@
 // How the locks that a client holds on one Redis are renewed: many in one call.
 
-import { isKept, type KeepReply } from '../../core/replies.js';
+import type { KeepReply } from '../../core/replies.js';
+import { sendRenewal } from '../../core/send-renewal.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
@@ -33,24 +34,13 @@ export class HoldRenewer implements Renewer<LockKeys> {
    *
    * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
    */
-  async send(
+  send(
     locks: readonly LockKeys[],
     ownerIds: readonly string[],
     leaseMs: number,
-    limit: TimeLimit = { leftMs: leaseMs / 3 },
+    limit?: TimeLimit,
   ): Promise<readonly (KeepReply | undefined)[]> {
     const keys = locks.flatMap(({ lock, forced }) => [lock, forced]);
-    const args = [leaseMs, ...ownerIds];
-    let replies: readonly KeepReply[] | undefined;
-    const read = (reply: unknown): readonly KeepReply[] => (replies = reply as KeepReply[]);
-    if (leaseMs === 0) return await this.#connection.run(scripts.renew, keys, args, read);
-    try {
-      const areKept = (all: readonly KeepReply[]): boolean => all.some(isKept);
-      return await this.#connection.runReplicated(scripts.renew, keys, args, read, areKept, limit);
-    } catch (error) {
-      // What is lost is lost, whatever the replicas know.
-      if (replies?.every(isKept) ?? true) throw error;
-      return replies?.map((reply) => (isKept(reply) ? undefined : reply)) ?? [];
-    }
+    return sendRenewal(this.#connection, scripts.renew, keys, ownerIds, leaseMs, limit);
   }
 }

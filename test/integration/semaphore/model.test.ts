@@ -10,7 +10,7 @@ import {
   NOW_KEY,
   type WeightedScript,
 } from '../../support/virtual-scripts.js';
-import { WeightedModel, type ModelKey } from '../../support/weighted-model.js';
+import { WeightedModel, type ModelPlace } from '../../support/weighted-model.js';
 
 const STEPS = Number(process.env['HOLDFAST_MODEL_STEPS'] ?? 3_000);
 const STEPS_OF_ONE_RUN = 60;
@@ -183,7 +183,11 @@ async function play(steps: readonly Step[]): Promise<void> {
   }
 }
 
-function callOf(each: Exclude<Step, { kind: 'again' | 'wait' | 'delete' | 'listen' }>, model: WeightedModel, nonce: number): Call {
+function callOf(
+  each: Exclude<Step, { kind: 'again' | 'wait' | 'delete' | 'listen' }>,
+  model: WeightedModel,
+  nonce: number,
+): Call {
   const [lock, leases, line, places, permits] = KEYS;
   switch (each.kind) {
     case 'join': {
@@ -257,10 +261,10 @@ interface Ends {
 }
 
 function stateOf(model: WeightedModel): object {
-  const placeOf = ({ weight, nonce, expiresAtMs, leaseMs: lease, ...flags }: never): string =>
+  const placeOf = (place: ModelPlace): string =>
     [
-      `w${String(weight)} ${String(nonce)} ${String(expiresAtMs)} ${String(lease)}`,
-      ...[Number(flags['isFixed']), Number(flags['isListening']), flags['listensAt']],
+      `w${String(place.weight)} ${String(place.nonce)} ${String(place.expiresAtMs)} ${String(place.leaseMs)}`,
+      ...[Number(place.isFixed), Number(place.isListening), place.listensAt],
     ].join(' ');
   return {
     capacity: model.capacity ?? null,
@@ -273,11 +277,14 @@ function stateOf(model: WeightedModel): object {
       ]),
     ),
     line: model.line.map((who) => [who, String(model.tickets.get(who))]),
-    places: Object.fromEntries([...model.places].map(([who, place]) => [who, placeOf(place as never)])),
+    places: Object.fromEntries([...model.places].map(([who, place]) => [who, placeOf(place)])),
   };
 }
 
-function read([hash, leases, line, places, set, ends]: RawState): { state: object; ends: number[] } {
+function read([hash, leases, line, places, set, ends]: RawState): {
+  state: object;
+  ends: number[];
+} {
   const { capacity: present, used = '0', ...weights } = objectOf(hash);
   const endOf = objectOf(leases);
   const hasHolders = present !== undefined && leases.length > 0;

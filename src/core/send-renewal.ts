@@ -1,0 +1,33 @@
+// One call that renews many leases, and counts only as far as the replicas that have to know acknowledged it.
+
+import type { Connection } from '../redis/connection.js';
+import type { Script } from '../redis/scripts.generated.js';
+import type { TimeLimit } from '../runtime/clock.js';
+import { isKept, type KeepReply } from './replies.js';
+
+/**
+ * `leaseMs` of 0 only looks. Each answer is for the owner at its place; undefined: kept, but not by as many replicas as must know.
+ *
+ * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
+ */
+export async function sendRenewal(
+  connection: Connection,
+  script: Script,
+  keys: readonly string[],
+  ownerIds: readonly string[],
+  leaseMs: number,
+  limit: TimeLimit = { leftMs: leaseMs / 3 },
+): Promise<readonly (KeepReply | undefined)[]> {
+  const args = [leaseMs, ...ownerIds];
+  let replies: readonly KeepReply[] | undefined;
+  const read = (reply: unknown): readonly KeepReply[] => (replies = reply as KeepReply[]);
+  if (leaseMs === 0) return await connection.run(script, keys, args, read);
+  try {
+    const areKept = (all: readonly KeepReply[]): boolean => all.some(isKept);
+    return await connection.runReplicated(script, keys, args, read, areKept, limit);
+  } catch (error) {
+    // What is lost is lost, whatever the replicas know.
+    if (replies?.every(isKept) ?? true) throw error;
+    return replies?.map((reply) => (isKept(reply) ? undefined : reply)) ?? [];
+  }
+}

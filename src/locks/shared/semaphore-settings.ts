@@ -1,0 +1,33 @@
+// How the options of a semaphore were meant, and what is wrong with those that the server has to judge.
+
+import { OptionError } from '../../api/errors.js';
+import { invalid, isWholeNumber, parseOptions } from '../../api/options.js';
+import type { Refusal } from './weighted-replies.js';
+
+/** More than anybody counts; Lua counts exactly up to twice as many and beyond. */
+const MOST_PERMITS = 2 ** 31 - 1;
+
+export function parseSemaphore(options: unknown): number {
+  const what = 'the options of getSemaphore()';
+  const { permits } = parseOptions(what, options, ['permits']);
+  return parsePermits(permits, 'permits');
+}
+
+export function parsePermits(permits: unknown, what: string, name?: string): number {
+  if (isWholeNumber(permits, 1, MOST_PERMITS)) return permits;
+  throw invalid(what, permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, name);
+}
+
+/** The server knows more permits than was declared, or fewer than are wanted. */
+export function refusedPermits(
+  lockName: string,
+  declared: number,
+  wanted: number,
+  { why, capacity }: Refusal,
+): OptionError {
+  const message =
+    why === 'declared'
+      ? `semaphore "${lockName}" is declared with ${String(declared)} permits here, and in use with ${String(capacity)}: declare the same number everywhere, or change it by setPermits()`
+      : `semaphore "${lockName}": ${String(wanted)} permits were asked for, and there are ${String(capacity)}`;
+  return new OptionError(message, { lockName });
+}

@@ -1,0 +1,130 @@
+// A semaphore on one Redis: its permits are the weight of a weighted lock.
+
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspected } from '../../api/description.js';
+import { LockTimeoutError, OptionError } from '../../api/errors.js';
+import { parseFunction, parseName, parseOptions, parseRequest } from '../../api/options.js';
+import type {
+  PermitHold,
+  PermitOptions,
+  PermitWaiter,
+  Semaphore,
+  SemaphoreDescription,
+} from '../../api/semaphore.js';
+import { shown } from '../../api/shown.js';
+import { acquire } from '../../core/acquire.js';
+import type { Server } from '../../core/server.js';
+import type { Session } from '../../core/session.js';
+import type { SingleHold } from '../../core/single-hold.js';
+import { whileHeld } from '../../core/while-held.js';
+import { outsideScopes } from '../../scopes/scope.js';
+import { HeldPermits } from './held-permits.js';
+import { parsePermits, parseSemaphore, refusedPermits } from './semaphore-settings.js';
+import { WeightedBackend } from './weighted-backend.js';
+
+const ALL_OPTIONS = ['permits', 'wait', 'lease', 'signal'] as const;
+
+type Guarded<T> = (hold: PermitHold) => T | Promise<T>;
+
+export class SingleSemaphore implements Semaphore {
+  readonly name: string;
+  readonly #session: Session;
+  readonly #server: Server;
+  readonly #declared: number;
+
+  constructor(session: Session, server: Server, name: unknown, options: unknown) {
+    this.#session = session;
+    this.#server = server;
+    this.name = parseName(name);
+    this.#declared = parseSemaphore(options);
+  }
+
+  async acquire(options?: PermitOptions): Promise<PermitHold> {
+    const { permits, hold } = this.#acquire('the options of acquire()', options, Infinity);
+    return new HeldPermits(await hold, permits);
+  }
+
+  async tryAcquire(options?: PermitOptions): Promise<PermitHold | undefined> {
+    const { permits, hold } = this.#acquire('the options of tryAcquire()', options, 0);
+    try {
+      return new HeldPermits(await hold, permits);
+    } catch (error) {
+      if (error instanceof LockTimeoutError) return undefined;
+      throw error;
+    }
+  }
+
+  async withPermits<T>(fn: Guarded<T>): Promise<T>;
+  async withPermits<T>(options: PermitOptions, fn: Guarded<T>): Promise<T>;
+  async withPermits<T>(...args: [Guarded<T>] | [PermitOptions, Guarded<T>]): Promise<T> {
+    const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
+    if (typeof options === 'function') {
+      throw new OptionError(
+        `semaphore "${this.name}": withPermits() was given a function and then ${shown(fn)}: its options come first, then the function`,
+        { lockName: this.name },
+      );
+    }
+    parseFunction(fn, 'the function given to withPermits()', this.name);
+    const acquired = this.#acquire('the options of withPermits()', options, Infinity);
+    const hold = await acquired.hold;
+    return await whileHeld(hold, () => fn(new HeldPermits(hold, acquired.permits)));
+  }
+
+  async setPermits(permits: number): Promise<void> {
+    const capacity = parsePermits(permits, 'permits', this.name);
+    const backend = this.#backend(1);
+    await this.#session.ask(backend, () => backend.setCapacity(capacity));
+  }
+
+  async availablePermits(): Promise<number> {
+    const { capacity, holders } = await this.#look();
+    const used = holders.reduce((sum, { weight }) => sum + weight, 0);
+    return Math.max(capacity - used, 0);
+  }
+
+  async getWaiters(): Promise<PermitWaiter[]> {
+    const { waiters } = await this.#look();
+    return waiters.map(({ ownerId, weight }) => ({ ownerId, permits: weight }));
+  }
+
+  toJSON(): SemaphoreDescription {
+    return { kind: 'Semaphore', name: this.name, permits: this.#declared };
+  }
+
+  /** The same for `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    const { kind, ...description } = this.toJSON();
+    return inspected(kind, description, depth, options);
+  }
+
+  /** Outside all scopes: each acquisition is an owner of its own, whatever the caller holds. */
+  #acquire(
+    what: string,
+    options: PermitOptions | undefined,
+    defaultWaitMs: number,
+  ): { readonly permits: number; readonly hold: Promise<SingleHold> } {
+    const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
+    const permits = parsePermits(given.permits ?? 1, 'permits', this.name);
+    const request = parseRequest(this.name, given, defaultWaitMs);
+    const backend = this.#backend(permits);
+    const hold = outsideScopes(() => acquire(this.#session, backend, request, 'acquire'));
+    return { permits, hold };
+  }
+
+  #look(): ReturnType<WeightedBackend['look']> {
+    const backend = this.#backend(1);
+    return this.#session.ask(backend, () => backend.look());
+  }
+
+  #backend(weight: number): WeightedBackend {
+    const { name } = this;
+    const declared = this.#declared;
+    return new WeightedBackend(this.#server, this.#session.newOwnerId, {
+      name,
+      expected: 'a semaphore',
+      capacity: declared,
+      weight,
+      refused: (refusal) => refusedPermits(name, declared, weight, refusal),
+    });
+  }
+}

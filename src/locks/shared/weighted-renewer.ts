@@ -1,0 +1,30 @@
+// How the permits that a client holds on one Redis are renewed: many in one call.
+
+import type { KeepReply } from '../../core/replies.js';
+import { sendRenewal } from '../../core/send-renewal.js';
+import type { Renewer, Watched } from '../../core/watchdog.js';
+import type { Connection } from '../../redis/connection.js';
+import { hashTag, type LockKeys } from '../../redis/keys.js';
+import { scripts } from '../../redis/scripts.generated.js';
+
+export class WeightedRenewer implements Renewer<LockKeys> {
+  readonly kind = 'weighted hold';
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  batchKey({ lock }: LockKeys): string {
+    return this.#connection.isCluster ? hashTag(lock) : '';
+  }
+
+  renew(
+    batch: readonly Watched<LockKeys>[],
+    leaseMs: number,
+  ): Promise<readonly (KeepReply | undefined)[]> {
+    const keys = batch.flatMap(({ target: { lock, leases } }) => [lock, leases]);
+    const ownerIds = batch.map(({ lease }) => lease.ownerId);
+    return sendRenewal(this.#connection, scripts.weightedRenew, keys, ownerIds, leaseMs);
+  }
+}

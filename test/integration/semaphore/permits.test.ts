@@ -1,0 +1,232 @@
+// What a semaphore gives to whom: permits up to its capacity, first come first served, whatever their number.
+import { afterAll, beforeAll, describe, expect, it, inject } from 'vitest';
+import { Redis } from 'ioredis';
+import {
+  LockAbortedError,
+  LockLostError,
+  LockTimeoutError,
+  type Holdfast,
+  type PermitHold,
+} from '../../../src/index.js';
+import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { TestSemaphore } from '../../support/semaphores.js';
+
+let redis: Redis;
+let client: Holdfast;
+let other: Holdfast;
+
+beforeAll(async () => {
+  redis = new Redis(inject('redisUrl'));
+  client = newClient();
+  other = newClient();
+  await Promise.all([redis.ping(), client.ping(), other.ping()]);
+});
+
+afterAll(async () => {
+  await Promise.all([client.close(), other.close()]);
+  redis.disconnect();
+});
+
+describe('permits', () => {
+  it('are given up to the capacity, and no further', async () => {
+    const semaphore = new TestSemaphore(redis, 3);
+    const holds = [
+      await semaphore.of(client).acquire(),
+      await semaphore.of(other).acquire({ permits: 2 }),
+    ];
+    expect(await semaphore.of(other).availablePermits()).toBe(0);
+    expect(await semaphore.of(client).tryAcquire()).toBeUndefined();
+    expect(holds.map(({ permits }) => permits)).toEqual([1, 2]);
+    await holds[1]!.release();
+    expect(await semaphore.of(other).availablePermits()).toBe(2);
+    await holds[0]!.release();
+    await semaphore.isGone();
+  });
+
+  it('are of an owner of its own for each acquisition, also inside a run or a lock', async () => {
+    const semaphore = new TestSemaphore(redis, 2).of(client);
+    await client.run(async () => {
+      await semaphore.withPermits(async (outer) => {
+        await semaphore.withPermits(async (inner) => {
+          expect(inner.ownerId).not.toBe(outer.ownerId);
+          expect(await semaphore.availablePermits()).toBe(0);
+          expect(await semaphore.tryAcquire()).toBeUndefined();
+        });
+      });
+    });
+    expect(await semaphore.availablePermits()).toBe(2);
+  });
+
+  it('are acquired in one round trip, and released in one', async () => {
+    const semaphore = new TestSemaphore(redis, 2).of(client);
+    await (await semaphore.acquire()).release(); // scripts are loaded
+    const monitor = await redis.monitor();
+    const sent: string[] = [];
+    monitor.on('monitor', (_time: string, words: string[], _db: string, source?: string) => {
+      if (source !== 'lua' && /^evalsha$/i.test(words[0] ?? '')) sent.push(words[3] ?? '');
+    });
+    await (await semaphore.acquire()).release();
+    await eventually(() => {
+      expect(sent.filter((key) => key === semaphore.name)).toHaveLength(2);
+    });
+    monitor.disconnect();
+  });
+
+  it('come back when withPermits ends, also by an error, which is what the caller sees', async () => {
+    const semaphore = new TestSemaphore(redis, 2);
+    const failure = new Error('the body’s');
+    const body = (): never => {
+      throw failure;
+    };
+    const seen = await rejectionOf(semaphore.of(client).withPermits({ permits: 2 }, body));
+    expect(seen).toBe(failure);
+    await semaphore.isGone();
+    expect(await semaphore.of(client).withPermits(({ permits }) => permits)).toBe(1);
+    await semaphore.isGone();
+  });
+
+  it('are renewed for as long as they are held', async () => {
+    const semaphore = new TestSemaphore(redis, 2);
+    const hold = await semaphore.of(client).acquire({ permits: 2 });
+    await new Promise((resolve) => setTimeout(resolve, 2_500)); // nearly three leases
+    expect(hold.signal.aborted).toBe(false);
+    expect(await semaphore.of(other).tryAcquire()).toBeUndefined();
+    await hold.release();
+    await semaphore.isGone();
+  });
+
+  it('with a lease of their own end with it, aloud', async () => {
+    const semaphore = new TestSemaphore(redis, 1);
+    const lost = nextEvent(client, 'lost');
+    const hold = await semaphore.of(client).acquire({ lease: 150 });
+    expect(await lost).toMatchObject({ lockName: semaphore.name, lossReason: 'expired' });
+    expect(hold.signal.reason).toBeInstanceOf(LockLostError);
+    expect(await rejectionOf(hold.release())).toBeInstanceOf(LockLostError);
+    const next = await semaphore.of(other).acquire();
+    await next.release();
+  });
+
+  it('are extended, and never shortened', async () => {
+    const semaphore = new TestSemaphore(redis, 1);
+    const hold = await semaphore.of(client).acquire({ lease: 5_000 });
+    await hold.extend(100);
+    expect(hold.remaining()).toBeGreaterThan(3_000);
+    await hold.extend(20_000);
+    expect(hold.remaining()).toBeGreaterThan(15_000);
+    expect(Number(await redis.pttl(semaphore.keys[1]))).toBeGreaterThan(15_000);
+    await hold.release();
+    await semaphore.isGone();
+  });
+
+  it('that are lost on the server are told at the next renewal', async () => {
+    for (const index of [0, 1] as const) {
+      const semaphore = new TestSemaphore(redis, 2);
+      const hold = await semaphore.of(client).acquire();
+      const lost = nextEvent(client, 'lost');
+      await redis.del(semaphore.keys[index]);
+      expect(await lost).toMatchObject({ lockName: semaphore.name, lossReason: 'deleted' });
+      expect(hold.remaining()).toBe(0);
+      // What is left of it does not count.
+      const all = await semaphore.of(other).acquire({ permits: 2 });
+      await all.release();
+      await semaphore.isGone();
+    }
+  });
+});
+
+describe('the line', () => {
+  it('is served in the order in which callers came, whatever they want', async () => {
+    const semaphore = new TestSemaphore(redis, 4);
+    const first = await semaphore.of(client).acquire({ permits: 4 });
+    const order: string[] = [];
+    const held: PermitHold[] = [];
+    const join = async (from: Holdfast, permits: number): Promise<void> => {
+      const { hold } = await semaphore.join(from, { permits });
+      void hold.then((got) => {
+        order.push(`${String(permits)}`);
+        held.push(got);
+      });
+    };
+    for (const [from, permits] of [
+      ...[[client, 1] as const, [other, 3] as const, [client, 4] as const],
+      ...[[other, 1] as const, [client, 2] as const],
+    ])
+      await join(from, permits);
+    expect(await semaphore.of(client).getWaiters()).toMatchObject(
+      [1, 3, 4, 1, 2].map((permits) => ({ permits })),
+    );
+    await first.release();
+    await eventually(() => {
+      expect([...order].sort()).toEqual(['1', '3']);
+    });
+    // Free permits do not go past the large request.
+    await held.find(({ permits }) => permits === 3)!.release();
+    expect(await semaphore.of(other).tryAcquire()).toBeUndefined();
+    await held.find(({ permits }) => permits === 1)!.release();
+    await eventually(() => {
+      expect(order).toHaveLength(3);
+    });
+    expect(order[2]).toBe('4');
+    await held.find(({ permits }) => permits === 4)!.release();
+    await eventually(() => {
+      expect(order).toHaveLength(5);
+    });
+    await Promise.all(held.slice(3).map((hold) => hold.release()));
+    await semaphore.isGone();
+  });
+
+  it('lets many in at once when many permits are released', async () => {
+    const semaphore = new TestSemaphore(redis, 20);
+    const all = await semaphore.of(client).acquire({ permits: 20 });
+    const joined = [];
+    for (let i = 0; i < 20; i++) joined.push(await semaphore.join(i % 2 ? client : other));
+    await all.release();
+    const holds = await Promise.all(joined.map(({ hold }) => hold));
+    expect(await semaphore.of(client).availablePermits()).toBe(0);
+    await Promise.all(holds.map((hold) => hold.release()));
+    await semaphore.isGone();
+  });
+
+  it('lets in who wants a fixed lease, which is what it gets', async () => {
+    const semaphore = new TestSemaphore(redis, 1);
+    const holder = await semaphore.of(client).acquire();
+    const { hold } = await semaphore.join(other, { lease: 300 });
+    const behind = await semaphore.join(client);
+    await holder.release();
+    const got = await hold;
+    expect(got.remaining()).toBeLessThanOrEqual(300);
+    const lost = nextEvent(other, 'lost');
+    await (await behind.hold).release(); // not before that lease is over
+    expect(await lost).toMatchObject({ lossReason: 'expired' });
+    await semaphore.isGone();
+  });
+
+  it('is left by who times out or aborts, and those behind move up', async () => {
+    const semaphore = new TestSemaphore(redis, 2);
+    const holder = await semaphore.of(client).acquire();
+    const { hold: late } = await semaphore.join(other, { permits: 2, wait: 400 });
+    const aborter = new AbortController();
+    const aborted = await semaphore.join(other, { permits: 2, signal: aborter.signal });
+    const behind = await semaphore.join(client);
+    const error = await rejectionOf(late);
+    expect(error).toBeInstanceOf(LockTimeoutError);
+    expect(error).toMatchObject({ holder: holder.ownerId });
+    aborter.abort();
+    expect(await rejectionOf(aborted.hold)).toBeInstanceOf(LockAbortedError);
+    await (await behind.hold).release();
+    await holder.release();
+    await semaphore.isGone();
+  });
+
+  it('warns of no nested calls: a client that holds permits waits for more like everybody', async () => {
+    const semaphore = new TestSemaphore(redis, 1);
+    const warnings = eventsOf(client, 'warning');
+    const holder = await semaphore.of(client).acquire();
+    const { hold } = await semaphore.join(client);
+    await new Promise((resolve) => setTimeout(resolve, 1_300));
+    await holder.release();
+    await (await hold).release();
+    expect(warnings).toEqual([]);
+  });
+});
