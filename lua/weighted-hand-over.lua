@@ -77,6 +77,8 @@ end
 -- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
 local going, leaving, fields, ends = {}, {}, {}, {}
 local isGoing = {}
+-- When the leases of those ended, or were to end, that may get others.
+local formerEnds = {}
 local function goes(holder, weight)
   used = used - weight
   going[#going + 1] = holder
@@ -84,7 +86,12 @@ local function goes(holder, weight)
 end
 
 if holders[2] and tonumber(holders[2]) <= nowMs then
-  local lapsed = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'LIMIT', 0, MOST)
+  local lapsed = {}
+  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'WITHSCORES', 'LIMIT', 0, MOST)
+  for i = 1, #found, 2 do
+    lapsed[#lapsed + 1] = found[i]
+    formerEnds[found[i]] = found[i + 1]
+  end
   local weights = redis.call('HMGET', lock, unpack(lapsed))
   for i, holder in ipairs(lapsed) do
     goes(holder, weightOf(weights[i]))
@@ -93,7 +100,7 @@ if holders[2] and tonumber(holders[2]) <= nowMs then
 end
 
 local isHeld = field ~= nil and not isGoing[owner]
-local formerEndMs, newEndMs
+local newEndMs
 if target == 0 then
   if isHeld then
     goes(owner, weightOf(field))
@@ -103,11 +110,11 @@ elseif isHeld then
   local isUnconfirmed = string.find(field, '?', 1, true) ~= nil
   local newWeight = target > 0 and math.min(target, weight) or weight
   used = used - weight + newWeight
-  formerEndMs = tonumber(redis.call('ZSCORE', leases, owner))
-  newEndMs = formerEndMs
+  formerEnds[owner] = redis.call('ZSCORE', leases, owner)
+  newEndMs = tonumber(formerEnds[owner])
   if leaseMs > 0 then
     local mayShorten = isUnconfirmed and isConfirmation
-    newEndMs = mayShorten and nowMs + leaseMs or math.max(formerEndMs, nowMs + leaseMs)
+    newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
   end
   -- Written even if they are the same: WAIT asks replicas for what its own connection wrote last.
   ends = { string.format('%.0f', newEndMs), owner }
@@ -222,6 +229,14 @@ if waiting then
   lookInMs = math.max(math.min(firstEndMs, waiting.expiresAtMs) - nowMs, 0)
 end
 
+-- The keys live as long as the last lease, of holders and of places in line.
+local mustLast = not hadHolders or newEndMs ~= nil
+local lastEndMs = mustLast and nowMs + redis.call('PTTL', lock) or nowMs
+for i = 1, #ends, 2 do
+  lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
+end
+lastEndMs = string.format('%.0f', lastEndMs)
+
 local function write()
   if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn then
     return nil
@@ -238,36 +253,24 @@ local function write()
     redis.call('ZADD', leases, unpack(ends))
   end
   local isEmpty = used == 0 and #fields == 0 and not waiting and not isMore
-  local refused
-  if capacity and not isEmpty then
-    local words = { 'used', used, unpack(fields) }
-    if isTorn then
-      words = { 'capacity', capacity, unpack(words) }
-    end
-    refused = refusal('HSET', lock, unpack(words))
-  end
-  -- The keys live as long as the last lease, of holders and of places in line.
-  if not refused and not isEmpty and (not hadHolders or newEndMs) then
-    local lastEndMs = nowMs + redis.call('PTTL', isTorn and line or lock)
-    for i = 1, #ends, 2 do
-      lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
-    end
-    lastEndMs = string.format('%.0f', lastEndMs)
-    refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
-  end
-  if refused then
-    -- As it was before; whoever was let in still has the place.
-    for i = 2, #ends, 2 do
-      if ends[i] == owner and isHeld then
-        redis.pcall('ZADD', leases, string.format('%.0f', formerEndMs), owner)
-        redis.pcall('HSET', lock, owner, field)
-      else
-        redis.pcall('ZREM', leases, ends[i])
-        redis.pcall('HDEL', lock, ends[i])
+  if not isEmpty then
+    local words = { 'capacity', capacity, 'used', used, unpack(fields) }
+    local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs) or refusal('HSET', lock, unpack(words))
+    if refused then
+      -- No weight was given: nobody holds more than before.
+      for i = 2, #ends, 2 do
+        local formerEndMs = formerEnds[ends[i]]
+        if formerEndMs then
+          redis.pcall('ZADD', leases, formerEndMs, ends[i])
+        else
+          redis.pcall('ZREM', leases, ends[i])
+        end
       end
+      return refused
     end
-    redis.pcall('HSET', lock, 'used', known[2])
-    return refused
+    if mustLast then
+      redis.call('PEXPIREAT', lock, lastEndMs)
+    end
   end
   if #leaving > 0 then
     ours('ZREM', line, unpack(leaving))
@@ -286,7 +289,7 @@ local function write()
   if #gone > 0 then
     redis.call('ZREM', leases, unpack(gone))
   end
-  if isEmpty and capacity then
+  if isEmpty then
     gone[#gone + 1] = 'used'
     gone[#gone + 1] = 'capacity'
   end

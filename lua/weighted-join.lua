@@ -92,14 +92,10 @@ local function answer(reply)
   return reply
 end
 
--- Has both keys live until then at least. `isWithoutEnd`: the second one, at least, was made just now.
-local function keepUntil(untilMs, key, other, isWithoutEnd)
-  local ttlMs = redis.call('PTTL', key)
-  if not isWithoutEnd and nowMs + ttlMs >= untilMs then
-    return nil
-  end
-  local endMs = whole(math.max(untilMs, nowMs + ttlMs))
-  return refusal('PEXPIREAT', key, endMs) or refusal('PEXPIREAT', other, endMs)
+-- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
+local lockTtlMs = redis.call('PTTL', isNew and line or lock)
+local function later(untilMs, ttlMs)
+  return whole(math.max(untilMs, nowMs + ttlMs))
 end
 
 -- What is left of a lock that lost one of its keys means nothing, and must not be taken for holders.
@@ -113,9 +109,10 @@ end
 local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', leases, owner))
 if endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
+  local lastEndMs = later(newEndMs, lockTtlMs)
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   redis.call('ZADD', leases, whole(newEndMs), owner)
-  local refused = keepUntil(newEndMs, lock, leases, true)
+  local refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
   if refused then
     redis.call('ZADD', leases, whole(endsAtMs), owner)
     return refused
@@ -136,18 +133,18 @@ if isFirst and not hasLapsed and used + weight <= capacity then
     redis.call('HDEL', places, '')
   end
   mend()
-  redis.call('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
-  local refused = refusal('ZADD', leases, whole(nowMs + leaseMs), owner)
-    or keepUntil(nowMs + leaseMs, lock, leases, isNew or not holder[1])
+  local lastEndMs = later(nowMs + leaseMs, lockTtlMs)
+  redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
+  local mustLast = isNew or not holder[1] or leaseMs > lockTtlMs
+  local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
+    or refusal('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
   if refused then
-    if isNew then
-      redis.call('DEL', lock, leases)
-    else
-      redis.call('HSET', lock, 'used', used)
-      redis.pcall('HDEL', lock, owner)
-      redis.pcall('ZREM', leases, owner)
-    end
+    -- No weight was given: nobody holds more than before.
+    redis.pcall('ZREM', leases, owner)
     return refused
+  end
+  if mustLast then
+    redis.call('PEXPIREAT', lock, lastEndMs)
   end
   if mayHavePlace then
     redis.call('ZREM', line, owner)
@@ -186,9 +183,10 @@ elseif ticket == 0 then
   ticket = math.max(time[1] * 1000000 + time[2], (tonumber(last) or 0) + 1)
 end
 local lookMs = lookInMs()
+local lineTtlMs = redis.call('PTTL', line)
+mend()
 -- First: a full memory refuses what takes memory only before anything is written.
 redis.call('ZADD', line, whole(ticket), owner)
-mend()
 local refused
 if isNew then
   refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
@@ -197,9 +195,14 @@ if not refused and (not place or tonumber(string.match(place, '^w%d+ (%d+)') or 
   local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
   refused = refusal('HSET', places, owner, table.concat(words, ' '))
 end
-refused = refused
-  or keepUntil(untilMs, line, places, not first[1] or not place)
-  or keepUntil(untilMs, lock, leases, isNew)
+for _, key in ipairs({ line, places }) do
+  refused = refused or refusal('PEXPIREAT', key, later(untilMs, lineTtlMs))
+end
+if isNew or nowMs + lockTtlMs < untilMs then
+  for _, key in ipairs({ lock, leases }) do
+    refused = refused or refusal('PEXPIREAT', key, later(untilMs, lockTtlMs))
+  end
+end
 if refused then
   -- As it was before: without one of them it would be no place, or one without an end.
   if not present then

@@ -29,6 +29,9 @@ local function ours(...)
   return reply
 end
 
+-- Asked for at the end: before anything is written it is known to be permitted.
+ours('ZRANGE', keys[3], 0, 0)
+
 local function lookInMs(lock, leases, line, places)
   local known = ours('HMGET', lock, 'capacity', 'used') or {}
   local capacity, used = tonumber(known[1]), tonumber(known[2])

@@ -1300,7 +1300,7 @@ return owners
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '087b9bcf51fefd6e1d8a978ea6e6fcf4a3bc4f1a',
+    sha1: 'ae44ed6e314c86f10d4790c4a6993e5dccaceb67',
     source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
 -- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
 --
@@ -1380,6 +1380,8 @@ end
 -- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
 local going, leaving, fields, ends = {}, {}, {}, {}
 local isGoing = {}
+-- When the leases of those ended, or were to end, that may get others.
+local formerEnds = {}
 local function goes(holder, weight)
   used = used - weight
   going[#going + 1] = holder
@@ -1387,7 +1389,12 @@ local function goes(holder, weight)
 end
 
 if holders[2] and tonumber(holders[2]) <= nowMs then
-  local lapsed = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'LIMIT', 0, MOST)
+  local lapsed = {}
+  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'WITHSCORES', 'LIMIT', 0, MOST)
+  for i = 1, #found, 2 do
+    lapsed[#lapsed + 1] = found[i]
+    formerEnds[found[i]] = found[i + 1]
+  end
   local weights = redis.call('HMGET', lock, unpack(lapsed))
   for i, holder in ipairs(lapsed) do
     goes(holder, weightOf(weights[i]))
@@ -1396,7 +1403,7 @@ if holders[2] and tonumber(holders[2]) <= nowMs then
 end
 
 local isHeld = field ~= nil and not isGoing[owner]
-local formerEndMs, newEndMs
+local newEndMs
 if target == 0 then
   if isHeld then
     goes(owner, weightOf(field))
@@ -1406,11 +1413,11 @@ elseif isHeld then
   local isUnconfirmed = string.find(field, '?', 1, true) ~= nil
   local newWeight = target > 0 and math.min(target, weight) or weight
   used = used - weight + newWeight
-  formerEndMs = tonumber(redis.call('ZSCORE', leases, owner))
-  newEndMs = formerEndMs
+  formerEnds[owner] = redis.call('ZSCORE', leases, owner)
+  newEndMs = tonumber(formerEnds[owner])
   if leaseMs > 0 then
     local mayShorten = isUnconfirmed and isConfirmation
-    newEndMs = mayShorten and nowMs + leaseMs or math.max(formerEndMs, nowMs + leaseMs)
+    newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
   end
   -- Written even if they are the same: WAIT asks replicas for what its own connection wrote last.
   ends = { string.format('%.0f', newEndMs), owner }
@@ -1525,6 +1532,14 @@ if waiting then
   lookInMs = math.max(math.min(firstEndMs, waiting.expiresAtMs) - nowMs, 0)
 end
 
+-- The keys live as long as the last lease, of holders and of places in line.
+local mustLast = not hadHolders or newEndMs ~= nil
+local lastEndMs = mustLast and nowMs + redis.call('PTTL', lock) or nowMs
+for i = 1, #ends, 2 do
+  lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
+end
+lastEndMs = string.format('%.0f', lastEndMs)
+
 local function write()
   if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn then
     return nil
@@ -1541,36 +1556,24 @@ local function write()
     redis.call('ZADD', leases, unpack(ends))
   end
   local isEmpty = used == 0 and #fields == 0 and not waiting and not isMore
-  local refused
-  if capacity and not isEmpty then
-    local words = { 'used', used, unpack(fields) }
-    if isTorn then
-      words = { 'capacity', capacity, unpack(words) }
-    end
-    refused = refusal('HSET', lock, unpack(words))
-  end
-  -- The keys live as long as the last lease, of holders and of places in line.
-  if not refused and not isEmpty and (not hadHolders or newEndMs) then
-    local lastEndMs = nowMs + redis.call('PTTL', isTorn and line or lock)
-    for i = 1, #ends, 2 do
-      lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
-    end
-    lastEndMs = string.format('%.0f', lastEndMs)
-    refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
-  end
-  if refused then
-    -- As it was before; whoever was let in still has the place.
-    for i = 2, #ends, 2 do
-      if ends[i] == owner and isHeld then
-        redis.pcall('ZADD', leases, string.format('%.0f', formerEndMs), owner)
-        redis.pcall('HSET', lock, owner, field)
-      else
-        redis.pcall('ZREM', leases, ends[i])
-        redis.pcall('HDEL', lock, ends[i])
+  if not isEmpty then
+    local words = { 'capacity', capacity, 'used', used, unpack(fields) }
+    local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs) or refusal('HSET', lock, unpack(words))
+    if refused then
+      -- No weight was given: nobody holds more than before.
+      for i = 2, #ends, 2 do
+        local formerEndMs = formerEnds[ends[i]]
+        if formerEndMs then
+          redis.pcall('ZADD', leases, formerEndMs, ends[i])
+        else
+          redis.pcall('ZREM', leases, ends[i])
+        end
       end
+      return refused
     end
-    redis.pcall('HSET', lock, 'used', known[2])
-    return refused
+    if mustLast then
+      redis.call('PEXPIREAT', lock, lastEndMs)
+    end
   end
   if #leaving > 0 then
     ours('ZREM', line, unpack(leaving))
@@ -1589,7 +1592,7 @@ local function write()
   if #gone > 0 then
     redis.call('ZREM', leases, unpack(gone))
   end
-  if isEmpty and capacity then
+  if isEmpty then
     gone[#gone + 1] = 'used'
     gone[#gone + 1] = 'capacity'
   end
@@ -1639,7 +1642,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: 'd428160f917d376d28fa3ba6db0c646e51724c5d',
+    sha1: 'd5e92df10c382221d869a06fc95e33b1f45d5ec8',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
 -- in it).
 --
@@ -1734,14 +1737,10 @@ local function answer(reply)
   return reply
 end
 
--- Has both keys live until then at least. \`isWithoutEnd\`: the second one, at least, was made just now.
-local function keepUntil(untilMs, key, other, isWithoutEnd)
-  local ttlMs = redis.call('PTTL', key)
-  if not isWithoutEnd and nowMs + ttlMs >= untilMs then
-    return nil
-  end
-  local endMs = whole(math.max(untilMs, nowMs + ttlMs))
-  return refusal('PEXPIREAT', key, endMs) or refusal('PEXPIREAT', other, endMs)
+-- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
+local lockTtlMs = redis.call('PTTL', isNew and line or lock)
+local function later(untilMs, ttlMs)
+  return whole(math.max(untilMs, nowMs + ttlMs))
 end
 
 -- What is left of a lock that lost one of its keys means nothing, and must not be taken for holders.
@@ -1755,9 +1754,10 @@ end
 local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', leases, owner))
 if endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
+  local lastEndMs = later(newEndMs, lockTtlMs)
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   redis.call('ZADD', leases, whole(newEndMs), owner)
-  local refused = keepUntil(newEndMs, lock, leases, true)
+  local refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
   if refused then
     redis.call('ZADD', leases, whole(endsAtMs), owner)
     return refused
@@ -1778,18 +1778,18 @@ if isFirst and not hasLapsed and used + weight <= capacity then
     redis.call('HDEL', places, '')
   end
   mend()
-  redis.call('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
-  local refused = refusal('ZADD', leases, whole(nowMs + leaseMs), owner)
-    or keepUntil(nowMs + leaseMs, lock, leases, isNew or not holder[1])
+  local lastEndMs = later(nowMs + leaseMs, lockTtlMs)
+  redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
+  local mustLast = isNew or not holder[1] or leaseMs > lockTtlMs
+  local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
+    or refusal('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
   if refused then
-    if isNew then
-      redis.call('DEL', lock, leases)
-    else
-      redis.call('HSET', lock, 'used', used)
-      redis.pcall('HDEL', lock, owner)
-      redis.pcall('ZREM', leases, owner)
-    end
+    -- No weight was given: nobody holds more than before.
+    redis.pcall('ZREM', leases, owner)
     return refused
+  end
+  if mustLast then
+    redis.call('PEXPIREAT', lock, lastEndMs)
   end
   if mayHavePlace then
     redis.call('ZREM', line, owner)
@@ -1828,9 +1828,10 @@ elseif ticket == 0 then
   ticket = math.max(time[1] * 1000000 + time[2], (tonumber(last) or 0) + 1)
 end
 local lookMs = lookInMs()
+local lineTtlMs = redis.call('PTTL', line)
+mend()
 -- First: a full memory refuses what takes memory only before anything is written.
 redis.call('ZADD', line, whole(ticket), owner)
-mend()
 local refused
 if isNew then
   refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
@@ -1839,9 +1840,14 @@ if not refused and (not place or tonumber(string.match(place, '^w%d+ (%d+)') or 
   local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
   refused = refusal('HSET', places, owner, table.concat(words, ' '))
 end
-refused = refused
-  or keepUntil(untilMs, line, places, not first[1] or not place)
-  or keepUntil(untilMs, lock, leases, isNew)
+for _, key in ipairs({ line, places }) do
+  refused = refused or refusal('PEXPIREAT', key, later(untilMs, lineTtlMs))
+end
+if isNew or nowMs + lockTtlMs < untilMs then
+  for _, key in ipairs({ lock, leases }) do
+    refused = refused or refusal('PEXPIREAT', key, later(untilMs, lockTtlMs))
+  end
+end
 if refused then
   -- As it was before: without one of them it would be no place, or one without an end.
   if not present then
@@ -1916,7 +1922,7 @@ return { capacity or tonumber(redis.call('GET', permits) or declared), holders, 
   },
   weightedRenewPlaces: {
     name: 'weighted-renew-places',
-    sha1: '22cc145bfc49758922e3328768cfd3bf95fff9b0',
+    sha1: '7d8707f07d35a0d68b7f87c7125cd2466d7ee504',
     source: `-- Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The
@@ -1947,6 +1953,9 @@ local function ours(...)
   end
   return reply
 end
+
+-- Asked for at the end: before anything is written it is known to be permitted.
+ours('ZRANGE', keys[3], 0, 0)
 
 local function lookInMs(lock, leases, line, places)
   local known = ours('HMGET', lock, 'capacity', 'used') or {}
@@ -2028,7 +2037,7 @@ return answers
   },
   weightedRenew: {
     name: 'weighted-renew',
-    sha1: 'b628c986397600b6f8e3a285ee21143b1eba98a6',
+    sha1: 'b25be2de73fa46070ed90500b9aaf655c21fcb90',
     source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
@@ -2060,11 +2069,12 @@ end
 local isLasting = {}
 
 local function prolong(lock, leases, owner, weight, endsAtMs)
+  local ttlMs = not isLasting[lock] and redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
   local refused
-  if not isLasting[lock] then
-    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + redis.call('PTTL', lock)))
+  if ttlMs then
+    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + ttlMs))
     for _, key in ipairs({ lock, leases }) do
       local reply = not refused and redis.pcall('PEXPIREAT', key, lastEndMs)
       refused = refused or type(reply) == 'table' and reply or nil

@@ -21,6 +21,12 @@ beforeAll(async () => {
   client = newClient();
   other = newClient();
   await Promise.all([redis.ping(), client.ping(), other.ping()]);
+  // Both subscribe once, so that no test finds those connections new.
+  const first = new TestSemaphore(redis, 1);
+  const hold = await first.of(client).acquire();
+  const waiting = [await first.join(client), await first.join(other)];
+  await hold.release();
+  for (const { hold: next } of waiting) await (await next).release();
 });
 
 afterAll(async () => {
