@@ -99,6 +99,11 @@ if holders[2] and tonumber(holders[2]) <= nowMs then
   holders = redis.call('ZRANGE', leases, #lapsed, #lapsed + 1, 'WITHSCORES')
 end
 
+-- Of a lock that is gone, or something else now, a lease may be left.
+if not capacity and owner ~= '' and target == 0 then
+  goes(owner, 0)
+end
+
 local isHeld = field ~= nil and not isGoing[owner]
 local newEndMs
 if target == 0 then
@@ -287,14 +292,14 @@ local function write()
     end
   end
   if #gone > 0 then
-    redis.call('ZREM', leases, unpack(gone))
+    ours('ZREM', leases, unpack(gone))
   end
   if isEmpty then
     gone[#gone + 1] = 'used'
     gone[#gone + 1] = 'capacity'
   end
   if #gone > 0 then
-    redis.call('HDEL', lock, unpack(gone))
+    ours('HDEL', lock, unpack(gone))
   end
   return nil
 end

@@ -1300,7 +1300,7 @@ return owners
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: 'ae44ed6e314c86f10d4790c4a6993e5dccaceb67',
+    sha1: 'd53a4cfec049dcae33d45e7fbc390ab6dc127d73',
     source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
 -- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
 --
@@ -1400,6 +1400,11 @@ if holders[2] and tonumber(holders[2]) <= nowMs then
     goes(holder, weightOf(weights[i]))
   end
   holders = redis.call('ZRANGE', leases, #lapsed, #lapsed + 1, 'WITHSCORES')
+end
+
+-- Of a lock that is gone, or something else now, a lease may be left.
+if not capacity and owner ~= '' and target == 0 then
+  goes(owner, 0)
 end
 
 local isHeld = field ~= nil and not isGoing[owner]
@@ -1590,14 +1595,14 @@ local function write()
     end
   end
   if #gone > 0 then
-    redis.call('ZREM', leases, unpack(gone))
+    ours('ZREM', leases, unpack(gone))
   end
   if isEmpty then
     gone[#gone + 1] = 'used'
     gone[#gone + 1] = 'capacity'
   end
   if #gone > 0 then
-    redis.call('HDEL', lock, unpack(gone))
+    ours('HDEL', lock, unpack(gone))
   end
   return nil
 end

@@ -1,0 +1,201 @@
+// How many permits a semaphore has: as it is declared by all who use it, or as it was set; and what else cannot be.
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { KeyConflictError, OptionError, type Holdfast } from '../../../src/index.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
+import { TestSemaphore } from '../../support/semaphores.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+let redis: Redis;
+let client: Holdfast;
+
+beforeAll(async () => {
+  redis = new Redis(inject('redisUrl'));
+  await redis.ping();
+});
+
+afterAll(() => {
+  redis.disconnect();
+});
+
+beforeEach(async () => {
+  client = newClient({ lockWatchdogTimeout: 20_000 });
+  await client.ping();
+});
+
+afterEach(async () => {
+  await client.close();
+});
+
+describe('a semaphore that others declared with another number', () => {
+  it('is refused, by an error that names both; nothing changes', async () => {
+    const semaphore = new TestSemaphore(redis, 3);
+    const hold = await semaphore.of(client).acquire();
+    for (const call of [
+      semaphore.of(client, 5).acquire(),
+      semaphore.of(client, 2).tryAcquire(),
+      semaphore.of(client, 5).withPermits(() => undefined),
+    ]) {
+      const error = await rejectionOf(call);
+      expect(error).toBeInstanceOf(OptionError);
+      expect((error as Error).message).toMatch(/ [25] permits here, and in use with 3:/);
+    }
+    expect(await semaphore.used()).toBe(1);
+    await hold.release();
+    await semaphore.isGone();
+    // With nobody left it has the number of who comes next.
+    await (await semaphore.of(client, 5).acquire({ permits: 5 })).release();
+    await semaphore.isGone();
+  });
+});
+
+describe('setPermits', () => {
+  it('stands above what is declared, by whomever, and what is free goes to those in line', async () => {
+    const semaphore = new TestSemaphore(redis, 1);
+    const hold = await semaphore.of(client).acquire();
+    const waiting = [await semaphore.join(client), await semaphore.join(client)];
+    await semaphore.of(client).setPermits(3);
+    const held = await Promise.all(waiting.map((each) => each.hold));
+    expect(await semaphore.of(client).availablePermits()).toBe(0);
+    expect(await semaphore.of(client, 3).availablePermits()).toBe(0);
+    await Promise.all([hold, ...held].map((each) => each.release()));
+    // Also when nobody uses it any more.
+    await semaphore.isGone();
+    expect(await semaphore.of(client).availablePermits()).toBe(3);
+    await (await semaphore.of(client).acquire({ permits: 3 })).release();
+    await redis.del(semaphore.setKey);
+  });
+
+  it('below what is held puts nobody out, and nothing is given until it fits', async () => {
+    const semaphore = new TestSemaphore(redis, 3);
+    const holds = await Promise.all([1, 2, 3].map(() => semaphore.of(client).acquire()));
+    await semaphore.of(client).setPermits(1);
+    const { hold } = await semaphore.join(client);
+    expect(await semaphore.of(client).availablePermits()).toBe(0);
+    await holds[0]!.release();
+    await holds[1]!.release();
+    expect(await semaphore.of(client).getWaiters()).toHaveLength(1);
+    expect(holds[2]!.signal.aborted).toBe(false);
+    await holds[2]!.release();
+    await (await hold).release();
+    await semaphore.isGone();
+    await redis.del(semaphore.setKey);
+  });
+
+  it('below what a waiter wants ends that wait with an error when it comes first, and those behind go on', async () => {
+    const semaphore = new TestSemaphore(redis, 3);
+    const hold = await semaphore.of(client).acquire({ permits: 3 });
+    const large = await semaphore.join(client, { permits: 3 });
+    const behind = await semaphore.join(client);
+    const failure = rejectionOf(large.hold);
+    await semaphore.of(client).setPermits(2);
+    const error = await failure;
+    expect(error).toBeInstanceOf(OptionError);
+    expect((error as Error).message).toContain('3 permits were asked for, and there are 2');
+    await hold.release();
+    await (await behind.hold).release();
+    await semaphore.isGone();
+    await redis.del(semaphore.setKey);
+  });
+});
+
+describe('what cannot be', () => {
+  it.each([
+    [undefined, 'undefined'],
+    [{}, 'undefined'],
+    [{ permits: 0 }, '0'],
+    [{ permits: -1 }, '-1'],
+    [{ permits: 1.5 }, '1.5'],
+    [{ permits: Infinity }, 'Infinity'],
+    [{ permits: NaN }, 'NaN'],
+    [{ permits: '3' }, '3'],
+    [{ permits: 2 ** 31 }, '2147483648'],
+    [{ permits: 3, wait: 1 }, 'wait'],
+    [3, '3'],
+  ])('getSemaphore(name, %j) is an OptionError that names %s', (options, named) => {
+    const get = (): unknown => client.getSemaphore('a', options as never);
+    expect(get).toThrow(OptionError);
+    expect(get).toThrow(named);
+  });
+
+  it('bad options are told before anything is sent', async () => {
+    const semaphore = client.getSemaphore(uniqueName(), { permits: 3 });
+    for (const options of [
+      ...[{ permits: 0 }, { permits: 1.5 }, { permits: '1' }, { wait: -1 }, { lease: 0 }],
+      ...[{ signal: {} }, { permit: 1 }, 1, Promise.resolve({})],
+    ]) {
+      for (const call of [
+        semaphore.acquire(options as never),
+        semaphore.tryAcquire(options as never),
+        semaphore.withPermits(options as never, () => undefined),
+      ])
+        expect(await rejectionOf(call)).toBeInstanceOf(OptionError);
+    }
+    expect(await rejectionOf(semaphore.setPermits(0))).toBeInstanceOf(OptionError);
+    expect(await rejectionOf(semaphore.withPermits(3 as never))).toBeInstanceOf(OptionError);
+    expect(await redis.exists(semaphore.name)).toBe(0);
+  });
+
+  it('more permits than there are is an error that names both, and changes nothing', async () => {
+    const semaphore = new TestSemaphore(redis, 3);
+    for (const call of [
+      semaphore.of(client).acquire({ permits: 4 }),
+      semaphore.of(client).tryAcquire({ permits: 4 }),
+    ]) {
+      const error = await rejectionOf(call);
+      expect(error).toBeInstanceOf(OptionError);
+      expect((error as Error).message).toContain('4 permits were asked for, and there are 3');
+    }
+    await semaphore.isGone();
+  });
+
+  it.each([
+    ['a lock', () => client.getLock.bind(client)],
+    ['a fair lock', () => client.getFairLock.bind(client)],
+  ])(
+    'the name of %s that is held is refused, and so is the other way round',
+    async (_kind, getter) => {
+      const get = getter();
+      const semaphore = new TestSemaphore(redis, 3);
+      const lockHold = await get(semaphore.name).acquire();
+      const error = await rejectionOf(semaphore.of(client).acquire());
+      expect(error).toBeInstanceOf(KeyConflictError);
+      expect((error as Error).message).toContain(
+        'it is a hash (a lock, perhaps), and not a semaphore',
+      );
+      expect(await rejectionOf(semaphore.of(client).availablePermits())).toBeInstanceOf(
+        KeyConflictError,
+      );
+      expect(await rejectionOf(semaphore.of(client).setPermits(4))).toBeInstanceOf(
+        KeyConflictError,
+      );
+      await lockHold.release();
+      const hold = await semaphore.of(client).acquire();
+      const refused = await rejectionOf(get(semaphore.name).tryAcquire());
+      expect(refused).toBeInstanceOf(KeyConflictError);
+      expect((refused as Error).message).toContain('a semaphore or read-write lock, perhaps');
+      expect(await semaphore.used()).toBe(1);
+      await hold.release();
+      await semaphore.isGone();
+    },
+  );
+
+  it.each([0, 1, 2, 3])(
+    'a key of another type in the place of key %i is told by its name',
+    async (index) => {
+      const semaphore = new TestSemaphore(redis, 1);
+      const hold = await semaphore.of(client).acquire();
+      const key = semaphore.keys[index]!;
+      await redis.set(key, 'something else', 'PX', 20_000);
+      const error = await rejectionOf(semaphore.of(client).acquire());
+      expect(error).toBeInstanceOf(KeyConflictError);
+      expect(error).toMatchObject({ key, keyType: 'string' });
+      await hold.release().catch(() => undefined);
+      await redis.del(key);
+      await eventually(async () => {
+        expect(await redis.exists(...semaphore.keys)).toBe(0);
+      });
+    },
+  );
+});

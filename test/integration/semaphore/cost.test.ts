@@ -1,0 +1,86 @@
+// What a semaphore costs the server: no more commands for each hand-over in a long line than in a short one.
+import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { Holdfast } from '../../../src/index.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { loadScripts } from '../../support/lock-commands.js';
+import { countCommands } from '../../support/recorded-commands.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { TestSemaphore } from '../../support/semaphores.js';
+
+const HAND_OVERS = 40;
+
+let server: RedisServer;
+let redis: Redis;
+let client: Holdfast;
+
+beforeAll(async () => {
+  server = await startRedis();
+  await loadScripts(server.url);
+  redis = new Redis(server.url);
+  client = await connectedClient({ redis: server.url, lockWatchdogTimeout: 120_000 });
+  // It subscribes once, so that the test does not find that connection new.
+  const semaphore = new TestSemaphore(redis, 1);
+  const hold = await semaphore.of(client).acquire();
+  const { hold: next } = await semaphore.join(client);
+  await hold.release();
+  await (await next).release();
+}, 60_000);
+
+afterAll(async () => {
+  await client.close();
+  redis.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+it('5,000 in line cost for each hand-over what 50 do: at most 16 commands in one script', async () => {
+  const short = await commandsOfHandOvers(50);
+  const long = await commandsOfHandOvers(5_000);
+  expect(long).toBeLessThanOrEqual(short + 0.5);
+  expect(long).toBeLessThanOrEqual(16);
+}, 180_000);
+
+/** Those who joined before the client was known to listen say so once more. */
+async function isQuiet(): Promise<void> {
+  for (;;) {
+    const { evalsha = 0 } = await countCommands(server.url, () => sleep(500));
+    if (evalsha === 0) return;
+  }
+}
+
+/** How many commands, in scripts, one hand-over takes with so many in line. */
+async function commandsOfHandOvers(length: number): Promise<number> {
+  const semaphore = new TestSemaphore(redis, 3);
+  const aborter = new AbortController();
+  const { signal } = aborter;
+  const first = await Promise.all([1, 2, 3].map(() => semaphore.of(client).acquire()));
+  let turns = 0;
+  let next: () => void;
+  const wait = new Promise<void>((resolve) => (next = resolve));
+  const all = Array.from({ length }, () =>
+    semaphore.of(client).withPermits({ signal }, async () => {
+      if (++turns < HAND_OVERS) return;
+      if (turns === HAND_OVERS) next();
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    }),
+  );
+  const settled = Promise.allSettled(all);
+  await semaphore.hasLength(length);
+  await isQuiet();
+  const counts = await countCommands(server.url, async () => {
+    await first[0]!.release();
+    await wait;
+  });
+  aborter.abort();
+  await settled;
+  await Promise.all(first.slice(1).map((hold) => hold.release()));
+  await semaphore.isGone();
+  const { evalsha = 0, ...rest } = counts;
+  const ofScripts = Object.entries(rest).filter(
+    ([name]) => !['info', 'config|resetstat', 'hello', 'ping', 'zcard'].includes(name),
+  );
+  const sum = ofScripts.reduce((total, [, count]) => total + count, 0);
+  expect(evalsha).toBeLessThanOrEqual(HAND_OVERS + 2);
+  return sum / evalsha;
+}
