@@ -121,7 +121,7 @@ elseif isHeld then
     local mayShorten = isUnconfirmed and isConfirmation
     newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
   end
-  -- Written even if they are the same: WAIT asks replicas for what its own connection wrote last.
+  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { string.format('%.0f', newEndMs), owner }
   fields = { owner, newWeight }
 end

@@ -110,8 +110,8 @@ local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', lease
 if endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
   local lastEndMs = later(newEndMs, lockTtlMs)
-  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   redis.call('ZADD', leases, whole(newEndMs), owner)
+  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   local refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
   if refused then
     redis.call('ZADD', leases, whole(endsAtMs), owner)

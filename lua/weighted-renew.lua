@@ -30,10 +30,10 @@ local isLasting = {}
 
 local function prolong(lock, leases, owner, weight, endsAtMs)
   local ttlMs = not isLasting[lock] and redis.call('PTTL', lock)
-  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
   local refused
   if ttlMs then
+    -- Written even if they end later already: WAIT asks replicas for what its own connection wrote last.
     local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + ttlMs))
     for _, key in ipairs({ lock, leases }) do
       local reply = not refused and redis.pcall('PEXPIREAT', key, lastEndMs)

@@ -1300,7 +1300,7 @@ return owners
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: 'd53a4cfec049dcae33d45e7fbc390ab6dc127d73',
+    sha1: '0f410cba1d63c6f5bd483cbeedf6d1897013d947',
     source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
 -- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
 --
@@ -1424,7 +1424,7 @@ elseif isHeld then
     local mayShorten = isUnconfirmed and isConfirmation
     newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
   end
-  -- Written even if they are the same: WAIT asks replicas for what its own connection wrote last.
+  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { string.format('%.0f', newEndMs), owner }
   fields = { owner, newWeight }
 end
@@ -1647,7 +1647,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: 'd5e92df10c382221d869a06fc95e33b1f45d5ec8',
+    sha1: '0db9f6606af7026926596f03d3df935375a8761a',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
 -- in it).
 --
@@ -1760,8 +1760,8 @@ local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', lease
 if endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
   local lastEndMs = later(newEndMs, lockTtlMs)
-  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   redis.call('ZADD', leases, whole(newEndMs), owner)
+  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   local refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
   if refused then
     redis.call('ZADD', leases, whole(endsAtMs), owner)
@@ -2042,7 +2042,7 @@ return answers
   },
   weightedRenew: {
     name: 'weighted-renew',
-    sha1: 'b25be2de73fa46070ed90500b9aaf655c21fcb90',
+    sha1: '5f515c9cd7a9243f663e632d54acc95254c019c8',
     source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
@@ -2075,10 +2075,10 @@ local isLasting = {}
 
 local function prolong(lock, leases, owner, weight, endsAtMs)
   local ttlMs = not isLasting[lock] and redis.call('PTTL', lock)
-  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
   local refused
   if ttlMs then
+    -- Written even if they end later already: WAIT asks replicas for what its own connection wrote last.
     local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + ttlMs))
     for _, key in ipairs({ lock, leases }) do
       local reply = not refused and redis.pcall('PEXPIREAT', key, lastEndMs)

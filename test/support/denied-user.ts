@@ -2,7 +2,13 @@
 import type { Cluster, Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { LockLostError, type Holdfast, type HoldfastOptions, type Lock } from '../../src/index.js';
+import {
+  LockLostError,
+  type Holdfast,
+  type HoldfastOptions,
+  type Lock,
+  type Semaphore,
+} from '../../src/index.js';
 import { uniqueName } from './unique-name.js';
 
 /** Well above what the steps take, and far below what a lease of the default length would. */
@@ -44,6 +50,7 @@ export async function whatIsTold(command: string, user: DeniedUser): Promise<str
     () => oneAfterTheOther(one.getLock(name), two.getLock(name)),
     () => oneAfterTheOther(one.getFairLock(name), two.getFairLock(name)),
     () => one.getLock(name).forceUnlock(),
+    () => permits(one.getSemaphore(name, { permits: 1 }), two.getSemaphore(name, { permits: 1 })),
     () => one.run(() => one.getLock(name).getHoldCount()),
     () => one.getFairLock(name).getWaiters(),
     () => one.getLock(name).remainTimeToLive(),
@@ -62,6 +69,14 @@ export async function whatIsTold(command: string, user: DeniedUser): Promise<str
     await admin.set(keyPrefix + lock.name, 'not a lock', 'PX', 10_000);
     await lock.acquire({ wait: 500 });
   }
+}
+
+/** Two callers: one holds the permits while the other waits for them. */
+async function permits(first: Semaphore, second: Semaphore): Promise<void> {
+  await using hold = await first.acquire({ wait: 1_000 });
+  await first.availablePermits();
+  const waiting = second.withPermits({ wait: 2_000 }, () => undefined);
+  await Promise.all([waiting, sleep(100).then(() => hold.release())]);
 }
 
 /** Two callers: one holds, re-enters and extends, while the other waits for it. */

@@ -42,7 +42,7 @@ const NO_UNLOCKS: Subscription = {
 };
 
 /** What a weighted lock is, and how much of it is wanted. */
-export interface WeightedTerms {
+interface WeightedTerms {
   readonly name: string;
   /** What it is, in words: "a semaphore". */
   readonly expected: string;

@@ -40,7 +40,7 @@ export function readWeightedHandOver(reply: unknown): WeightedHandOver {
 }
 
 /** Who holds permits, or waits for them. */
-export interface Weighed {
+interface Weighed {
   readonly ownerId: string;
   readonly weight: number;
 }
