@@ -201,7 +201,7 @@ export class KeyConflictError extends HoldfastError {
 }
 
 /**
- * An argument or option is not usable; nothing was sent.
+ * An argument or option is not usable; nothing was sent, or, where the server has to judge it, nothing was changed.
  *
  * @group Errors
  */

@@ -11,8 +11,9 @@ export function scriptDenial(error: unknown, { name, source }: Script): Error | 
   if (!(error instanceof Error) || !error.message.includes(UNNAMED)) return undefined;
   const [, lineNumber] = /@?user_script: ?(\d+)/.exec(error.message) ?? [];
   const line = lineNumber === undefined ? '' : (source.split('\n')[Number(lineNumber) - 1] ?? '');
-  const inLine = commandsIn(line, /redis\.p?call\('(\w+)'/g);
-  const commands = inLine.length > 0 ? inLine : commandsIn(source, /redis\.pcall\('(\w+)'/g);
+  const inLine = commandsIn(line, /(?:redis\.p?call|ours|refusal)\('(\w+)'/g);
+  const commands =
+    inLine.length > 0 ? inLine : commandsIn(source, /(?:redis\.pcall|ours|refusal)\('(\w+)'/g);
   const message = `NOPERM this user has no permission for ${commands.join(' or ')}, which ${name}.lua needs`;
   return replyError(message, { cause: error });
 }

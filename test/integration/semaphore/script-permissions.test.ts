@@ -5,7 +5,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 
-const [LOCK, LEASES, LINE, PLACES, PERMITS] = ['lock', 'leases', 'line', 'places', 'permits'];
+const [LOCK, LEASES, LINE, PLACES, PERMITS] = [
+  'lock',
+  'leases',
+  'line',
+  'places',
+  'permits',
+] as const;
 const ALL = [LOCK, LEASES, LINE, PLACES, PERMITS];
 const HOLDERS_AND_LINE = ALL.slice(0, 4);
 
@@ -275,7 +281,7 @@ describe.each(SCENARIOS)('$title', ({ script, before, args }) => {
 /** Of holders whose lock or leases were deleted, what is left means nothing: it may be cleared away. */
 function withoutTorn(found: State, { missing }: Before): State {
   if (missing === undefined) return found;
-  return { ...found, [LOCK!]: undefined, [LEASES!]: undefined };
+  return { ...found, [LOCK]: undefined, [LEASES]: undefined };
 }
 
 async function permitAllBut(...commands: string[]): Promise<void> {
@@ -303,11 +309,11 @@ async function prepare({
   const now = Date.now();
   if (capacity !== undefined || holders.length > 0) {
     const used = holders.reduce((sum, { weight }) => sum + weight, 0);
-    await redis.hset(LOCK!, { capacity: capacity ?? 3, used });
+    await redis.hset(LOCK, { capacity: capacity ?? 3, used });
   }
   for (const { owner, weight, ttl, isUnconfirmed } of holders) {
-    await redis.hset(LOCK!, owner, `${String(weight)}${isUnconfirmed ? '?' : ''}`);
-    await redis.zadd(LEASES!, now + ttl * 1_000, owner);
+    await redis.hset(LOCK, owner, `${String(weight)}${isUnconfirmed ? '?' : ''}`);
+    await redis.zadd(LEASES, now + ttl * 1_000, owner);
   }
   for (const [index, { owner, weight, ttl, is, isFixed = false }] of line.entries()) {
     const place = [
@@ -319,11 +325,11 @@ async function prepare({
       1,
       is,
     ];
-    await redis.zadd(LINE!, index + 1, owner);
-    await redis.hset(PLACES!, owner, place.join(' '));
+    await redis.zadd(LINE, index + 1, owner);
+    await redis.hset(PLACES, owner, place.join(' '));
   }
-  for (const key of HOLDERS_AND_LINE) await redis.pexpire(key!, 120_000);
-  if (setTo !== undefined) await redis.set(PERMITS!, setTo, 'PX', 500_000);
+  for (const key of HOLDERS_AND_LINE) await redis.pexpire(key, 120_000);
+  if (setTo !== undefined) await redis.set(PERMITS, setTo, 'PX', 500_000);
   if (missing !== undefined) await redis.del(missing);
 }
 
@@ -333,7 +339,7 @@ async function run({ name, source }: Script, args: Args): Promise<unknown> {
 
 function keysOf(name: string, args: Args): [number, ...string[]] {
   const owners = name === 'weighted-renew' ? args.length - 1 : 1;
-  const keys: Record<string, readonly (string | undefined)[]> = {
+  const keys: Record<string, readonly string[]> = {
     'weighted-join': ALL,
     'weighted-hand-over': HOLDERS_AND_LINE,
     'weighted-renew': Array.from({ length: owners }, () => [LOCK, LEASES]).flat(),
@@ -341,7 +347,7 @@ function keysOf(name: string, args: Args): [number, ...string[]] {
     'weighted-look': ALL,
     'weighted-set-capacity': [LOCK, PERMITS],
   };
-  const ofScript = keys[name] as string[];
+  const ofScript = keys[name]!;
   return [ofScript.length, ...ofScript];
 }
 
@@ -350,13 +356,13 @@ type State = Record<string, unknown>;
 /** All keys with what is in them, times in units of 20 s from now; that a key has an end, and when the holders' keys end. */
 async function state(): Promise<State> {
   const [lock, leases, line, places, permits] = await Promise.all([
-    redis.hgetall(LOCK!),
-    redis.zrange(LEASES!, '0', '-1', 'WITHSCORES'),
-    redis.zrange(LINE!, '0', '-1'),
-    redis.hgetall(PLACES!),
-    redis.get(PERMITS!),
+    redis.hgetall(LOCK),
+    redis.zrange(LEASES, '0', '-1', 'WITHSCORES'),
+    redis.zrange(LINE, '0', '-1'),
+    redis.hgetall(PLACES),
+    redis.get(PERMITS),
   ]);
-  const ttls = await Promise.all(ALL.map((key) => redis.pttl(key!)));
+  const ttls = await Promise.all(ALL.map((key) => redis.pttl(key)));
   const rounded = (text: string): string =>
     text.replace(/\d{12,}/, (atMs) =>
       String(Math.round((Number(atMs) - Date.now()) / 20_000) * 20),
@@ -364,11 +370,11 @@ async function state(): Promise<State> {
   const inAll = (record: Record<string, string>): Record<string, string> =>
     Object.fromEntries(Object.entries(record).map(([key, value]) => [key, rounded(value)]));
   return {
-    [LOCK!]: lock,
-    [LEASES!]: leases.map(rounded),
-    [LINE!]: line,
-    [PLACES!]: inAll(places),
-    [PERMITS!]: permits,
+    [LOCK]: lock,
+    [LEASES]: leases.map(rounded),
+    [LINE]: line,
+    [PLACES]: inAll(places),
+    [PERMITS]: permits,
     ...(ttls.includes(-1) && { 'a key without an end': ttls }),
   };
 }
