@@ -1,5 +1,5 @@
 // What a semaphore gives to whom: permits up to its capacity, first come first served, whatever their number.
-import { afterAll, beforeAll, describe, expect, it, inject } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { Redis } from 'ioredis';
 import {
   LockAbortedError,
@@ -18,20 +18,21 @@ let other: Holdfast;
 
 beforeAll(async () => {
   redis = new Redis(inject('redisUrl'));
-  client = newClient();
-  other = newClient();
-  await Promise.all([redis.ping(), client.ping(), other.ping()]);
-  // Both subscribe once, so that no test finds those connections new.
-  const first = new TestSemaphore(redis, 1);
-  const hold = await first.of(client).acquire();
-  const waiting = [await first.join(client), await first.join(other)];
-  await hold.release();
-  for (const { hold: next } of waiting) await (await next).release();
+  await redis.ping();
 });
 
-afterAll(async () => {
-  await Promise.all([client.close(), other.close()]);
+afterAll(() => {
   redis.disconnect();
+});
+
+beforeEach(async () => {
+  client = newClient();
+  other = newClient();
+  await Promise.all([client.ping(), other.ping()]);
+});
+
+afterEach(async () => {
+  await Promise.all([client.close(), other.close()]);
 });
 
 describe('permits', () => {
