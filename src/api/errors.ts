@@ -16,6 +16,7 @@ export type ErrorCode =
   | 'REDIS_UNAVAILABLE'
   | 'NO_QUORUM'
   | 'KEY_CONFLICT'
+  | 'LOCK_UPGRADE'
   | 'INVALID_OPTION';
 
 /**
@@ -198,6 +199,17 @@ export class KeyConflictError extends HoldfastError {
     this.key = context.key;
     this.keyType = context.keyType;
   }
+}
+
+/**
+ * The write lock is wanted inside a hold of the read lock: it would wait for that hold itself, and so for ever. Nothing was sent.
+ *
+ * @group Errors
+ */
+export class LockUpgradeError extends HoldfastError {
+  /** The name of the class. */
+  override readonly name = 'LockUpgradeError';
+  readonly code = 'LOCK_UPGRADE';
 }
 
 /**

@@ -30,7 +30,8 @@ export function acquire(
   newOwnerId?: () => string,
 ): Promise<SingleHold> {
   const watchdogLeaseMs = session.lockWatchdogTimeoutMs;
-  const request = requestOf(asked, watchdogLeaseMs, origin, currentScope(), ownScope);
+  const { isShared = false } = lock;
+  const request = requestOf(asked, watchdogLeaseMs, origin, isShared, currentScope(), ownScope);
   const begun = newOwnerId ? undefined : tryAtOnce(session, lock, request);
   if (!begun) return new Acquisition(session, lock, request, newOwnerId).hold();
 
@@ -54,7 +55,7 @@ export function acquire(
       if (!session.acquisitions.delete(call)) return;
       try {
         const grant = new Grant(session, lock, ownerId, deadline, answer.token);
-        resolve(beginHold(session, new Holder(grant, undefined, ownScope), request));
+        resolve(beginHold(session, new Holder(grant, undefined, ownScope, isShared), request));
       } catch (error) {
         if (error instanceof Error) reject(error); // a defect of ours must not be a caller that waits for ever
       }

@@ -11,7 +11,7 @@ import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
 import { Grant } from './grant.js';
 import { holderToReenter, type GrantHolder } from './grant-holders.js';
 import { anonymousLockId, lockCallBegins } from './lock-calls.js';
-import { aborted, heldElsewhere, heldWithoutToken } from './refusals.js';
+import { aborted, heldElsewhere, heldWithoutToken, upgradeRefused } from './refusals.js';
 import type { CallersRequest } from './request.js';
 import type { Session } from './session.js';
 import { SingleHold } from './single-hold.js';
@@ -88,10 +88,8 @@ export class Acquisition {
   #attempt(): Attempt | Promise<Attempt> {
     const acting = this.#actingScope;
     const { own, outer } = holderToReenter(this.#request.position, acting, this.#lock.id);
-    const around = (own ?? outer)?.grant;
-    if (around?.loss) throw around.loss;
-    if (around && this.#lock.isFenced && around.token === undefined)
-      throw heldWithoutToken(this.#lock.name);
+    const around = own ?? outer;
+    if (around) this.#assertEnterable(around);
     if (own) return this.#countUp(own);
     if (outer) return this.#enterBelow(outer, acting);
     if (this.#tries.isBehind) return 'held';
@@ -100,18 +98,23 @@ export class Acquisition {
       : this.#acquireAnew();
   }
 
+  #assertEnterable({ grant, isShared }: GrantHolder): void {
+    if (grant.loss) throw grant.loss;
+    if (isShared && !this.#request.isShared) throw upgradeRefused(this.#lock.name);
+    if (this.#lock.isFenced && grant.token === undefined) throw heldWithoutToken(this.#lock.name);
+  }
+
   /** The acting scope holds the lock already: one hold more of the same grant. */
   async #countUp(holder: GrantHolder): Promise<Attempt> {
     const begin = (): SingleHold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
-    return (
-      (await holder.grant.reenter(this.#request.leaseMs, this.#waitLimit, begin)) ?? 'look again'
-    );
+    return (await this.#reenter(holder.grant, begin)) ?? 'look again';
   }
 
-  /** A scope around the acting one holds the lock: the acquisition becomes a child of that holder, one child at a time. */
+  /** A scope around the acting one holds the lock: the acquisition becomes a child of that holder, one child at a time unless all read. */
   async #enterBelow(outer: GrantHolder, acting: Scope | undefined): Promise<Attempt> {
     const { grant, turns } = outer;
-    if (!turns.tryTake()) {
+    const { isShared } = this.#request;
+    if (!turns.tryTake(isShared)) {
       const seen = { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
       // Another call of the same scope that is just entering does so for this one, too.
       const isElsewhere = !acting || outer.entering !== acting;
@@ -119,20 +122,25 @@ export class Acquisition {
       this.#beginWaiting(seen);
       // A wake-up is for somebody who can try now.
       this.#tries.leave();
-      if (!(await turns.take(this.#waitLimit))) return 'look again';
+      if (!(await turns.take(this.#waitLimit, isShared))) return 'look again';
     }
     outer.entering = acting;
     let hold: SingleHold | undefined;
     try {
-      // That holder may have given the lock up while we waited for the turn.
+      // That holder may have given the lock up while we waited for the turn, or only read now.
       if (nearestHolder(this.#request.position, this.#lock.id) !== outer) return 'look again';
-      const begin = (): SingleHold => this.#begin(new Holder(grant, outer, this.#actingScope));
-      hold = await grant.reenter(this.#request.leaseMs, this.#waitLimit, begin);
+      if (outer.isShared && !isShared) return 'look again';
+      hold = await this.#reenter(grant, () => this.#begin(this.#holder(grant, outer)));
       return hold ?? 'look again';
     } finally {
-      outer.entering = undefined;
+      if (outer.entering === acting) outer.entering = undefined;
       if (!hold) turns.pass();
     }
+  }
+
+  #reenter(grant: Grant, begin: () => SingleHold | undefined): Promise<SingleHold | undefined> {
+    const { leaseMs, isShared } = this.#request;
+    return grant.reenter(leaseMs, this.#waitLimit, begin, isShared);
   }
 
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
@@ -150,13 +158,12 @@ export class Acquisition {
   /** Nobody around the caller holds the lock: it takes a new grant. (One that was handed over is taken at once: nothing is awaited.) */
   #acquireAnew(): Attempt | Promise<Attempt> {
     const grant = this.#tries.claim();
-    return grant ? this.#begin(new Holder(grant, undefined, this.#actingScope)) : this.#try();
+    return grant ? this.#begin(this.#holder(grant)) : this.#try();
   }
 
   async #try(): Promise<Attempt> {
     const result = await this.#tries.try();
-    if (result instanceof Grant)
-      return this.#begin(new Holder(result, undefined, this.#actingScope));
+    if (result instanceof Grant) return this.#begin(this.#holder(result));
     if (!result) return this.#tooLate();
     // A scope around the caller may have got the lock while the server was asked.
     return nearestHolder(this.#request.position, this.#lock.id) ? 'look again' : this.#held(result);
@@ -200,6 +207,10 @@ export class Acquisition {
   /** undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
   get #actingScope(): Scope | undefined {
     return this.#request.ownScope ?? actingScope(this.#request.position);
+  }
+
+  #holder(grant: Grant, parent?: GrantHolder): GrantHolder {
+    return new Holder(grant, parent, this.#actingScope, this.#request.isShared);
   }
 
   #begin(holder: GrantHolder): SingleHold {

@@ -8,10 +8,10 @@ import { SingleHold } from './single-hold.js';
 export function beginHold(
   session: Session,
   holder: GrantHolder,
-  { origin, isWatched, leaseMs }: CallersRequest,
+  { origin, isShared, isWatched, leaseMs }: CallersRequest,
 ): SingleHold {
   const { grant } = holder;
-  const hold = new SingleHold(session, holder, origin, isWatched);
+  const hold = new SingleHold(session, holder, origin, isShared, isWatched);
   if (!holder.scope) session.anonymous.add(grant.lock.id, hold);
   session.events.emit('acquired', () => ({
     lockName: grant.lock.name,

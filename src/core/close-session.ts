@@ -14,9 +14,13 @@ export interface SessionGrant {
   readonly lock: Removable & { readonly name: string };
   readonly ownerId: string;
   readonly isReleased: boolean;
+  /** Whether others may read beside it. */
+  readonly isShared: boolean;
   readonly heldForMs: number;
   /** Milliseconds for which this process may rely on it. */
   remaining(): number;
+  /** How many of its holds only read, or how many do not. */
+  countOf(isShared: boolean): number;
   lose(lossReason: LossReason): LockLostError;
   /** The client was closed, and has released it, or not: then as far as `error` says. */
   closed(error?: Error): void;

@@ -1,6 +1,7 @@
 // A grant as far as the server counts its holds: what confirms the count, or prolongs the lease, goes one command after another.
 
 import { ClosedError, KeyConflictError } from '../api/errors.js';
+import { upgradeRefused } from './refusals.js';
 import { now, type Instant } from '../runtime/clock.js';
 import { Turns } from '../scopes/turns.js';
 import { WaitLimit } from '../runtime/wait-limit.js';
@@ -15,18 +16,28 @@ export abstract class CountedGrant extends GrantState {
   protected readonly turns: Turns = new Turns();
   /** The count on the server; undefined: a command that sets it was sent, and may come late, when it must meet nobody else's count. */
   protected countThere: number | undefined = 1;
+  #isShared: boolean = this.lock.isShared ?? false;
+
+  /** From when the server is asked to let them in: it may have done so, whatever it answers. */
+  override get isShared(): boolean {
+    return this.#isShared;
+  }
 
   /**
    * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
    * count in between; undefined when it does not, or when the grant was released in the meantime.
+   *
+   * @throws LockUpgradeError the hold is not to be shared, and others may be in already that share the grant's lock
    */
   async reenter<H extends GrantedHold>(
     leaseMs: number,
     waitLimit: WaitLimit,
     begin: () => H | undefined,
+    isShared = false,
   ): Promise<H | undefined> {
     let hold: H | undefined;
-    await this.confirm(leaseMs, waitLimit, 1, () => (hold = begin()));
+    const confirmed = (): unknown => (hold = begin());
+    await this.confirm(leaseMs, waitLimit, 1, confirmed, isShared);
     return hold;
   }
 
@@ -67,18 +78,20 @@ export abstract class CountedGrant extends GrantState {
     this.#confirming?.end('closed');
   }
 
-  /** Confirms that the lock is held, `more` times than now, and for `leaseMs` from now. */
+  /** Confirms that the lock is held, `more` times than now, and for `leaseMs` from now. `isShared`: what is added only reads. */
   protected async confirm(
     leaseMs: number,
     waitLimit: WaitLimit,
     more: number,
     confirmed: () => void,
+    isShared = true,
   ): Promise<void> {
     if (!this.turns.tryTake() && !(await this.turns.take(waitLimit))) return;
     try {
       this.throwIfLost();
       if (this.isReleased) return;
-      const sentAt = await this.keep(this.holdCount + more, leaseMs, waitLimit);
+      if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
+      const sentAt = await this.keep(this.holdCount + more, leaseMs, waitLimit, isShared);
       this.prolong(sentAt, leaseMs);
       if (this.isHeld) confirmed();
     } catch (error) {
@@ -88,14 +101,31 @@ export abstract class CountedGrant extends GrantState {
     }
   }
 
-  /** Tells the server the hold count and the lease; returns when that was sent. Throws if the lock is lost. */
-  protected async keep(holdCount: number, leaseMs: number, waitLimit: WaitLimit): Promise<Instant> {
+  /** Tells the server the hold count, the lease, and whether others may read beside it; returns when that was sent. Throws if the lock is lost. */
+  protected async keep(
+    holdCount: number,
+    leaseMs: number,
+    waitLimit: WaitLimit,
+    isShared = true,
+  ): Promise<Instant> {
+    const { lock, ownerId } = this;
+    this.#isShared ||= isShared && this.onlyReads;
     const send = (): Promise<KeepReply> =>
-      this.lock.reenter(this.ownerId, holdCount, leaseMs, waitLimit);
+      lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared);
     this.countThere = undefined;
     const sentAt = await this.#ask(send, waitLimit);
     this.countThere = holdCount;
     return sentAt;
+  }
+
+  /** It is not known whether the server lets others read beside those who still do: asks for that again as soon as it can be reached. */
+  protected shareLater(): void {
+    const { lock, ownerId, holdCount } = this;
+    const share = async (): Promise<boolean> => {
+      await lock.reenter(ownerId, holdCount, 0, this.session.untilClosed, true);
+      return true;
+    };
+    this.session.cleanup.remove({ id: `${lock.id} shared`, release: share }, ownerId);
   }
 
   /** Asks whether the lock is still held; returns when that was sent. Throws if it is not. */

@@ -64,9 +64,9 @@ function seenLately(
   return isKnown(waitLimit, findings) ? findings?.holder : undefined;
 }
 
-/** What this client itself holds of the lock. */
+/** What this client itself holds of the lock, if that keeps others out: it is what somebody waits for who reads, too. */
 function heldHere({ session, lock }: Waited): SeenHolder | undefined {
-  if (lock.isShared) return undefined; // there may be room beside it
-  const grant = session.grantOf(lock.id);
+  const found = session.grantOf(lock.id);
+  const grant = found?.isShared && lock.isShared ? undefined : found;
   return grant && { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
 }

@@ -76,6 +76,19 @@ export abstract class GrantState implements Granted, Due {
     return this.#holds.length + Number(this.#heir !== undefined);
   }
 
+  /** Whether others may read beside it. */
+  abstract readonly isShared: boolean;
+
+  /** How many of its holds only read, or how many do not. */
+  countOf(isShared: boolean): number {
+    return this.#holds.filter((hold) => (hold.isShared ?? false) === isShared).length;
+  }
+
+  /** Whether all its holds only read. */
+  protected get onlyReads(): boolean {
+    return this.#holds.length > 0 && !this.#heir && this.countOf(false) === 0;
+  }
+
   get heldForMs(): number {
     return elapsedMs(this.#heldSince);
   }

@@ -121,6 +121,7 @@ export class Grant extends CountedGrant {
       await this.session.bounded(this.lock.name, 'not known to be released', release, begun);
     } catch (error) {
       if (isUnanswered(error) && this.holdCount === 0) this.abandon();
+      else if (isUnanswered(error) && this.isShared) this.shareLater();
       if (this.holdCount === 0) this.#relay?.settle(error as Error);
       throw error;
     }

@@ -24,6 +24,8 @@ export interface Granted extends Renewable {
 /** A hold as its grant sees it: whether it wants the lease to be renewed, and how it learns that the grant was lost. */
 export interface GrantedHold {
   readonly isWatched: boolean;
+  /** Whether it only reads. */
+  readonly isShared?: boolean;
   lost(error: LockLostError): void;
 }
 
@@ -37,17 +39,21 @@ export interface Heir extends GrantedHold {
 export interface GrantedLock extends Removable {
   /** The name that the user gave. */
   readonly name: string;
+  /** Whether it is the half of a read-write lock that only reads; the other half has the same `id`. */
+  readonly isShared?: boolean;
   /** Whether something of the lock may be left on its servers when it was lost to somebody else. */
   readonly leavesRemains?: boolean;
   /**
    * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
-   * at all); or says how it was lost. `limit`: how long its caller will wait.
+   * at all); or says how it was lost. `limit`: how long its caller will wait. `isShared`: of a read-write lock, that all who
+   * hold it only read from now on, so that others may do so beside them.
    */
   reenter(
     ownerId: string,
     holdCount: number,
     leaseMs: number,
     limit: TimeLimit,
+    isShared: boolean,
   ): Promise<KeepReply>;
   /** The server gave it to this client. */
   granted?(grant: Granted): void;

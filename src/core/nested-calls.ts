@@ -102,8 +102,9 @@ class LockWaits implements Due {
     this.#session.schedule.within(this, delayMs);
   }
 
-  #warn({ ownerId }: HoldInScope): void {
+  #warn({ ownerId, isShared }: HoldInScope): void {
     const { name } = this.#lock;
-    this.#session.warnings.warn('nested call', name, nestedCallMessage(name, ownerId), ownerId);
+    const message = nestedCallMessage(name, ownerId, isShared);
+    this.#session.warnings.warn('nested call', name, message, ownerId);
   }
 }

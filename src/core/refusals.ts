@@ -4,6 +4,7 @@ import {
   LockAbortedError,
   LockNotHeldError,
   LockTimeoutError,
+  LockUpgradeError,
   OptionError,
   type SeenHolder,
 } from '../api/errors.js';
@@ -68,6 +69,15 @@ export function heldWithoutToken(lockName: string): OptionError {
   );
 }
 
+/** The write lock is wanted by whoever only reads. */
+export function upgradeRefused(lockName: string): LockUpgradeError {
+  return new LockUpgradeError(
+    `lock "${lockName}": the write lock is wanted inside a hold of the read lock, and would wait for that itself: ` +
+      'release the read lock first, or take the write lock from the beginning (inside it the read lock can be had, and kept when it goes)',
+    { lockName },
+  );
+}
+
 export function releasedAlready(lockName: string, what: string): LockNotHeldError {
   const message = `lock "${lockName}": cannot ${what} a hold that was released`;
   return new LockNotHeldError(message, { lockName });
@@ -84,10 +94,15 @@ export function aborted(
   });
 }
 
-export function nestedCallMessage(lockName: string, holder: string): string {
+/** `onlyReads`: what the client holds is a read lock. */
+export function nestedCallMessage(lockName: string, holder: string, onlyReads: boolean): string {
+  const upgrade = onlyReads
+    ? ' if it wants to read; one that wants the write lock gets a LockUpgradeError then'
+    : '';
   return (
     `lock "${lockName}" has been waited for for 1 s while this client holds it outside any scope (as ${holder}). ` +
     'If the waiting call is nested in the holding one, it waits for itself: ' +
-    'put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter'
+    'put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter' +
+    upgrade
   );
 }

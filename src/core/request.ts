@@ -22,6 +22,8 @@ export interface LockRequest extends MemberTerms {
 
 export interface CallersRequest extends LockRequest {
   readonly origin: HoldOrigin;
+  /** Whether the caller only reads. */
+  readonly isShared: boolean;
   /** The innermost scope of the code that called. */
   readonly position: Scope | undefined;
   /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
@@ -33,6 +35,7 @@ export function requestOf(
   { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs }: AcquireRequest & MemberTerms,
   watchdogLeaseMs: number,
   origin: HoldOrigin,
+  isShared: boolean,
   position: Scope | undefined,
   ownScope: Scope | undefined,
 ): CallersRequest {
@@ -45,6 +48,7 @@ export function requestOf(
     sinceMs,
     deferMs,
     origin,
+    isShared,
     position,
     ownScope,
   };

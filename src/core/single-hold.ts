@@ -15,6 +15,7 @@ export class SingleHold implements OwnHold {
   readonly #session: Session;
   readonly #holder: GrantHolder;
   #origin: HoldOrigin;
+  readonly isShared: boolean;
   /** Whether it wants the lease to be renewed. */
   isWatched: boolean;
   #aborter: AbortController | undefined;
@@ -27,9 +28,16 @@ export class SingleHold implements OwnHold {
   isRetired = false;
   #onEnd: (() => void) | undefined;
 
-  constructor(session: Session, holder: GrantHolder, origin: HoldOrigin, isWatched: boolean) {
+  constructor(
+    session: Session,
+    holder: GrantHolder,
+    origin: HoldOrigin,
+    isShared: boolean,
+    isWatched: boolean,
+  ) {
     this.#session = session;
     this.#holder = holder;
+    this.isShared = isShared;
     this.isWatched = isWatched;
     this.#origin = origin;
     holder.add(this);
@@ -127,6 +135,10 @@ export class SingleHold implements OwnHold {
     if (client === this.#session) return;
     client.memberHolds.add(this);
     this.#onEnd = () => client.memberHolds.delete(this);
+  }
+
+  get lastsForMs(): number {
+    return this.isWatched ? Infinity : this.remaining();
   }
 
   /** The lease is not renewed for its sake any more: for that of another hold of the same owner it still is. */

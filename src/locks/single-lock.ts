@@ -55,7 +55,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     this.#session.assertOpen(this.name);
     if (!this.isUnlockable) throw nothingToUnlock(this.#session, this, this.isHeldAround);
     if (actingScope(currentScope())) await this.#holdOfRun()?.release();
-    else await this.#session.anonymous.unlock(this.id);
+    else await this.#session.anonymous.unlock(this.#backend);
   }
 
   /** Whether the caller is inside a hold of it. */
@@ -66,7 +66,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   /** Whether `unlock()` has something to undo, or to tell the loss of. */
   get isUnlockable(): boolean {
     if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
-    return this.#session.anonymous.isUnlockable(this.#backend.id);
+    return this.#session.anonymous.isUnlockable(this.#backend);
   }
 
   override async isLocked(): Promise<boolean> {
@@ -74,7 +74,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   }
 
   override async getHoldCount(): Promise<number> {
-    const ownerId = this.#currentOwnerId();
+    const ownerId = this.currentOwnerId;
     this.#session.assertOpen(this.name);
     if (ownerId === undefined) return 0;
     return await this.#session.ask(this.#backend, () => this.#backend.holdCount(ownerId));
@@ -110,18 +110,18 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const position = currentScope();
     const own = actingScope(position)?.holders(this.#backend.id) ?? [];
     const around = holdersAround(position, this.#backend.id);
+    const half = this.#backend.isShared ?? false;
     return own
       .filter((holder) => around.includes(holder) || holder.hasEnded) // of one that has ended, what was retired is left
       .flatMap((holder) => [...holder.holds])
-      .findLast(({ isUnlockable }) => isUnlockable);
+      .findLast(({ isUnlockable, isShared }) => isUnlockable && isShared === half);
   }
 
-  #currentOwnerId(): string | undefined {
+  /** The owner as which the caller is inside the lock. */
+  protected get currentOwnerId(): string | undefined {
     const position = currentScope();
     const holder = nearestHolder(position, this.#backend.id);
     if (holder) return holder.grant.ownerId;
-    return actingScope(position)
-      ? undefined
-      : this.#session.anonymous.oldest(this.#backend.id)?.ownerId;
+    return actingScope(position) ? undefined : this.#session.anonymous.next(this.#backend)?.ownerId;
   }
 }

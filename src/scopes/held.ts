@@ -2,10 +2,17 @@
 
 import type { LockLostError } from '../api/errors.js';
 
+/** A lock as scopes know it: the two halves of a read-write lock are one. */
+export interface ScopedLock {
+  /** The same for the same lock of the same client. */
+  readonly id: string;
+  /** Whether it is the half of a read-write lock that only reads. */
+  readonly isShared?: boolean;
+}
+
 /** A lock that one owner holds, however often it was re-entered. */
 export interface Held {
-  /** Its `id` is the same for the same lock of the same client. */
-  readonly lock: { readonly id: string };
+  readonly lock: ScopedLock;
   readonly ownerId: string;
   /** Whether its release was sent: nobody may re-enter it any more. */
   readonly isReleased: boolean;
@@ -15,6 +22,8 @@ export interface Held {
 export interface HoldInScope {
   readonly lockName: string;
   readonly ownerId: string;
+  /** Whether others may hold the lock in the same way beside it: it only reads. */
+  readonly isShared: boolean;
   /** Whether `unlock()` may undo it. */
   readonly isUnlockable: boolean;
   /** Whether it was lost while its owner goes on: nobody is inside it any more, but the `unlock()` that it is owed must find it. */
@@ -22,6 +31,8 @@ export interface HoldInScope {
   release(): Promise<void>;
   /** Takes it from whoever has it. */
   revoke(error: LockLostError): Promise<void>;
+  /** For how long it is there if nobody undoes it, in milliseconds; Infinity: it is renewed. */
+  readonly lastsForMs: number;
   /** Nobody will undo it any more: it ends with its lease at the latest. */
   stopRenewing(): void;
 }

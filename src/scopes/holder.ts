@@ -1,5 +1,5 @@
 // Who holds a lock within this process: a scope, a `withLock` body, an anonymous call. Re-entering makes holders a
-// tree over one grant; the children of one holder take turns, so that parallel branches never overlap.
+// tree over one grant; the children of one holder take turns, so that parallel branches never overlap, unless all only read.
 
 import type { Held, HoldInScope } from './held.js';
 import { Turns } from './turns.js';
@@ -18,18 +18,27 @@ export class Holder<Grant extends Held = Held> {
   readonly parent: Holder<Grant> | undefined;
   /** The scope that holds by it; undefined: an anonymous caller. */
   readonly scope: HoldingScope | undefined;
-  /** The scope whose call has the turn and is about to enter as a child. */
+  /** The scope whose call has a turn and is about to enter as a child; the last one, where several have. */
   entering: HoldingScope | undefined;
+  /** Whether siblings may be inside with it. */
+  #hasSharedTurn: boolean;
   /** Made when somebody re-enters it: most locks are held once. */
   #turns: Turns | undefined;
   #children: Set<Holder<Grant>> | undefined;
   readonly #holds: HoldInScope[] = [];
   #hasLeft = false;
 
-  constructor(grant: Grant, parent: Holder<Grant> | undefined, scope: HoldingScope | undefined) {
+  /** `isShared`: its turn among the children of its parent is a shared one. */
+  constructor(
+    grant: Grant,
+    parent: Holder<Grant> | undefined,
+    scope: HoldingScope | undefined,
+    isShared = false,
+  ) {
     this.grant = grant;
     this.parent = parent;
     this.scope = scope;
+    this.#hasSharedTurn = isShared;
     scope?.enter(grant.lock.id, this);
     if (parent) (parent.#children ??= new Set()).add(this);
   }
@@ -37,9 +46,14 @@ export class Holder<Grant extends Held = Held> {
   /** The turns of its children. */
   get turns(): Turns {
     this.#turns ??= new Turns(() => {
-      if (!this.#isHeld) this.#leave();
+      this.#easeOff();
     });
     return this.#turns;
+  }
+
+  /** Whether it only reads: whoever re-enters it can only read, too, since its siblings may be reading. */
+  get isShared(): boolean {
+    return this.#holds.every(({ isShared, isRetired }) => isShared || isRetired);
   }
 
   get holds(): readonly HoldInScope[] {
@@ -76,9 +90,19 @@ export class Holder<Grant extends Held = Held> {
   }
 
   #passOn(): void {
-    if (this.#isHeld) return;
-    this.#surfaceChildren();
-    if (!this.#turns?.isTaken) this.#leave();
+    if (!this.#isHeld) this.#surfaceChildren();
+    this.#easeOff();
+  }
+
+  /** A hold has ended, or a child's turn has: it leaves if nobody is inside any more, or lets siblings in that only read if all inside do. */
+  #easeOff(): void {
+    if (!this.#isHeld && !this.#turns?.isTaken) {
+      this.#leave();
+      return;
+    }
+    if (this.#hasSharedTurn || this.#hasLeft || this.#turns?.isExclusive || !this.isShared) return;
+    this.#hasSharedTurn = true;
+    this.parent?.turns.share();
   }
 
   /** It was lost: who waits to re-enter it, or what is around it, must learn that now. */

@@ -57,8 +57,12 @@ export class Scope {
 
   /** The attempts of one scope at one lock go one after another: it is one owner. */
   attempts(id: string): Turns {
-    let turns = this.#attempts.get(id);
-    if (!turns) this.#attempts.set(id, (turns = new Turns(() => this.#attempts.delete(id))));
+    const known = this.#attempts.get(id);
+    if (known) return known;
+    const turns = new Turns(() => {
+      if (!turns.isTaken) this.#attempts.delete(id);
+    });
+    this.#attempts.set(id, turns);
     return turns;
   }
 

@@ -1,60 +1,102 @@
-// A local mutex, first come first served: one turn at a time within this process.
+// A local lock, first come first served: one turn at a time within this process, or several at once that are shared.
 
 import type { WaitLimit } from '../runtime/wait-limit.js';
 
-export class Turns {
-  readonly #onIdle: (() => void) | undefined;
-  #isTaken = false;
-  /** Those who wait, in order. Most locks never have one. */
-  #queue: Map<() => void, WaitLimit> | undefined;
+/** Who waits for a turn. */
+interface Waiting {
+  readonly waitLimit: WaitLimit;
+  readonly isShared: boolean;
+}
 
-  /** `onIdle` is called when a turn ends and nobody is waiting for the next. */
-  constructor(onIdle?: () => void) {
-    this.#onIdle = onIdle;
+export class Turns {
+  readonly #onEased: (() => void) | undefined;
+  /** How many turns are under way: more than one only of shared ones. */
+  #count = 0;
+  /** Whether the one that is under way is not shared. */
+  #isExclusive = false;
+  /** Those who wait, in order. Most locks never have one. */
+  #queue: Map<() => void, Waiting> | undefined;
+
+  /** `onEased` is called when a turn has ended, or has become a shared one, and those for whom there is room now have theirs. */
+  constructor(onEased?: () => void) {
+    this.#onEased = onEased;
   }
 
   get isTaken(): boolean {
-    return this.#isTaken;
+    return this.#count > 0;
   }
 
-  /** Takes the turn if nobody has it. */
-  tryTake(): boolean {
-    if (this.#isTaken) return false;
-    this.#isTaken = true;
+  /** Whether somebody has a turn that excludes all others. */
+  get isExclusive(): boolean {
+    return this.#isExclusive;
+  }
+
+  /** Takes a turn if there is room; also for a shared one there is none while somebody waits who came before. */
+  tryTake(isShared = false): boolean {
+    if (!this.#hasRoom(isShared) || this.#isAwaited) return false;
+    this.#enter(isShared);
     return true;
   }
 
   /** Takes the next turn; false when the caller had better look again. Throws WaitEnded. */
-  async take(waitLimit: WaitLimit): Promise<boolean> {
-    if (this.tryTake()) return true;
+  async take(waitLimit: WaitLimit, isShared = false): Promise<boolean> {
+    if (this.tryTake(isShared)) return true;
     let grant!: () => void;
     const granted = new Promise<void>((resolve) => (grant = resolve));
-    const queue = (this.#queue ??= new Map<() => void, WaitLimit>());
-    queue.set(grant, waitLimit);
+    const queue = (this.#queue ??= new Map<() => void, Waiting>());
+    queue.set(grant, { waitLimit, isShared });
     let isMine = false;
     try {
       isMine = await waitLimit.sleep(granted);
       return isMine;
     } finally {
+      const hasLeft = queue.delete(grant);
       // Not in the queue any more and yet not ours: it was granted in the instant in which we gave up.
-      if (!queue.delete(grant) && !isMine) this.pass();
+      if (!hasLeft && !isMine) this.pass();
+      // Those behind us, whose turns are shared, may have waited for us alone.
+      else if (hasLeft) this.#admit();
     }
   }
 
-  /** Ends a turn; the next in the queue has it. */
+  /** Ends a turn; the next in the queue has it, or the next ones, if theirs are shared. */
   pass(): void {
-    const [next] = this.#queue?.keys() ?? [];
-    if (next) {
-      this.#queue?.delete(next);
-      next();
-    } else {
-      this.#isTaken = false;
-      this.#onIdle?.();
-    }
+    this.#count--;
+    this.#isExclusive = false;
+    this.#admit();
+    this.#onEased?.();
+  }
+
+  /** Makes the turn that is under way a shared one: those who are next in the queue may come in if theirs are, too. */
+  share(): void {
+    this.#isExclusive = false;
+    this.#admit();
+    this.#onEased?.();
   }
 
   /** What they wait for is not to be had any more: all in the queue look again. */
   disturb(): void {
-    for (const waitLimit of this.#queue?.values() ?? []) waitLimit.lookAgain();
+    for (const { waitLimit } of this.#queue?.values() ?? []) waitLimit.lookAgain();
+  }
+
+  get #isAwaited(): boolean {
+    return this.#queue !== undefined && this.#queue.size > 0;
+  }
+
+  #hasRoom(isShared: boolean): boolean {
+    return this.#count === 0 || (isShared && !this.#isExclusive);
+  }
+
+  #enter(isShared: boolean): void {
+    this.#count++;
+    this.#isExclusive = !isShared;
+  }
+
+  #admit(): void {
+    for (const [grant, { isShared }] of this.#queue ?? []) {
+      if (!this.#hasRoom(isShared)) return;
+      this.#queue?.delete(grant);
+      this.#enter(isShared);
+      grant();
+    }
   }
 }

@@ -5,16 +5,17 @@ import { expect } from 'vitest';
 export class Occupancy {
   most = 0;
   readonly order: string[] = [];
-  #now = 0;
+  /** How many are inside. */
+  now = 0;
 
   /** Runs `fn` inside; it should yield in between, so that others would have the chance to come in. */
   async inside<T>(who: string, fn: () => T | Promise<T>): Promise<T> {
     this.order.push(who);
-    this.most = Math.max(this.most, ++this.#now);
+    this.most = Math.max(this.most, ++this.now);
     try {
       return await fn();
     } finally {
-      this.#now--;
+      this.now--;
     }
   }
 }

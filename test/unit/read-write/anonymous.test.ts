@@ -1,0 +1,160 @@
+// A read-write lock outside any run: each call is an owner of its own, and unlock() undoes what its own half locked.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
+import { FakeReadWriteLock } from '../../support/fake-read-write.js';
+import { expectPending, settle } from '../../support/occupancy.js';
+
+interface Made extends FakeHoldfast, ReturnType<FakeReadWriteLock['halves']> {
+  readonly there: FakeReadWriteLock;
+}
+
+function made(): Made {
+  const fake = fakeHoldfast();
+  const there = new FakeReadWriteLock(fake.server, 'a');
+  return { ...fake, there, ...there.halves(fake) };
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const notHeld = { code: 'LOCK_NOT_HELD', lockName: 'a' };
+
+describe('outside any run', () => {
+  it('several lock() calls read at the same time, and as many unlock() free it', async () => {
+    const { readLock, writeLock, there } = made();
+    await readLock.lock();
+    await readLock.lock();
+    expect(there.held).toBe('RR');
+    expect(await writeLock.tryLock()).toBe(false);
+    await readLock.unlock();
+    expect(there.held).toBe('R');
+    await readLock.unlock();
+    expect(there.held).toBe('');
+    await expect(readLock.unlock()).rejects.toMatchObject(notHeld);
+  });
+
+  it('unlock() of one half does not undo what the other locked', async () => {
+    const { readLock, writeLock, run, there } = made();
+    await readLock.lock();
+    await expect(writeLock.unlock()).rejects.toMatchObject(notHeld);
+    await readLock.unlock();
+    await writeLock.lock();
+    await expect(readLock.unlock()).rejects.toMatchObject(notHeld);
+    await writeLock.unlock();
+    await run(async () => {
+      await writeLock.lock();
+      await expect(readLock.unlock()).rejects.toMatchObject(notHeld);
+      await readLock.lock();
+      await writeLock.unlock();
+      await expect(writeLock.unlock()).rejects.toMatchObject(notHeld);
+      await readLock.unlock();
+    });
+    expect(there.held).toBe('');
+  });
+
+  it('unlock() undoes the read lock that ends first, so that nobody is left with less than it asked for', async () => {
+    const { readLock, there } = made();
+    await readLock.lock();
+    await readLock.lock(20_000);
+    await readLock.lock(10_000);
+    await readLock.lock();
+    const left: string[] = [];
+    for (let unlocks = 0; unlocks < 4; unlocks++) {
+      await readLock.unlock();
+      left.push([...there.holders.keys()].join(' '));
+    }
+    expect(left).toEqual(['me:1 me:2 me:4', 'me:1 me:4', 'me:4', '']);
+  });
+
+  it('a read lock that was lost is told to the next unlock() of a read lock, not of the write lock', async () => {
+    const { readLock, writeLock, there } = made();
+    await readLock.lock(5_000);
+    await vi.advanceTimersByTimeAsync(6_000);
+    there.delete();
+    await writeLock.lock();
+    await writeLock.unlock();
+    await expect(readLock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    await expect(readLock.unlock()).rejects.toMatchObject(notHeld);
+  });
+
+  it('a nested call that waits for itself is warned of after a second, whichever half it wants', async () => {
+    const { readLock, writeLock, told } = made();
+    await readLock.lock();
+    const writes = writeLock.lock();
+    const reads = readLock.lock(); // behind the writer
+    await expectPending(reads);
+    await vi.advanceTimersByTimeAsync(1_100);
+    expect(told('warning')).toMatchObject([
+      { lockName: 'a', message: expect.stringContaining('holdfast.run') as unknown },
+      { lockName: 'a', message: expect.stringContaining('LockUpgradeError') as unknown },
+    ]);
+    await readLock.unlock();
+    await writes;
+    await writeLock.unlock();
+    await reads;
+    await readLock.unlock();
+  });
+
+  it('a wait to read that runs out says who is in the way; that this client reads itself is no reason', async () => {
+    const { readLock, writeLock, there, server } = made();
+    await readLock.lock();
+    const writes = writeLock.lock();
+    await settle();
+    const behind = expect(readLock.acquire({ wait: 2_000 })).rejects.toMatchObject({
+      code: 'REDIS_UNAVAILABLE',
+    });
+    await settle();
+    server.travel = () => new Promise(() => undefined);
+    await vi.advanceTimersByTimeAsync(2_200);
+    await behind;
+    server.travel = () => Promise.resolve();
+    there.delete();
+    void writes;
+  });
+});
+
+describe('what a half says of itself', () => {
+  it('is about those who read, or about the one who writes', async () => {
+    const { readLock, writeLock } = made();
+    const look = async (): Promise<unknown> => [
+      await readLock.isLocked(),
+      await writeLock.isLocked(),
+      await readLock.getHoldCount(),
+      await writeLock.getHoldCount(),
+      (readLock.toJSON() as { state: string }).state,
+      (writeLock.toJSON() as { state: string }).state,
+    ];
+    const held = 'held by this client';
+    await readLock.withLock(async () => {
+      expect(await look()).toEqual([true, false, 1, 0, held, `not ${held}`]);
+    });
+    await writeLock.withLock(async () => {
+      expect(await look()).toEqual([false, true, 0, 1, `not ${held}`, held]);
+      await readLock.withLock(async () => {
+        expect(await look()).toEqual([false, true, 1, 1, held, held]);
+      });
+    });
+  });
+
+  it('forceUnlock() puts out all who read, or the one who writes, and tells those of this client at once', async () => {
+    const { readLock, writeLock, there } = made();
+    const holds = [await readLock.acquire(), await readLock.acquire()];
+    there.hold('R');
+    expect(await writeLock.forceUnlock()).toBe(false);
+    expect(await readLock.forceUnlock()).toBe(true);
+    expect(holds.map(({ signal }) => signal.reason as unknown)).toMatchObject([
+      { lossReason: 'forced' },
+      { lossReason: 'forced' },
+    ]);
+    expect(there.held).toBe('');
+    const write = await writeLock.acquire();
+    expect(await readLock.forceUnlock()).toBe(false);
+    expect(await writeLock.forceUnlock()).toBe(true);
+    expect(write.signal.aborted).toBe(true);
+  });
+});

@@ -1,0 +1,135 @@
+// Turns within a process: first come first served, one at a time, or several that are shared.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { WaitLimit } from '../../../src/runtime/wait-limit.js';
+import { Turns } from '../../../src/scopes/turns.js';
+import { settle } from '../../support/occupancy.js';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Those who want a turn, by letters: a small one wants a shared turn. */
+class Callers {
+  readonly turns = new Turns(() => this.eased++);
+  /** Who has a turn. */
+  readonly inside: string[] = [];
+  eased = 0;
+
+  async come(who: string, waitLimit = new WaitLimit({ limitMs: Infinity })): Promise<void> {
+    const hasTurn = await this.turns.take(waitLimit, who === who.toLowerCase()).finally(() => {
+      waitLimit.dispose();
+    });
+    if (hasTurn) this.inside.push(who);
+  }
+
+  async all(...names: string[]): Promise<string> {
+    for (const who of names) void this.come(who).catch(() => undefined);
+    return await this.now();
+  }
+
+  async go(who: string): Promise<string> {
+    this.inside.splice(this.inside.indexOf(who), 1);
+    this.turns.pass();
+    return await this.now();
+  }
+
+  async now(): Promise<string> {
+    await settle();
+    return this.inside.join('');
+  }
+}
+
+describe('turns', () => {
+  it('those that are not shared are one at a time, in order', async () => {
+    const callers = new Callers();
+    expect(await callers.all('A', 'B', 'C')).toBe('A');
+    expect(callers.turns.tryTake()).toBe(false);
+    expect(await callers.go('A')).toBe('B');
+    expect(await callers.go('B')).toBe('C');
+    expect(await callers.go('C')).toBe('');
+    expect(callers.turns.isTaken).toBe(false);
+  });
+
+  it('shared ones are side by side, and nobody overtakes', async () => {
+    const callers = new Callers();
+    expect(await callers.all('a', 'b', 'C', 'd', 'e', 'F')).toBe('ab');
+    expect(callers.turns.tryTake(true)).toBe(false); // C came before
+    expect(callers.turns.isExclusive).toBe(false);
+    expect(await callers.go('a')).toBe('b');
+    expect(await callers.go('b')).toBe('C');
+    expect(callers.turns.isExclusive).toBe(true);
+    expect(await callers.go('C')).toBe('de');
+    expect(await callers.go('e')).toBe('d');
+    expect(await callers.go('d')).toBe('F');
+  });
+
+  it('one that becomes shared lets in those who are next, up to the first that is not', async () => {
+    const callers = new Callers();
+    expect(await callers.all('A', 'b', 'c', 'D', 'e')).toBe('A');
+    callers.turns.share();
+    expect(await callers.now()).toBe('Abc');
+    expect(callers.turns.tryTake(true)).toBe(false);
+    await callers.go('A');
+    await callers.go('b');
+    expect(await callers.go('c')).toBe('D');
+  });
+
+  it.each(['times out', 'aborts', 'looks again'])(
+    'when the one who waits alone %s, those behind come in beside those inside',
+    async (how) => {
+      const callers = new Callers();
+      const aborter = new AbortController();
+      const waitLimit = new WaitLimit({
+        limitMs: how === 'times out' ? 500 : Infinity,
+        signal: aborter.signal,
+      });
+      await callers.all('a');
+      const waiting = callers.come('B', waitLimit).catch(() => 'ended');
+      expect(await callers.all('c', 'd', 'E')).toBe('a');
+      if (how === 'looks again') waitLimit.lookAgain();
+      else aborter.abort();
+      if (how === 'times out') await vi.advanceTimersByTimeAsync(510);
+      await waiting;
+      expect(await callers.now()).toBe('acd');
+    },
+  );
+
+  it.each(['B', 'b'])(
+    'a turn that comes in the instant in which %s gives up is passed',
+    async (who) => {
+      const callers = new Callers();
+      const waitLimit = new WaitLimit({ limitMs: Infinity });
+      await callers.all('A');
+      const waiting = callers.come(who, waitLimit).catch(() => 'ended');
+      await callers.all('C');
+      callers.inside.length = 0;
+      waitLimit.end('aborted'); // and, before that is seen:
+      callers.turns.pass();
+      expect(await waiting).toBe('ended');
+      expect(await callers.now()).toBe('C');
+      await callers.go('C');
+      expect(callers.turns.isTaken).toBe(false);
+    },
+  );
+
+  it('who is told of what has eased sees those inside for whom there was room', async () => {
+    const seen: boolean[] = [];
+    const turns = new Turns(() => seen.push(turns.isTaken, turns.isExclusive));
+    turns.tryTake();
+    turns.share();
+    expect(seen.splice(0)).toEqual([true, false]);
+    turns.pass();
+    expect(seen.splice(0)).toEqual([false, false]);
+    turns.tryTake(true);
+    const waitLimit = new WaitLimit({ limitMs: Infinity });
+    const next = turns.take(waitLimit);
+    turns.pass();
+    expect(seen).toEqual([true, true]);
+    await next;
+    waitLimit.dispose();
+  });
+});
