@@ -23,8 +23,10 @@ export const scripts: {
   readonly renew: Script;
   readonly vote: Script;
   readonly waiters: Script;
+  readonly weightedForce: Script;
   readonly weightedHandOver: Script;
   readonly weightedJoin: Script;
+  readonly weightedLast: Script;
   readonly weightedLook: Script;
   readonly weightedRenewPlaces: Script;
   readonly weightedRenew: Script;
@@ -1298,6 +1300,97 @@ end
 return owners
 `,
   },
+  weightedForce: {
+    name: 'weighted-force',
+    sha1: 'ce3d6ca33aa53a93da855952c701241882817e98',
+    source: `-- Puts out those holders of a weighted lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
+-- this sees to the line afterwards.
+--
+-- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] line (sorted set): owner -> ticket
+-- KEYS[4] forced (hash): owner that was put out -> 1
+-- ARGV[1] least (integer): how many permits those who are put out have, at least
+-- ARGV[2] most (integer): the same, at most
+-- ARGV[3] wordMs (integer, ms): how long to leave word at most
+--
+-- Returns the owners that were put out (array of strings).
+-- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local leases = KEYS[2]
+local line = KEYS[3]
+local forced = KEYS[4]
+local least = tonumber(ARGV[1])
+local most = tonumber(ARGV[2])
+local wordMs = tonumber(ARGV[3])
+
+-- How many owners go into one command.
+local MANY = 500
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local known = redis.call('HMGET', lock, 'capacity', 'used')
+if not known[1] then
+  if redis.call('EXISTS', lock) == 1 then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+  end
+  return {}
+end
+
+local used = tonumber(known[2])
+local out, batches = {}, {}
+local lastEndMs = nowMs
+local live = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', nowMs), '+inf', 'WITHSCORES')
+for i = 1, #live, 2 do
+  local weight = tonumber(string.match(redis.call('HGET', lock, live[i]) or '', '^%d+'))
+  if weight and weight >= least and weight <= most then
+    used = used - weight
+    lastEndMs = math.max(lastEndMs, tonumber(live[i + 1]))
+    if #out % MANY == 0 then
+      batches[#batches + 1] = {}
+    end
+    out[#out + 1] = live[i]
+    table.insert(batches[#batches], live[i])
+  end
+end
+if #out == 0 then
+  return out
+end
+
+-- Writes that change nothing: from here on they are known to be permitted.
+redis.call('ZREM', leases, '')
+redis.call('HDEL', lock, '')
+local untilMs = math.max(nowMs + math.min(lastEndMs - nowMs, wordMs), nowMs + redis.call('PTTL', forced))
+-- First: a full memory refuses what takes memory only before anything is written.
+for _, batch in ipairs(batches) do
+  local words = {}
+  for _, owner in ipairs(batch) do
+    words[#words + 1] = owner
+    words[#words + 1] = 1
+  end
+  redis.call('HSET', forced, unpack(words))
+end
+local refused = redis.pcall('PEXPIREAT', forced, string.format('%.0f', untilMs))
+if type(refused) == 'table' then
+  for _, batch in ipairs(batches) do
+    redis.pcall('HDEL', forced, unpack(batch))
+  end
+  return refused
+end
+redis.call('HSET', lock, 'used', used)
+for _, batch in ipairs(batches) do
+  redis.call('ZREM', leases, unpack(batch))
+  redis.call('HDEL', lock, unpack(batch))
+end
+if used == 0 and redis.call('ZCARD', line) == 0 then
+  redis.call('HDEL', lock, 'used', 'capacity')
+end
+return out
+`,
+  },
   weightedHandOver: {
     name: 'weighted-hand-over',
     sha1: '0f410cba1d63c6f5bd483cbeedf6d1897013d947',
@@ -1869,6 +1962,29 @@ if refused then
   return refused
 end
 return answer({ inTheWay, lookMs, whole(ticket) })
+`,
+  },
+  weightedLast: {
+    name: 'weighted-last',
+    sha1: 'abe01ded7da3d826d3fa298d1fdf1c91c39534ec',
+    source: `-- Which of a weighted lock's holders keeps it for longest: whether there is one, and until when somebody has it.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+--
+-- Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
+local lock = KEYS[1]
+local leases = KEYS[2]
+
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local last = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES')
+if not last[1] or tonumber(last[2]) <= nowMs then
+  return false
+end
+local weight = redis.call('HGET', lock, last[1])
+return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
 `,
   },
   weightedLook: {

@@ -156,11 +156,11 @@ export function callTests(context: () => ContractContext): void {
   });
 
   it('a nested short lease does not shorten the outer one', async () => {
-    const { client, lock, strangers } = context();
+    const { client, lock, strangers, seen } = context();
     await client.run(async () => {
       await lock.lock();
       expect(await lock.tryLock(0, 100)).toBe(true);
-      expect(await strangers.remainTimeToLive()).toBeGreaterThan(100);
+      expect(await seen.remainTimeToLive()).toBeGreaterThan(100);
       await sleep(300);
       expect(await strangers.tryLock()).toBe(false);
       await lock.unlock();
@@ -169,25 +169,30 @@ export function callTests(context: () => ContractContext): void {
   });
 
   it('excludes: of two clients, and all their callers, one at a time is inside', async () => {
-    const { lock, strangers } = context();
-    let inside = 0;
+    const { lock, strangers, isShared } = context();
+    const inside: Lock[] = [];
     let passes = 0;
-    const pass = async (): Promise<void> => {
-      expect(++inside).toBe(1);
+    const pass = (theirs: Lock) => async (): Promise<void> => {
+      inside.push(theirs);
+      // Of a lock that several may have at a time, those who have it may be inside together.
+      const mayShare = isShared && theirs === lock;
+      expect(inside.filter((other) => !mayShare || other !== lock)).toEqual(
+        mayShare ? [] : [theirs],
+      );
       await sleep(1);
-      inside--;
+      inside.splice(inside.indexOf(theirs), 1);
       passes++;
     };
     const caller = async (theirs: Lock): Promise<void> => {
-      await theirs.withLock(pass);
+      await theirs.withLock(pass(theirs));
       await theirs.lock();
-      await pass();
+      await pass(theirs)();
       await theirs.unlock();
       const hold = await theirs.acquire({ lease: 60_000 });
-      await pass();
+      await pass(theirs)();
       await hold.release();
       expect(await theirs.tryLock(60_000)).toBe(true);
-      await pass();
+      await pass(theirs)();
       await theirs.unlock();
     };
     await Promise.all([lock, lock, lock, strangers, strangers, strangers].map(caller));

@@ -5,7 +5,7 @@ import type { ContractContext } from './lock-contract.js';
 
 export function descriptionTests(context: () => ContractContext): void {
   it('a lock says its name and whether this client holds it, as whom, and for how long', async () => {
-    const { lock, strangers, className, leaseMs } = context();
+    const { lock, seen, className, leaseMs } = context();
     const free = { kind: className, name: lock.name, state: 'not held by this client' };
     expect(asJson(lock)).toEqual(free);
     expect(inspect(lock)).toMatch(new RegExp(`^${className} {\\s+name: '`));
@@ -17,7 +17,7 @@ export function descriptionTests(context: () => ContractContext): void {
       expect(remainingMs).toBeLessThanOrEqual(leaseMs);
       expect(Number.isInteger(remainingMs)).toBe(true);
       expect(inspect(lock)).toContain(ownerId);
-      expect(asJson(strangers)).toEqual(free);
+      expect(asJson(seen)).toEqual(free);
     });
     expect(asJson(lock)).toEqual(free);
   });
@@ -37,10 +37,10 @@ export function descriptionTests(context: () => ContractContext): void {
   });
 
   it('a hold that was lost says so, also after a release that found it out', async () => {
-    const { lock, strangers } = context();
+    const { lock, seen } = context();
     const hold = await lock.acquire();
     const { lockName, ownerId } = hold;
-    await strangers.forceUnlock();
+    await seen.forceUnlock();
     await expect(hold.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     expect(asJson(hold)).toEqual({ lockName, ownerId, state: 'lost', remainingMs: 0 });
     expect(inspect(hold)).toContain("state: 'lost'");

@@ -43,12 +43,12 @@ export function eventTests(context: () => ContractContext): void {
   });
 
   it('lost tells how, and how long it was held, and carries the error of the signal', async () => {
-    const { client, lock, strangers } = context();
+    const { client, lock, seen } = context();
     const before = Date.now();
     const hold = await lock.acquire();
     const lost = eventsOf(client, 'lost');
     const first = nextEvent(client, 'lost');
-    await strangers.forceUnlock();
+    await seen.forceUnlock();
     const event = await first;
     expect(event).toMatchObject({
       lockName: lock.name,
@@ -65,27 +65,27 @@ export function eventTests(context: () => ContractContext): void {
   });
 
   it('warning names a lock that a run forgot, which is released', async () => {
-    const { client, lock, strangers } = context();
+    const { client, lock, seen } = context();
     const warned = nextEvent(client, 'warning');
     await client.run(() => lock.lock());
     const event = await warned;
     expect(event.lockName).toBe(lock.name);
     expect(event.ownerId).toMatch(new RegExp(`^${client.clientId}:\\d+$`));
     expect(event.message).toContain(`"${lock.name}"`);
-    expect(await strangers.isLocked()).toBe(false);
+    expect(await seen.isLocked()).toBe(false);
   });
 
   it('warning names a call outside all scopes that seems to wait for itself', async () => {
-    const { client, lock } = context();
+    const { client, lock, rival } = context();
     const warned = nextEvent(client, 'warning');
     await lock.lock();
-    const nested = lock.lock();
+    const nested = rival.lock();
     const event = await warned;
     expect(event.lockName).toBe(lock.name);
     expect(event.message).toContain('withLock');
     await lock.unlock();
     await nested;
-    await lock.unlock();
+    await rival.unlock();
   });
 
   it('listeners run outside all scopes, and one that was removed is not called', async () => {

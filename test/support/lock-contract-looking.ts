@@ -5,14 +5,14 @@ import type { ContractContext } from './lock-contract.js';
 
 export function lookingTests(context: () => ContractContext): void {
   it('isLocked, remainTimeToLive, isHeldByCurrentOwner and getHoldCount follow it', async () => {
-    const { client, lock, strangers } = context();
+    const { client, lock, seen } = context();
     const look = async (): Promise<unknown[]> => [
       await lock.isLocked(),
-      await strangers.isLocked(),
+      await seen.isLocked(),
       await lock.isHeldByCurrentOwner(),
-      await strangers.isHeldByCurrentOwner(),
+      await seen.isHeldByCurrentOwner(),
       await lock.getHoldCount(),
-      await strangers.getHoldCount(),
+      await seen.getHoldCount(),
     ];
     expect(await look()).toEqual([false, false, false, false, 0, 0]);
     expect(await lock.remainTimeToLive()).toBe(-2);
@@ -20,7 +20,7 @@ export function lookingTests(context: () => ContractContext): void {
       await lock.lock(5_000);
       await lock.lock(5_000);
       expect(await look()).toEqual([true, true, true, false, 2, 0]);
-      expect(await strangers.remainTimeToLive()).toBeGreaterThan(4_000);
+      expect(await seen.remainTimeToLive()).toBeGreaterThan(4_000);
       await lock.unlock();
       await lock.unlock();
     });
@@ -69,24 +69,24 @@ export function lookingTests(context: () => ContractContext): void {
   });
 
   it('remainTimeToLive() is at most the lease, and -2 once it is free', async () => {
-    const { lock, strangers, leaseMs } = context();
+    const { lock, seen, leaseMs } = context();
     await lock.withLock(async () => {
-      for (const one of [lock, strangers]) {
+      for (const one of [lock, seen]) {
         const ttlMs = await one.remainTimeToLive();
         expect(ttlMs).toBeGreaterThan(0);
         expect(ttlMs).toBeLessThanOrEqual(leaseMs);
       }
     });
     expect(await lock.remainTimeToLive()).toBe(-2);
-    expect(await strangers.remainTimeToLive()).toBe(-2);
+    expect(await seen.remainTimeToLive()).toBe(-2);
   });
 
   it('forceUnlock() frees it whoever holds it, and says whether it was held', async () => {
-    const { client, lock, strangers } = context();
-    expect(await strangers.forceUnlock()).toBe(false);
+    const { client, lock, strangers, seen } = context();
+    expect(await seen.forceUnlock()).toBe(false);
     const hold = await lock.acquire();
     const lost = nextEvent(client, 'lost');
-    expect(await strangers.forceUnlock()).toBe(true);
+    expect(await seen.forceUnlock()).toBe(true);
     expect(await strangers.tryLock()).toBe(true);
     expect(await lost).toMatchObject({ lossReason: 'forced', ownerId: hold.ownerId });
     expect(hold.signal.aborted).toBe(true);
@@ -103,12 +103,12 @@ export function lookingTests(context: () => ContractContext): void {
   });
 
   it('forceUnlock() wakes those who wait', async () => {
-    const { client, lock, strangers } = context();
+    const { client, lock, rival, strangers } = context();
     await strangers.lock(60_000);
     const waiting = nextEvent(client, 'waiting');
     const mine = lock.lock();
     await waiting;
-    await lock.forceUnlock();
+    await rival.forceUnlock();
     await mine;
     await lock.unlock();
     await expect(strangers.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });

@@ -20,6 +20,8 @@ export interface LockKind {
   readonly membersTell?: boolean;
   /** The lock of this kind and name, as this client sees it. */
   getLock(client: Holdfast, name: string): Lock;
+  /** What nobody can have beside it; left out: the lock itself, which one owner has at a time. */
+  getRival?(client: Holdfast, name: string): Lock;
 }
 
 /** What the tests of the suite share. */
@@ -34,7 +36,13 @@ export interface ContractContext {
   /** What its name, and those of its members, contain. */
   readonly name: string;
   /** The same lock, as the other client sees it. */
+  readonly seen: Lock;
+  /** What nobody can have beside it, as the client under test has it: the lock itself, unless several may have that. */
+  readonly rival: Lock;
+  /** The same, as the other client has it. */
   readonly strangers: Lock;
+  /** Whether several may have the lock at a time. */
+  readonly isShared: boolean;
   /** Both clients' default lease. */
   readonly leaseMs: number;
 }
@@ -50,13 +58,18 @@ export function lockContract(kindName: string, kind: LockKind): void {
       const client = kind.newClient(options);
       const stranger = kind.newClient(options);
       const name = uniqueName(kindName.replaceAll(' ', '-'));
+      const lock = kind.getLock(client, name);
+      const seen = kind.getLock(stranger, name);
       context = {
         client,
         stranger,
-        lock: kind.getLock(client, name),
+        lock,
         className: kind.className,
         name,
-        strangers: kind.getLock(stranger, name),
+        seen,
+        rival: kind.getRival?.(client, name) ?? lock,
+        strangers: kind.getRival?.(stranger, name) ?? seen,
+        isShared: kind.getRival !== undefined,
         leaseMs: LEASE_MS,
       };
     });
