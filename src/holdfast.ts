@@ -9,10 +9,12 @@ import type { HoldfastEvents } from './api/events.js';
 import type { FairLock } from './api/fair-lock.js';
 import type { FencedLock, FencedLockOptions } from './api/fenced-lock.js';
 import type { Lock } from './api/lock.js';
+import type { ReadWriteLock } from './api/read-write-lock.js';
 import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
 import { FairSingleLock } from './locks/fair/fair-single-lock.js';
 import { FairLockBackend } from './locks/fair/fair-backend.js';
 import { fencedLock, fencedLockOver } from './locks/fenced/fenced-single-lock.js';
+import { ReadWriteSingleLock } from './locks/read-write/read-write-single-lock.js';
 import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
 import { MultiLock } from './locks/multi/multi-lock.js';
 import { Server } from './core/server.js';
@@ -123,6 +125,16 @@ export class Holdfast implements AsyncDisposable {
    */
   getFencedLock(name: string, options: FencedLockOptions = {}): FencedLock {
     return fencedLock(this.#session, this.#server, name, options);
+  }
+
+  /**
+   * The read-write lock of this name: many may read at the same time, whoever writes is alone; first come, first served.
+   *
+   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
+   * @throws {@link OptionError} the name is not usable
+   */
+  getReadWriteLock(name: string): ReadWriteLock {
+    return new ReadWriteSingleLock(this.#session, this.#server, name);
   }
 
   /**

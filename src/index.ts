@@ -13,7 +13,13 @@ export type {
   SemaphoreDescription,
   SemaphoreOptions,
 } from './api/semaphore.js';
-export type { HoldDescription, HoldfastDescription, LockDescription } from './api/description.js';
+export type { ReadWriteLock } from './api/read-write-lock.js';
+export type {
+  HoldDescription,
+  HoldfastDescription,
+  LockDescription,
+  ReadWriteLockDescription,
+} from './api/description.js';
 export type { Hold } from './api/hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
 export type { RedisSource } from './redis/ioredis/source.js';
@@ -25,6 +31,7 @@ export {
   LockLostError,
   LockNotHeldError,
   LockTimeoutError,
+  LockUpgradeError,
   OptionError,
   QuorumError,
   UnavailableError,

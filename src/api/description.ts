@@ -8,7 +8,7 @@ import { inspect, type InspectOptionsStylized } from 'node:util';
  * @group Descriptions
  */
 export interface LockDescription {
-  /** `Lock`, `FairLock`, `FencedLock`, `FencedFairLock`, `MultiLock` or `RedLock`. */
+  /** `Lock`, `FairLock`, `FencedLock`, `FencedFairLock`, `MultiLock`, `RedLock`, `ReadLock` or `WriteLock`. */
   kind: string;
   /** Its name, as it was given to `getLock`. */
   name: string;
@@ -18,6 +18,22 @@ export interface LockDescription {
   ownerId?: string;
   /** For how long this process may rely on that, in milliseconds, if it does. */
   remainingMs?: number;
+}
+
+/**
+ * What a read-write lock tells of itself by `JSON.stringify` and `util.inspect`. Each half tells more.
+ *
+ * @group Descriptions
+ */
+export interface ReadWriteLockDescription {
+  /** `ReadWriteLock`. */
+  kind: string;
+  /** Its name, as it was given to `getReadWriteLock`. */
+  name: string;
+  /** Whether any caller of this client reads. */
+  readLock: LockDescription['state'];
+  /** Whether any caller of this client writes. */
+  writeLock: LockDescription['state'];
 }
 
 /**

@@ -1,0 +1,98 @@
+// One half of a read-write lock on one Redis: a weighted lock, of which a reader has one permit and a writer has all.
+
+import { KeyConflictError } from '../../api/errors.js';
+import type { Granted } from '../../core/granted-lock.js';
+import type { KeepReply } from '../../core/replies.js';
+import type { Server } from '../../core/server.js';
+import { scripts } from '../../redis/scripts.generated.js';
+import type { TimeLimit } from '../../runtime/clock.js';
+import { WeightedBackend } from '../shared/weighted-backend.js';
+import type { HalfBackend } from './half-lock.js';
+import { ReadWriteRenewer } from './read-write-renewer.js';
+
+/** More than any semaphore may have: by that its scripts tell the two apart. */
+const ALL_PERMITS = 2 ** 31;
+
+/** Which half it is. */
+export type Half = 'read' | 'write';
+
+export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
+  readonly kind: string;
+  override readonly isShared: boolean;
+
+  constructor(server: Server, newOwnerId: () => string, name: string, half: Half) {
+    super(server, newOwnerId, {
+      name,
+      expected: 'a read-write lock',
+      capacity: ALL_PERMITS,
+      weight: half === 'read' ? 1 : ALL_PERMITS,
+      refused: () => new KeyConflictError(`lock "${name}" is no read-write lock`, { lockName: name }),
+    });
+    this.kind = half === 'read' ? 'ReadLock' : 'WriteLock';
+    this.isShared = half === 'read';
+  }
+
+  /** The server keeps no count. That all who hold it only read from now on is told by itself: a re-entry changes nothing about that. */
+  override async reenter(
+    ownerId: string,
+    holdCount: number,
+    leaseMs: number,
+    limit?: TimeLimit,
+    isShared = false,
+  ): Promise<KeepReply> {
+    const reply =
+      isShared && leaseMs === 0
+        ? await this.lower(ownerId, 1, limit)
+        : await super.reenter(ownerId, holdCount, leaseMs, limit);
+    return await this.#explained(ownerId, reply);
+  }
+
+  override async confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
+    return await this.#explained(ownerId, await super.confirm(ownerId, leaseMs));
+  }
+
+  override watch(grant: Granted): void {
+    this.server.watchdog.watch(grant, this.keys, this.#renewer);
+  }
+
+  async isLocked(): Promise<boolean> {
+    return (await this.remainTimeToLive()) > 0;
+  }
+
+  async remainTimeToLive(): Promise<number> {
+    const { lock, leases } = this.keys;
+    const { connection } = this.server;
+    const last = await connection.run(scripts.weightedLast, [lock, leases], [], (reply) => {
+      const [weight, endsInMs] = (reply as [string, number] | null) ?? [];
+      return { isRead: Number(weight) < ALL_PERMITS, endsInMs };
+    });
+    return last.isRead === this.isShared ? (last.endsInMs ?? -2) : -2;
+  }
+
+  async forceUnlock(wordMs: number): Promise<string | undefined> {
+    const [owner] = await this.forceUnlockAll(wordMs);
+    return owner;
+  }
+
+  async forceUnlockAll(wordMs: number): Promise<readonly string[]> {
+    const { lock, leases, line, forcedOwners } = this.keys;
+    const [least, most] = this.isShared ? [1, ALL_PERMITS - 1] : [ALL_PERMITS, ALL_PERMITS];
+    const forced = this.server.connection.run(
+      scripts.weightedForce,
+      [lock, leases, line, forcedOwners],
+      [least, most, wordMs],
+      (reply) => reply as string[],
+    );
+    // Sent right behind it. If it fails, the next renewal of a place sees to the line.
+    this.handOn().catch(() => undefined);
+    return await forced;
+  }
+
+  get #renewer(): ReadWriteRenewer {
+    return this.server.shared(ReadWriteRenewer);
+  }
+
+  async #explained(ownerId: string, reply: KeepReply): Promise<KeepReply> {
+    return reply === 'deleted' ? await this.#renewer.wordFor(this.keys, ownerId) : reply;
+  }
+}
