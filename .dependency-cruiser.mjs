@@ -19,6 +19,7 @@ const kinds = {
   fair: ['reentrant'],
   fenced: ['reentrant', 'fair'],
   shared: ['fair'],
+  'read-write': ['shared'],
   red: ['reentrant'],
   multi: [],
 };

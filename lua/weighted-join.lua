@@ -26,7 +26,7 @@
 -- way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
 -- at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
 -- capacity was declared by others, or the owner wants more than there is.
--- Error KEYCONFLICT when the hash is no weighted lock or what was set is no capacity; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -64,6 +64,11 @@ local isNew = not capacity
 if isNew and redis.call('EXISTS', lock) == 1 then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 end
+-- Of a read-write lock there is more than of any semaphore, and always as much.
+local READ_WRITE = 2147483648
+if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+end
 -- Holders are in both keys, which have one time to live: with either of them missing there are none.
 local holder = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
 local isTorn = isNew and holder[1] or used > 0 and not holder[1]
@@ -72,7 +77,7 @@ if isTorn then
   used = 0
 end
 
-local set = capacity ~= declared and redis.call('GET', permits)
+local set = capacity ~= declared and declared ~= READ_WRITE and redis.call('GET', permits)
 if set and not string.match(set, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
 elseif isNew then

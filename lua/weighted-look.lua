@@ -10,7 +10,7 @@
 --
 -- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
 -- (string) of each)} of those that have not lapsed.
--- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -24,6 +24,11 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 if not capacity and redis.call('EXISTS', lock) == 1 then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+end
+
+local READ_WRITE = 2147483648
+if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
 
 local holders = {}

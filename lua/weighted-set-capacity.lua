@@ -8,15 +8,15 @@
 -- ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last
 --
 -- Returns 1.
--- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when the lock's key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or a read-write lock; WRONGTYPE when the lock's key is of another type.
 local lock = KEYS[1]
 local permits = KEYS[2]
 local capacity = ARGV[1]
 local permitsTtlMs = ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
-if not former and redis.call('EXISTS', lock) == 1 then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+if not former and redis.call('EXISTS', lock) == 1 or former == '2147483648' then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a semaphore')
 end
 if former then
   redis.call('HSET', lock, 'capacity', capacity)

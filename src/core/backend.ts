@@ -15,8 +15,8 @@ import type { Waiter } from './waiter.js';
 export interface AcquirableLock extends GrantedLock {
   /** Whether each holder is given a fencing token. */
   readonly isFenced?: boolean;
-  /** Whether several may have it at a time, each by an owner of its own. */
-  readonly isShared?: boolean;
+  /** Whether an owner that has it may have it once more, as one of any lock may; left out: it may. */
+  readonly isReentrant?: boolean;
   /** The ids of the locks that it is made of, if it is made of others. */
   readonly memberIds?: readonly string[];
   /** Whether the servers of the lock can be asked now, where the connection of its client does not tell. */

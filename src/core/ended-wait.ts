@@ -44,7 +44,7 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   if (over.ending === 'closed') return session.closedError(lock.name);
   const trouble = over.trouble ?? findings?.trouble;
   const seen = seenLately(waited, trouble) ?? heldHere(waited);
-  if (seen && lock.isShared) return heldElsewhere(lock.name, request.waitMs, seen);
+  if (seen && lock.isReentrant === false) return heldElsewhere(lock.name, request.waitMs, seen);
   if (seen) return timedOut(lock.name, request.waitMs, seen, session.clientId);
   return session.unanswered(
     lock.name,

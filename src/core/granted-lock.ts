@@ -39,7 +39,7 @@ export interface Heir extends GrantedHold {
 export interface GrantedLock extends Removable {
   /** The name that the user gave. */
   readonly name: string;
-  /** Whether it is the half of a read-write lock that only reads; the other half has the same `id`. */
+  /** Whether several may have it at a time, each by an owner of its own. Of a read-write lock that is the half that only reads; both have one `id`. */
   readonly isShared?: boolean;
   /** Whether something of the lock may be left on its servers when it was lost to somebody else. */
   readonly leavesRemains?: boolean;

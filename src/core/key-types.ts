@@ -28,6 +28,9 @@ export async function keyOfAnotherType(
   return lock && types[0] === 'hash' ? await hashOfAnotherKind(connection, lock) : undefined;
 }
 
+/** The capacity by which a read-write lock is told from a semaphore. */
+const READ_WRITE = String(2 ** 31);
+
 /** Who makes keys of such a type under the bare name of a lock. */
 const HINTS: Readonly<Record<string, string>> = { string: 'redlock’s' };
 
@@ -35,18 +38,20 @@ async function hashOfAnotherKind(
   connection: Connection,
   { key, expected }: ExpectedKey,
 ): Promise<KeyInTheWay | undefined> {
-  const [fieldCount, hasMode, hasCapacity] = await Promise.all([
+  const [fieldCount, hasMode, capacity] = await Promise.all([
     connection.command('hlen', key),
     connection.command('hexists', key, 'mode'),
-    connection.command('hexists', key, 'capacity'),
+    connection.command('hget', key, 'capacity'),
   ]);
   if (fieldCount === 0) return undefined;
   const isLock = fieldCount === 1 && expected !== 'a lock';
   const hint =
     hasMode === 1
       ? 'Redisson’s read-write lock'
-      : hasCapacity === 1
-        ? 'a semaphore or read-write lock'
+      : capacity !== null
+        ? capacity === READ_WRITE
+          ? 'a read-write lock'
+          : 'a semaphore'
         : isLock
           ? 'a lock'
           : undefined;

@@ -17,8 +17,9 @@ export function noticeWaiting(
 ): () => void {
   session.events.emit('waiting', () => event);
   const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, waitLimit));
-  // Of what several may have at a time, a hold of this client need not be what is waited for.
-  const endWaiting = lock.isShared ? undefined : session.nestedCalls.begin(lock);
+  // What no owner can have twice, nobody waits for because it was not told that it is nested.
+  const mayBeNested = lock.isReentrant ?? true;
+  const endWaiting = mayBeNested ? session.nestedCalls.begin(lock) : undefined;
   return () => {
     endWaiting?.();
     for (const stop of deafen) stop();

@@ -12,6 +12,7 @@ export class LockKeys {
   #longestLease: string | undefined;
   #leases: string | undefined;
   #permits: string | undefined;
+  #forcedOwners: string | undefined;
 
   constructor(lock: string) {
     this.lock = lock;
@@ -45,6 +46,11 @@ export class LockKeys {
   /** The capacity that was set, if it is a weighted lock, above what is declared. */
   get permits(): string {
     return (this.#permits ??= inSlotOf(this.lock, 'holdfast_permits'));
+  }
+
+  /** Who was forced out of it, if it is a read-write lock, while those owners' leases would still have run: owner -> 1. */
+  get forcedOwners(): string {
+    return (this.#forcedOwners ??= inSlotOf(this.lock, 'holdfast_forced_owners'));
   }
 
   /** The longest lease that was asked of a master, if it is a Redlock. */

@@ -1740,7 +1740,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '0db9f6606af7026926596f03d3df935375a8761a',
+    sha1: '676ea7578fdce7ad633d70d5d36391da26386ac4',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
 -- in it).
 --
@@ -1769,7 +1769,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
 -- way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
 -- at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
 -- capacity was declared by others, or the owner wants more than there is.
--- Error KEYCONFLICT when the hash is no weighted lock or what was set is no capacity; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -1807,6 +1807,11 @@ local isNew = not capacity
 if isNew and redis.call('EXISTS', lock) == 1 then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 end
+-- Of a read-write lock there is more than of any semaphore, and always as much.
+local READ_WRITE = 2147483648
+if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+end
 -- Holders are in both keys, which have one time to live: with either of them missing there are none.
 local holder = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
 local isTorn = isNew and holder[1] or used > 0 and not holder[1]
@@ -1815,7 +1820,7 @@ if isTorn then
   used = 0
 end
 
-local set = capacity ~= declared and redis.call('GET', permits)
+local set = capacity ~= declared and declared ~= READ_WRITE and redis.call('GET', permits)
 if set and not string.match(set, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
 elseif isNew then
@@ -1989,7 +1994,7 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: '3dd93310c1bba376658e3e78a5ecc60e6fe6fd46',
+    sha1: 'b3a883a0bc4ceb99bc34c418ab248b46537b170c',
     source: `-- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
 -- walks them all.
 --
@@ -2002,7 +2007,7 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
 --
 -- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
 -- (string) of each)} of those that have not lapsed.
--- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -2016,6 +2021,11 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 if not capacity and redis.call('EXISTS', lock) == 1 then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+end
+
+local READ_WRITE = 2147483648
+if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
 
 local holders = {}
@@ -2233,7 +2243,7 @@ return answers
   },
   weightedSetCapacity: {
     name: 'weighted-set-capacity',
-    sha1: '7b9234ced70d900f8b0ab57697efb93a08423ed4',
+    sha1: '4c1e43d097f87da363ce395f827d01efadb41a11',
     source: `-- Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
 --
 -- Safe to send twice: it is a target.
@@ -2244,15 +2254,15 @@ return answers
 -- ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last
 --
 -- Returns 1.
--- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when the lock's key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or a read-write lock; WRONGTYPE when the lock's key is of another type.
 local lock = KEYS[1]
 local permits = KEYS[2]
 local capacity = ARGV[1]
 local permitsTtlMs = ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
-if not former and redis.call('EXISTS', lock) == 1 then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+if not former and redis.call('EXISTS', lock) == 1 or former == '2147483648' then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a semaphore')
 end
 if former then
   redis.call('HSET', lock, 'capacity', capacity)

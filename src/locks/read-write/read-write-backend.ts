@@ -19,6 +19,7 @@ export type Half = 'read' | 'write';
 export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
   readonly kind: string;
   override readonly isShared: boolean;
+  override readonly isReentrant = true;
 
   constructor(server: Server, newOwnerId: () => string, name: string, half: Half) {
     super(server, newOwnerId, {
@@ -26,7 +27,8 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
       expected: 'a read-write lock',
       capacity: ALL_PERMITS,
       weight: half === 'read' ? 1 : ALL_PERMITS,
-      refused: () => new KeyConflictError(`lock "${name}" is no read-write lock`, { lockName: name }),
+      refused: () =>
+        new KeyConflictError(`lock "${name}" is no read-write lock`, { lockName: name }),
     });
     this.kind = half === 'read' ? 'ReadLock' : 'WriteLock';
     this.isShared = half === 'read';

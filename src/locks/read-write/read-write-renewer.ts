@@ -8,7 +8,7 @@ import type { LockKeys } from '../../redis/keys.js';
 import { WeightedRenewer } from '../shared/weighted-renewer.js';
 
 export class ReadWriteRenewer extends WeightedRenewer {
-  override readonly kind = 'read-write hold';
+  override readonly kind: string = 'read-write hold';
   readonly #connection: Connection;
 
   constructor(connection: Connection) {

@@ -1,6 +1,6 @@
 // A lock of several permits on one Redis, as one who wants so many of them: what its scripts are sent and what they answer.
 
-import type { OptionError } from '../../api/errors.js';
+import type { HoldfastError } from '../../api/errors.js';
 import type { AcquirableLock } from '../../core/backend.js';
 import type { Granted } from '../../core/granted-lock.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
@@ -51,18 +51,19 @@ interface WeightedTerms {
   /** How many of them an owner is to have. */
   readonly weight: number;
   /** Says what is wrong with what was declared, or asked for. */
-  readonly refused: (refusal: Refusal) => OptionError;
+  readonly refused: (refusal: Refusal) => HoldfastError;
 }
 
 export class WeightedBackend implements AcquirableLock, LinedLock {
   readonly name: string;
   readonly id: string;
-  readonly isShared = true;
+  readonly isShared: boolean = true;
+  readonly isReentrant: boolean = false;
   readonly isFenced = false;
   readonly weight: number;
   readonly newOwnerId: () => string;
-  readonly #server: Server;
-  readonly #keys: LockKeys;
+  protected readonly server: Server;
+  protected readonly keys: LockKeys;
   readonly #terms: WeightedTerms;
   readonly #line: ServerLine;
 
@@ -70,23 +71,23 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     this.name = terms.name;
     this.weight = terms.weight;
     this.newOwnerId = newOwnerId;
-    this.#server = server;
+    this.server = server;
     this.#terms = terms;
-    this.#keys = new LockKeys(server.keyPrefix + terms.name);
-    this.id = `${server.listensAt} weighted ${this.#keys.lock}`;
-    this.#line = new ServerLine(server, this.#keys, this, () => this.#services);
+    this.keys = new LockKeys(server.keyPrefix + terms.name);
+    this.id = `${server.listensAt} weighted ${this.keys.lock}`;
+    this.#line = new ServerLine(server, this.keys, this, () => this.#services);
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {
-    return new FairPlace(this.#line, this.#keys, newOwnerId(), request);
+    return new FairPlace(this.#line, this.keys, newOwnerId(), request);
   }
 
   async join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply> {
     const { ownerId, leaseMs, mayWait, isFixed, isListening, nonce, ticket } = request;
-    const { lock, leases, line, places, permits } = this.#keys;
+    const { lock, leases, line, places, permits } = this.keys;
     const placeLeaseMs = mayWait ? this.#line.placeLeaseMs : 0;
-    const place = [nonce, ticket, Number(isFixed), Number(isListening), this.#server.listensAt];
-    const reply = await this.#server.connection.runReplicated(
+    const place = [nonce, ticket, Number(isFixed), Number(isListening), this.server.listensAt];
+    const reply = await this.server.connection.runReplicated(
       scripts.weightedJoin,
       [lock, leases, line, places, permits],
       [ownerId, this.weight, this.#terms.capacity, leaseMs, placeLeaseMs, ...place, PERMITS_TTL_MS],
@@ -132,7 +133,7 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
 
   /** Whether this owner holds permits: 1, or 0. */
   async holdCount(ownerId: string): Promise<number> {
-    const weight = await this.#server.connection.command('hget', this.#keys.lock, ownerId);
+    const weight = await this.server.connection.command('hget', this.keys.lock, ownerId);
     return Number(weight !== null);
   }
 
@@ -141,35 +142,35 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
   }
 
   watch(grant: Granted): void {
-    this.#server.watchdog.watch(grant, this.#keys, this.#services.holds);
+    this.server.watchdog.watch(grant, this.keys, this.#services.holds);
   }
 
   unwatch(grant: Granted): void {
-    this.#server.watchdog.unwatch(grant);
+    this.server.watchdog.unwatch(grant);
   }
 
   /** Who holds permits, and who waits in line. */
   look(): Promise<WeightedView> {
-    const { lock, leases, line, places, permits } = this.#keys;
+    const { lock, leases, line, places, permits } = this.keys;
     const keys = [lock, leases, line, places, permits];
-    const { connection } = this.#server;
+    const { connection } = this.server;
     return connection.run(scripts.weightedLook, keys, [this.#terms.capacity], readWeightedView);
   }
 
   /** How many permits there are from now on, above what anybody declares; some may go to those in line. */
   async setCapacity(capacity: number): Promise<void> {
-    const { lock, permits } = this.#keys;
+    const { lock, permits } = this.keys;
     const args = [capacity, PERMITS_TTL_MS];
-    const { connection } = this.#server;
+    const { connection } = this.server;
     await connection.run(scripts.weightedSetCapacity, [lock, permits], args, () => undefined);
     // If this fails, whoever waits sees to the line at the next renewal of its place.
     this.handOn().catch(() => undefined);
   }
 
   keyInTheWay(): Promise<KeyInTheWay | undefined> {
-    const { lock, leases, line, places, permits } = this.#keys;
+    const { lock, leases, line, places, permits } = this.keys;
     const { expected } = this.#terms;
-    return keyOfAnotherType(this.#server.connection, [
+    return keyOfAnotherType(this.server.connection, [
       { key: lock, type: 'hash', expected },
       { key: leases, type: 'zset', expected: `the leases of ${expected}` },
       { key: line, type: 'zset', expected: `the line for ${expected}` },
@@ -187,7 +188,7 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
   }
 
   get #services(): WeightedServices {
-    return this.#server.shared(WeightedServices);
+    return this.server.shared(WeightedServices);
   }
 
   async #keep(
@@ -215,10 +216,10 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     isConfirmation = false,
     limit?: TimeLimit,
   ): Promise<WeightedHandOver> {
-    const { lock, leases, line, places } = this.#keys;
+    const { lock, leases, line, places } = this.keys;
     const keys = [lock, leases, line, places];
     const args = [ownerId, target, leaseMs, Number(isConfirmation), ...this.#line.grantArgs];
-    const { connection } = this.#server;
+    const { connection } = this.server;
     const read = (reply: unknown): WeightedHandOver =>
       this.#handedOver(readWeightedHandOver(reply));
     if (leaseMs === 0) return connection.run(scripts.weightedHandOver, keys, args, read, limit);
@@ -228,7 +229,7 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
 
   #handedOver(handOver: WeightedHandOver): WeightedHandOver {
     const { refused, reason, grants } = handOver;
-    if (refused !== undefined) this.#server.publishRefused(refused, reason);
+    if (refused !== undefined) this.server.publishRefused(refused, reason);
     const line = this.#line.knownFairLine();
     for (const grant of grants) line?.hear(grant);
     return handOver;

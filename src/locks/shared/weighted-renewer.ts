@@ -8,7 +8,7 @@ import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
 
 export class WeightedRenewer implements Renewer<LockKeys> {
-  readonly kind = 'weighted hold';
+  readonly kind: string = 'weighted hold';
   readonly #connection: Connection;
 
   constructor(connection: Connection) {
