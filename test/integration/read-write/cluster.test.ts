@@ -1,0 +1,79 @@
+// Read-write locks on a cluster of three real masters: all that belongs to one stays in its slot.
+import { Cluster } from 'ioredis';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Holdfast } from '../../../src/index.js';
+import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+describe.skipIf(topologiesUnavailable)('on a cluster', () => {
+  let servers: Servers;
+  let cluster: Cluster;
+  let one: Holdfast;
+  let two: Holdfast;
+
+  beforeAll(async () => {
+    servers = await startCluster();
+    cluster = new Cluster(servers.nodes);
+    await cluster.ping();
+    await Promise.all(cluster.nodes('master').map((node) => node.ping()));
+  }, 60_000);
+
+  afterAll(async () => {
+    cluster.disconnect();
+    await servers[Symbol.asyncDispose]();
+  });
+
+  beforeEach(async () => {
+    const options = { redis: cluster, lockWatchdogTimeout: 30_000, commandTimeout: 5_000 };
+    [one, two] = [new Holdfast(options), new Holdfast(options)];
+    await Promise.all([one, two].map((client) => client.getLock(uniqueName()).isLocked()));
+  });
+
+  afterEach(async () => {
+    await Promise.all([one.close(), two.close()]);
+  });
+
+  it('readers and writers of several names are let in, and one downgrades', async () => {
+    const locks = Array.from({ length: 6 }, () => new TestReadWriteLock(cluster));
+    await Promise.all(
+      locks.map(async (lock) => {
+        const write = await lock.writeLock(one).acquire();
+        const { hold: reads } = await lock.join(two, 'read');
+        const { hold: writes } = await lock.join(two, 'write');
+        const read = await write.run(() => lock.readLock(one).acquire());
+        await write.release();
+        await (await reads).release();
+        expect(await lock.held()).toBe('R');
+        await read.release();
+        const last = await writes;
+        expect(await lock.held()).toBe('W');
+        expect(await lock.writeLock(one).forceUnlock()).toBe(true);
+        await expect(last.release()).rejects.toMatchObject({ lossReason: 'forced' });
+        await lock.isGone();
+      }),
+    );
+  });
+
+  it('both halves renew, whatever slots they are in', async () => {
+    const short = new Holdfast({ redis: cluster, lockWatchdogTimeout: 900 });
+    const locks = Array.from({ length: 4 }, () => new TestReadWriteLock(cluster));
+    const holds = await Promise.all(
+      locks.flatMap((lock, index) =>
+        index % 2 === 0
+          ? [lock.readLock(short).acquire(), lock.readLock(short).acquire()]
+          : [lock.writeLock(short).acquire()],
+      ),
+    );
+    const renewed = new Set<string>();
+    await new Promise<void>((resolve) => {
+      short.on('renewed', ({ ownerId }) => {
+        if (renewed.add(ownerId).size === holds.length) resolve();
+      });
+    });
+    await Promise.all(holds.map((hold) => hold.release()));
+    await Promise.all(locks.map((lock) => lock.isGone()));
+    await short.close();
+  });
+});

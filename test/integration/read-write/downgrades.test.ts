@@ -1,0 +1,146 @@
+// From writing to reading on a real server: others may read from then on, and the command may be lost, doubled or late.
+import { beforeEach, afterEach, describe, expect, it } from 'vitest';
+import type { Holdfast } from '../../../src/index.js';
+import { newClient } from '../../support/clients.js';
+import { commandOf } from '../../support/lock-commands.js';
+import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { proxyPerTest } from '../../support/shared-proxy.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+
+const redis = sharedConnection();
+const proxy = proxyPerTest();
+let lock: TestReadWriteLock;
+/** Goes through the proxy. */
+let client: Holdfast;
+let other: Holdfast;
+
+beforeEach(async () => {
+  lock = new TestReadWriteLock(redis);
+  client = newClient({ lockWatchdogTimeout: 30_000, commandTimeout: 5_000, redis: proxy().url });
+  other = newClient({ lockWatchdogTimeout: 30_000 });
+  await Promise.all([client.ping(), other.ping()]);
+});
+
+afterEach(async () => {
+  await lock.isGone();
+  await Promise.all([client.close(), other.close()]);
+});
+
+const handOver = (): RegExp => commandOf('weightedHandOver', lock.name);
+
+describe('a downgrade', () => {
+  it('keeps the lock, lets the readers in that wait, and no writer', async () => {
+    await client.run(async () => {
+      await lock.writeLock(client).lock();
+      await lock.readLock(client).lock();
+      const { hold: reads } = await client.detach(() => lock.join(other, 'read'));
+      const { hold: writes } = await client.detach(() => lock.join(other, 'write'));
+      await lock.writeLock(client).unlock();
+      await (await reads).release();
+      expect(await lock.held()).toBe('R');
+      expect(await lock.writeLock(other).isLocked()).toBe(false);
+      expect(await lock.readLock(other).isLocked()).toBe(true);
+      await lock.readLock(client).unlock();
+      await (await writes).release();
+    });
+  });
+
+  it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
+    'whose command is disturbed (%s) is repeated',
+    async (fault) => {
+      await client.run(async () => {
+        await lock.writeLock(client).lock();
+        await lock.readLock(client).lock();
+        const disturbed = proxy()[fault](handOver());
+        await lock.writeLock(client).unlock();
+        await disturbed.happened;
+        expect(await lock.held()).toBe('R');
+        await (await lock.readLock(other).acquire()).release();
+        await lock.readLock(client).unlock();
+      });
+    },
+  );
+
+  it('whose command comes once more changes nothing: not while it reads, nor when others write', async () => {
+    const copy = await client.run(async () => {
+      await lock.writeLock(client).lock();
+      await lock.readLock(client).lock();
+      const downgrade = proxy().copyNext(handOver());
+      await lock.writeLock(client).unlock();
+      const read = await lock.readLock(other).acquire();
+      const before = await lock.state();
+      await downgrade.deliver();
+      expect(await lock.state()).toEqual(before);
+      await read.release();
+      await lock.readLock(client).unlock();
+      return downgrade;
+    });
+    await lock.isGone();
+    await copy.deliver();
+    await lock.isGone();
+    const write = await lock.writeLock(other).acquire();
+    const { hold } = await lock.join(client, 'read');
+    const before = await lock.state();
+    await copy.deliver();
+    expect(await lock.state()).toEqual(before);
+    await write.release();
+    await (await hold).release();
+  });
+
+  it('that is held back until its owner writes nothing any more comes too late to matter', async () => {
+    const late = proxy().holdBack(handOver());
+    await client.run(async () => {
+      await lock.writeLock(client).lock();
+      const read = await lock.readLock(client).acquire(); // its re-entry is what was held back
+      await lock.writeLock(client).unlock();
+      expect(await lock.held()).toBe('R');
+      const others = await lock.readLock(other).acquire();
+      await late.deliver();
+      expect(await lock.held()).toBe('RR');
+      await read.release();
+      await others.release();
+    });
+    await late.deliver();
+  });
+
+  it('of a hold that was lost is told as a loss', async () => {
+    const write = await lock.writeLock(client).acquire();
+    const read = await write.run(() => lock.readLock(client).acquire());
+    await redis.del(...lock.keys);
+    await expect(write.release()).rejects.toMatchObject({
+      code: 'LOCK_LOST',
+      lossReason: 'deleted',
+    });
+    expect(read.signal.aborted).toBe(true);
+    await expect(read.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+  });
+});
+
+describe('an upgrade', () => {
+  it('is refused at once, while others read, and while they wait to write', async () => {
+    const others = await lock.readLock(other).acquire();
+    await lock.readLock(client).withLock(async () => {
+      const { hold } = await lock.join(other, 'write');
+      await expect(lock.writeLock(client).acquire()).rejects.toMatchObject({
+        name: 'LockUpgradeError',
+        code: 'LOCK_UPGRADE',
+        lockName: lock.name,
+      });
+      await expect(lock.writeLock(client).tryLock()).rejects.toMatchObject({
+        code: 'LOCK_UPGRADE',
+      });
+      await (await lock.readLock(client).acquire()).release(); // re-enters, past the writer
+      void hold.then((held) => held.release());
+    });
+    await others.release();
+  });
+
+  it('is possible once the read lock was released', async () => {
+    await client.run(async () => {
+      await lock.readLock(client).lock();
+      await lock.readLock(client).unlock();
+      await lock.writeLock(client).lock();
+      await lock.writeLock(client).unlock();
+    });
+  });
+});

@@ -1,0 +1,168 @@
+// Who is let in when: readers together, a writer alone, first come first served over all clients.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Hold, Holdfast } from '../../../src/index.js';
+import { scripts } from '../../../src/redis/scripts.generated.js';
+import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
+import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { recordCommands } from '../../support/recorded-commands.js';
+import { startRedis } from '../../support/redis-server.js';
+import { sharedConnection } from '../../support/shared-connection.js';
+import { Redis } from 'ioredis';
+
+const redis = sharedConnection();
+let one: Holdfast;
+let two: Holdfast;
+
+beforeAll(async () => {
+  [one, two] = [
+    newClient({ lockWatchdogTimeout: 30_000 }),
+    newClient({ lockWatchdogTimeout: 30_000 }),
+  ];
+  await Promise.all([one.ping(), two.ping()]);
+});
+
+afterAll(async () => {
+  await Promise.all([one.close(), two.close()]);
+});
+
+describe('over several clients', () => {
+  it('readers are side by side, a writer is alone', async () => {
+    const lock = new TestReadWriteLock(redis);
+    const reads = [await lock.readLock(one).acquire(), await lock.readLock(two).acquire()];
+    expect(await lock.held()).toBe('RR');
+    expect(await lock.writeLock(one).tryLock()).toBe(false);
+    await Promise.all(reads.map((hold) => hold.release()));
+    const write = await lock.writeLock(two).acquire();
+    expect(await lock.held()).toBe('W');
+    for (const client of [one, two]) {
+      expect(await lock.readLock(client).tryLock()).toBe(false);
+      expect(await lock.writeLock(client).tryLock()).toBe(false);
+    }
+    await write.release();
+    await lock.isGone();
+  });
+
+  it('they are let in in the order in which they came, readers that wait side by side together', async () => {
+    const lock = new TestReadWriteLock(redis);
+    const first = await lock.readLock(one).acquire();
+    const order: string[] = [];
+    const holds: Record<string, Promise<Hold>> = {};
+    for (const who of ['W1', 'r2', 'r3', 'W4', 'W5', 'r6']) {
+      const client = Number(who[1]) % 2 === 0 ? two : one;
+      const { hold } = await lock.join(client, who.startsWith('W') ? 'write' : 'read');
+      holds[who] = hold.then((acquired) => (order.push(who), acquired));
+    }
+    const free = async (...names: string[]): Promise<string> => {
+      for (const who of names) await (await holds[who])?.release();
+      await sleep(50);
+      return order.join(' ');
+    };
+    expect(await lock.readLock(two).tryLock()).toBe(false); // nobody overtakes
+    await first.release();
+    expect(await free()).toBe('W1');
+    expect(await free('W1')).toMatch(/^W1 (r2 r3|r3 r2)$/);
+    expect(await free('r3')).not.toContain('W4');
+    expect(await free('r2')).toMatch(/W4$/);
+    expect(await free('W4')).toMatch(/W5$/);
+    expect(await free('W5')).toMatch(/r6$/);
+    await free('r6');
+    await lock.isGone();
+  });
+
+  it('a writer that gives up lets those in who waited behind it, beside those who read', async () => {
+    const lock = new TestReadWriteLock(redis);
+    const read = await lock.readLock(one).acquire();
+    const aborter = new AbortController();
+    const { hold: write } = await lock.join(two, 'write', { signal: aborter.signal });
+    const { hold: behind } = await lock.join(one, 'read');
+    aborter.abort();
+    await expect(write).rejects.toMatchObject({ code: 'LOCK_ABORTED' });
+    await (await behind).release();
+    await read.release();
+    await lock.isGone();
+  });
+
+  it('a writer that dies is passed over when its lease ends, and so is one that waits', async () => {
+    const lock = new TestReadWriteLock(redis);
+    const dead = await lock.writeLock(one).acquire({ lease: 400 });
+    const { hold } = await lock.join(two, 'read');
+    const read = await hold;
+    expect(dead.signal.aborted).toBe(true);
+    await read.release();
+    await lock.isGone();
+  });
+
+  it('who waits is told who is in the way', async () => {
+    const lock = new TestReadWriteLock(redis);
+    await lock.writeLock(one).withLock(async ({ ownerId }) => {
+      for (const half of [lock.readLock(two), lock.writeLock(two)])
+        await expect(half.acquire({ wait: 100 })).rejects.toMatchObject({
+          code: 'LOCK_TIMEOUT',
+          holder: ownerId,
+        });
+    });
+    await lock.isGone();
+  });
+});
+
+it('40 readers of two clients enter in one hand-over', async () => {
+  await using server = await startRedis();
+  const own = new Redis(server.url);
+  const clients = [1, 2].map(() => newClient({ redis: server.url, lockWatchdogTimeout: 30_000 }));
+  const lock = new TestReadWriteLock(own);
+  const write = await lock.writeLock(clients[0]!).acquire();
+  const reads = Array.from({ length: 40 }, (_, index) =>
+    lock.readLock(clients[index % 2]!).acquire(),
+  );
+  await lock.hasLength(40);
+  await sleep(100); // all stand where they would hear
+  const commands = await recordCommands(server.url, async () => {
+    await write.release();
+    await Promise.all(reads);
+  });
+  const handOvers = commands.filter(
+    ({ name, args, byScript }) =>
+      !byScript && name === 'EVALSHA' && args[0] === scripts.weightedHandOver.sha1,
+  );
+  expect(handOvers).toHaveLength(1);
+  expect(commands.filter(({ name }) => name === 'PUBLISH').length).toBeLessThanOrEqual(2);
+  expect(await lock.held()).toBe('R'.repeat(40));
+  await Promise.all(reads.map(async (hold) => (await hold).release()));
+  await lock.isGone();
+  await Promise.all(clients.map((client) => client.close()));
+  own.disconnect();
+});
+
+it('a writer among 50 readers that never pause gets in before any of them gets in twice more', async () => {
+  const lock = new TestReadWriteLock(redis);
+  let isOver = false;
+  const reading = Array.from({ length: 50 }, async (_, index) => {
+    const half = lock.readLock(index % 2 === 0 ? one : two);
+    let reads = 0;
+    while (!isOver) {
+      await half.withLock(() => sleep(Math.random() * 5));
+      reads++;
+    }
+    return reads;
+  });
+  await sleep(200);
+  const writer = newClient({ lockWatchdogTimeout: 30_000 });
+  const writes = 20;
+  for (let write = 0; write < writes; write++) {
+    const entered = [eventsOf(one, 'acquired'), eventsOf(two, 'acquired')];
+    const waiting = nextEvent(writer, 'waiting');
+    const acquiring = lock.writeLock(writer).acquire();
+    await waiting; // with 50 readers somebody is always inside
+    const before = entered.map(({ length }) => length);
+    const held = await acquiring;
+    const since = entered.map(({ length }, index) => length - before[index]!);
+    expect(since[0]! + since[1]!).toBeLessThanOrEqual(50); // those whose answers were on their way
+    await held.release();
+  }
+  isOver = true;
+  const counts = await Promise.all(reading);
+  expect(Math.min(...counts)).toBeGreaterThan(1);
+  await lock.isGone();
+  await writer.close();
+}, 60_000);

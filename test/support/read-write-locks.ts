@@ -1,0 +1,84 @@
+// Read-write locks in tests: one name for all who use it, and what of it is on the server.
+import type { Cluster, Redis } from 'ioredis';
+import { expect } from 'vitest';
+import type { AcquireOptions, Hold, Holdfast, Lock } from '../../src/index.js';
+import { eventually } from './eventually.js';
+import { uniqueName } from './unique-name.js';
+
+type Half = 'read' | 'write';
+
+export class TestReadWriteLock {
+  readonly name: string;
+  /** Of the holders, and then of the line. */
+  readonly keys: readonly string[];
+  readonly #redis: Redis | Cluster;
+
+  constructor(redis: Redis | Cluster, name = uniqueName('read-write')) {
+    this.#redis = redis;
+    this.name = name;
+    const beside = ['leases', 'line', 'places'].map((what) => `holdfast_${what}:{${name}}`);
+    this.keys = [name, ...beside];
+  }
+
+  readLock(client: Holdfast): Lock {
+    return client.getReadWriteLock(this.name).readLock();
+  }
+
+  writeLock(client: Holdfast): Lock {
+    return client.getReadWriteLock(this.name).writeLock();
+  }
+
+  /** Who holds it: so many readers, `W` for a writer. */
+  async held(): Promise<string> {
+    const { capacity = '', used: _used, ...owners } = await this.#redis.hgetall(this.name);
+    const weights = Object.values(owners).map((weight) => weight.replace('?', ''));
+    return weights.map((weight) => (weight === capacity ? 'W' : 'R')).join('');
+  }
+
+  async hasLength(length: number): Promise<void> {
+    await eventually(async () => {
+      expect(await this.#redis.zcard(this.keys[2]!)).toBe(length);
+    }, 25_000);
+  }
+
+  /** Resolves when the caller stands in line, where it would hear its grant; `hold` settles as its call does. */
+  async join(
+    client: Holdfast,
+    half: Half,
+    options: AcquireOptions = {},
+  ): Promise<{ hold: Promise<Hold> }> {
+    const before = new Set(await this.#owners());
+    const lock = half === 'read' ? this.readLock(client) : this.writeLock(client);
+    const hold = lock.acquire(options);
+    hold.catch(() => undefined); // who awaits it learns it
+    await eventually(async () => {
+      const [added, ...more] = (await this.#owners()).filter((owner) => !before.has(owner));
+      expect(more).toEqual([]);
+      const place = await this.#redis.hget(this.keys[3]!, added ?? '');
+      expect(place).toMatch(/^w\d+ \d+ \d+ \d+ \d 1 /);
+    });
+    return { hold };
+  }
+
+  /** All of it that is on the server. */
+  async state(): Promise<unknown> {
+    const [lock = '', leases = '', line = '', places = ''] = this.keys;
+    return [
+      await this.#redis.hgetall(lock),
+      await this.#redis.zrange(leases, '0', '-1', 'WITHSCORES'),
+      await this.#redis.zrange(line, '0', '-1', 'WITHSCORES'),
+      Object.keys(await this.#redis.hgetall(places)),
+    ];
+  }
+
+  /** Fails unless nothing of it is on the server, now or soon. */
+  async isGone(): Promise<void> {
+    await eventually(async () => {
+      expect(await this.#redis.exists(...this.keys)).toBe(0);
+    }, 3_000);
+  }
+
+  async #owners(): Promise<string[]> {
+    return await this.#redis.zrange(this.keys[2]!, '0', '-1');
+  }
+}
