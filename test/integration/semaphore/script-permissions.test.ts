@@ -14,6 +14,7 @@ const [LOCK, LEASES, LINE, PLACES, PERMITS] = [
 ] as const;
 const ALL = [LOCK, LEASES, LINE, PLACES, PERMITS];
 const HOLDERS_AND_LINE = ALL.slice(0, 4);
+const FORCED = 'forced';
 
 interface Holder {
   readonly owner: string;
@@ -215,6 +216,21 @@ const SCENARIOS: readonly Scenario[] = [
     'me:1',
     1,
   ]),
+  scenario('of the only one', scripts.weightedForce, { holders: [held] }, [2, 2, 20_000]),
+  scenario(
+    'of one of three',
+    scripts.weightedForce,
+    { capacity: 5, holders: [held, { ...byOther, weight: 1 }, lapsedHolder] },
+    [1, 1, 20_000],
+  ),
+  scenario(
+    'of all who have less, before a line',
+    scripts.weightedForce,
+    { holders: [{ ...held, weight: 1 }, byOther], line: [large] },
+    [1, 2, 20_000],
+  ),
+  scenario('of nobody', scripts.weightedForce, { holders: [held] }, [3, 3, 20_000]),
+  scenario('of two', scripts.weightedLast, { holders: [held, byOther] }, []),
   scenario('at all', scripts.weightedLook, { holders: [held], line: [large] }, [3]),
   scenario('of one in use', scripts.weightedSetCapacity, { holders: [held] }, [5, 1_000_000]),
   scenario('again', scripts.weightedSetCapacity, { set: 4 }, [5, 1_000_000]),
@@ -345,6 +361,8 @@ function keysOf(name: string, args: Args): [number, ...string[]] {
     'weighted-renew': Array.from({ length: owners }, () => [LOCK, LEASES]).flat(),
     'weighted-renew-places': HOLDERS_AND_LINE,
     'weighted-look': ALL,
+    'weighted-force': [LOCK, LEASES, LINE, FORCED],
+    'weighted-last': [LOCK, LEASES],
     'weighted-set-capacity': [LOCK, PERMITS],
   };
   const ofScript = keys[name]!;
@@ -355,14 +373,15 @@ type State = Record<string, unknown>;
 
 /** All keys with what is in them, times in units of 20 s from now; that a key has an end, and when the holders' keys end. */
 async function state(): Promise<State> {
-  const [lock, leases, line, places, permits] = await Promise.all([
+  const [lock, leases, line, places, permits, forced] = await Promise.all([
     redis.hgetall(LOCK),
     redis.zrange(LEASES, '0', '-1', 'WITHSCORES'),
     redis.zrange(LINE, '0', '-1'),
     redis.hgetall(PLACES),
     redis.get(PERMITS),
+    redis.hgetall(FORCED),
   ]);
-  const ttls = await Promise.all(ALL.map((key) => redis.pttl(key)));
+  const ttls = await Promise.all([...ALL, FORCED].map((key) => redis.pttl(key)));
   const rounded = (text: string): string =>
     text.replace(/\d{12,}/, (atMs) =>
       String(Math.round((Number(atMs) - Date.now()) / 20_000) * 20),
@@ -375,6 +394,7 @@ async function state(): Promise<State> {
     [LINE]: line,
     [PLACES]: inAll(places),
     [PERMITS]: permits,
+    [FORCED]: forced,
     ...(ttls.includes(-1) && { 'a key without an end': ttls }),
   };
 }
