@@ -80,7 +80,7 @@ for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))
 end
-if used == 0 and redis.call('ZCARD', line) == 0 then
+if used == 0 and redis.call('EXISTS', line) == 0 then
   redis.call('HDEL', lock, 'used', 'capacity')
 end
 return out

@@ -9,9 +9,9 @@ import type { AcquirableLock } from './backend.js';
 import { beginHold } from './begin-hold.js';
 import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
 import { Grant } from './grant.js';
-import { holderToReenter, type GrantHolder } from './grant-holders.js';
+import { assertEnterable, holderToReenter, type GrantHolder } from './grant-holders.js';
 import { anonymousLockId, lockCallBegins } from './lock-calls.js';
-import { aborted, heldElsewhere, heldWithoutToken, upgradeRefused } from './refusals.js';
+import { aborted, heldElsewhere } from './refusals.js';
 import type { CallersRequest } from './request.js';
 import type { Session } from './session.js';
 import { SingleHold } from './single-hold.js';
@@ -89,19 +89,13 @@ export class Acquisition {
     const acting = this.#actingScope;
     const { own, outer } = holderToReenter(this.#request.position, acting, this.#lock.id);
     const around = own ?? outer;
-    if (around) this.#assertEnterable(around);
+    if (around) assertEnterable(around, this.#lock, this.#request);
     if (own) return this.#countUp(own);
     if (outer) return this.#enterBelow(outer, acting);
     if (this.#tries.isBehind) return 'held';
     return acting && acting !== this.#request.ownScope
       ? this.#inTurnOf(acting)
       : this.#acquireAnew();
-  }
-
-  #assertEnterable({ grant, isShared }: GrantHolder): void {
-    if (grant.loss) throw grant.loss;
-    if (isShared && !this.#request.isShared) throw upgradeRefused(this.#lock.name);
-    if (this.#lock.isFenced && grant.token === undefined) throw heldWithoutToken(this.#lock.name);
   }
 
   /** The acting scope holds the lock already: one hold more of the same grant. */

@@ -3,7 +3,10 @@
 
 import type { Holder } from '../scopes/holder.js';
 import { holdersAround, nearestHolder, type Scope } from '../scopes/scope.js';
+import type { AcquirableLock } from './backend.js';
 import { Grant } from './grant.js';
+import { heldWithoutToken, upgradeRefused } from './refusals.js';
+import type { CallersRequest } from './request.js';
 
 export type GrantHolder = Holder<Grant>;
 
@@ -17,6 +20,17 @@ export function holderToReenter(
   const around = own.length > 0 ? holdersAround(position, lockId) : [];
   const last = around.findLast((holder) => own.includes(holder));
   return last ? { own: ofGrant(last) } : { outer: ofGrant(nearestHolder(position, lockId)) };
+}
+
+/** Whether what is asked can be had inside this holder: throws if it was lost, or gives less than is wanted. */
+export function assertEnterable(
+  { grant, isShared }: GrantHolder,
+  lock: AcquirableLock,
+  request: CallersRequest,
+): void {
+  if (grant.loss) throw grant.loss;
+  if (isShared && !request.isShared) throw upgradeRefused(lock.name);
+  if (lock.isFenced && grant.token === undefined) throw heldWithoutToken(lock.name);
 }
 
 function ofGrant(holder: Holder | undefined): GrantHolder | undefined {

@@ -1302,7 +1302,7 @@ return owners
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: 'ce3d6ca33aa53a93da855952c701241882817e98',
+    sha1: '1aa6b25c4dda79f79a35f0a595d7bcfd85b0fab2',
     source: `-- Puts out those holders of a weighted lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
 -- this sees to the line afterwards.
 --
@@ -1385,7 +1385,7 @@ for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))
 end
-if used == 0 and redis.call('ZCARD', line) == 0 then
+if used == 0 and redis.call('EXISTS', line) == 0 then
   redis.call('HDEL', lock, 'used', 'capacity')
 end
 return out
