@@ -174,7 +174,7 @@ describe('what cannot be', () => {
       const hold = await semaphore.of(client).acquire();
       const refused = await rejectionOf(get(semaphore.name).tryAcquire());
       expect(refused).toBeInstanceOf(KeyConflictError);
-      expect((refused as Error).message).toContain('a semaphore or read-write lock, perhaps');
+      expect((refused as Error).message).toContain('a semaphore, perhaps');
       expect(await semaphore.used()).toBe(1);
       await hold.release();
       await semaphore.isGone();
