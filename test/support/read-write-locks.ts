@@ -30,8 +30,10 @@ export class TestReadWriteLock {
 
   /** Who holds it: so many readers, `W` for a writer. */
   async held(): Promise<string> {
-    const { capacity = '', used: _used, ...owners } = await this.#redis.hgetall(this.name);
-    const weights = Object.values(owners).map((weight) => weight.replace('?', ''));
+    const { capacity = '', ...fields } = await this.#redis.hgetall(this.name);
+    const weights = Object.entries(fields)
+      .filter(([field]) => field !== 'used')
+      .map(([, weight]) => weight.replace('?', ''));
     return weights.map((weight) => (weight === capacity ? 'W' : 'R')).join('');
   }
 

@@ -26,7 +26,7 @@ const REPLACED = [
   { from: /redis\.pcall\('PUBSUB', ask, ([^()]+?)\)/g, to: 'virtualCount($1)' },
 ] as const;
 
-export function virtual({ name, source }: Script): string {
+function virtual({ name, source }: Script): string {
   let replaced = source;
   for (const { from, to } of REPLACED) replaced = replaced.replace(from, to);
   const left = /'(TIME|P?TTL|PUBSUB)'/.exec(replaced);

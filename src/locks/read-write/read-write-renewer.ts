@@ -22,9 +22,10 @@ export class ReadWriteRenewer extends WeightedRenewer {
   ): Promise<readonly (KeepReply | undefined)[]> {
     const replies = await super.renew(batch, leaseMs);
     return await Promise.all(
-      batch.map(({ lease, target }, index) =>
-        replies[index] === 'deleted' ? this.wordFor(target, lease.ownerId) : replies[index],
-      ),
+      batch.map(async ({ lease, target }, index) => {
+        const reply = replies[index];
+        return reply === 'deleted' ? await this.wordFor(target, lease.ownerId) : reply;
+      }),
     );
   }
 

@@ -74,7 +74,9 @@ async function commandsOfHandOvers(length: number): Promise<number> {
     semaphore.of(client).withPermits({ signal }, async () => {
       if (++turns < HAND_OVERS) return;
       if (turns === HAND_OVERS) next();
-      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      await new Promise((resolve) => {
+        signal.addEventListener('abort', resolve);
+      });
     }),
   );
   const settled = Promise.allSettled(all);

@@ -117,7 +117,9 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-it(`${String(STEPS)} random calls are answered, and leave the holders and the line, as the model says`, async ({ skip }) => {
+it(`${String(STEPS)} random calls are answered, and leave the holders and the line, as the model says`, async ({
+  skip,
+}) => {
   if (/^redis_version:6/m.test(await redis.info('server')))
     skip('Redis 6.2 does not tell when a key ends');
   let count = 0;

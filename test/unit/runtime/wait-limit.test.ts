@@ -160,15 +160,15 @@ describe('turns', () => {
     expect(turns.isTaken).toBe(true);
   });
 
-  it('tell when a turn ends and nobody waits for the next', async () => {
-    const onIdle = vi.fn();
-    const turns = new Turns(onIdle);
+  it('tell when a turn has ended and the next one, if anybody waits for it, has begun', async () => {
+    const areTaken: boolean[] = [];
+    const turns: Turns = new Turns(() => areTaken.push(turns.isTaken));
     turns.tryTake();
     const next = turns.take(patient());
     turns.pass();
     await next;
-    expect(onIdle).not.toHaveBeenCalled();
+    expect(areTaken).toEqual([true]);
     turns.pass();
-    expect(onIdle).toHaveBeenCalledOnce();
+    expect(areTaken).toEqual([true, false]);
   });
 });
