@@ -125,8 +125,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         in: 'src',
-        from: 'const send = (): Promise<KeepReply> =>\n      this.lock.reenter(this.ownerId, holdCount, leaseMs, waitLimit);',
-        to: 'const more = holdCount - (this.countThere ?? holdCount);\n    const send = (): Promise<KeepReply> =>\n      this.lock.reenter(this.ownerId, more, leaseMs, waitLimit);',
+        from: 'const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared);',
+        to: 'const more = holdCount - (this.countThere ?? holdCount);\n    const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, more, leaseMs, waitLimit, this.#isShared);',
       },
     ],
   },
@@ -186,10 +186,10 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'siblings at once',
-    what: 'branches of one holder do not take turns',
+    what: 'branches of one holder do not take turns, as if all of them only read',
     kinds: ['reentrant'],
     edits: [
-      { in: 'src', from: 'if (!turns.tryTake()) {', to: 'if (!turns.tryTake() && !turns) {' },
+      { in: 'src', from: 'if (!turns.tryTake(isShared)) {', to: 'if (!turns.tryTake(true)) {' },
     ],
   },
   {
