@@ -54,6 +54,8 @@ end
 if #out == 0 then
   return out
 end
+-- Asked before anything is written, as it may be denied.
+local isIdle = used == 0 and redis.call('EXISTS', line) == 0
 
 -- Writes that change nothing: from here on they are known to be permitted.
 redis.call('ZREM', leases, '')
@@ -80,7 +82,7 @@ for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))
 end
-if used == 0 and redis.call('EXISTS', line) == 0 then
+if isIdle then
   redis.call('HDEL', lock, 'used', 'capacity')
 end
 return out

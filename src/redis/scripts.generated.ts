@@ -1302,7 +1302,7 @@ return owners
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: '1aa6b25c4dda79f79a35f0a595d7bcfd85b0fab2',
+    sha1: 'f93e8bfda8bda2b5b355b3ad4474556297ff28b2',
     source: `-- Puts out those holders of a weighted lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
 -- this sees to the line afterwards.
 --
@@ -1359,6 +1359,8 @@ end
 if #out == 0 then
   return out
 end
+-- Asked before anything is written, as it may be denied.
+local isIdle = used == 0 and redis.call('EXISTS', line) == 0
 
 -- Writes that change nothing: from here on they are known to be permitted.
 redis.call('ZREM', leases, '')
@@ -1385,7 +1387,7 @@ for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))
 end
-if used == 0 and redis.call('EXISTS', line) == 0 then
+if isIdle then
   redis.call('HDEL', lock, 'used', 'capacity')
 end
 return out
