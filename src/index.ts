@@ -23,9 +23,9 @@ export type {
 export type { Hold } from './api/hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
 export type { RedisSource } from './redis/ioredis/source.js';
+export { HoldfastError, type ErrorCode, type ErrorContext } from './api/holdfast-error.js';
 export {
   ClosedError,
-  HoldfastError,
   KeyConflictError,
   LockAbortedError,
   LockLostError,
@@ -35,8 +35,6 @@ export {
   OptionError,
   QuorumError,
   UnavailableError,
-  type ErrorCode,
-  type ErrorContext,
   type LossReason,
   type SeenHolder,
 } from './api/errors.js';

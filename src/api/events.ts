@@ -1,6 +1,7 @@
 // What a client tells: the events of `Holdfast#on`, one type each.
 
-import type { HoldfastError, LossReason } from './errors.js';
+import type { LossReason } from './errors.js';
+import type { HoldfastError } from './holdfast-error.js';
 
 /**
  * What every event about a lock names.

@@ -158,7 +158,11 @@ export class Acquisition {
   async #try(): Promise<Attempt> {
     const result = await this.#tries.try();
     if (result instanceof Grant) return this.#begin(this.#holder(result));
-    if (!result) return this.#tooLate();
+    if (!result) {
+      // The lock was granted, but the answer took longer than the lease.
+      if (this.#request.waitMs > 0) return 'look again';
+      throw this.#session.tooLate(this.#lock.name, this.#request.leaseMs);
+    }
     // A scope around the caller may have got the lock while the server was asked.
     return nearestHolder(this.#request.position, this.#lock.id) ? 'look again' : this.#held(result);
   }
@@ -167,15 +171,6 @@ export class Acquisition {
     if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, seen);
     this.#beginWaiting(seen);
     return 'held';
-  }
-
-  /** The lock was granted, but the answer took longer than the lease. */
-  #tooLate(): Attempt {
-    if (this.#request.waitMs > 0) return 'look again';
-    throw this.#session.unavailable(
-      this.#lock.name,
-      `not acquired: Redis took longer to answer than the lease of ${String(this.#request.leaseMs)} ms`,
-    );
   }
 
   #beginWaiting(seen: SeenHolder): void {

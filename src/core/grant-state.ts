@@ -1,9 +1,10 @@
 // Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
 
-import { elapsedMs, now, type Instant } from '../runtime/clock.js';
+import { elapsedMs, type Instant } from '../runtime/clock.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import type { Due } from '../runtime/schedule.js';
 import { deadlineOf, later, leftMs, type Deadline } from './deadline.js';
+import { GrantHolds } from './grant-holds.js';
 import type { Granted, GrantedHold, GrantedLock, Heir } from './granted-lock.js';
 import { lockLost } from './loss.js';
 import type { KeepReply } from './replies.js';
@@ -17,18 +18,13 @@ type State =
   // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly isConfirmed: boolean };
 
-export abstract class GrantState implements Granted, Due {
+export abstract class GrantState extends GrantHolds implements Granted, Due {
   readonly lock: GrantedLock;
   readonly ownerId: string;
   /** What a fenced lock gave with it. */
   readonly token: bigint | undefined;
   renewalLimit: RenewalLimit | undefined;
   protected readonly session: Session;
-  readonly #holds: GrantedHold[] = [];
-  /** To whom it was passed on, until that hold begins. */
-  #heir: Heir | undefined;
-  /** Since when its present holder has it. */
-  #heldSince: Instant = now();
   #deadline: Deadline;
   /** When the confirmation that came last was asked for. */
   #confirmedAt: Instant;
@@ -43,6 +39,7 @@ export abstract class GrantState implements Granted, Due {
     deadline: Deadline,
     token?: bigint,
   ) {
+    super();
     this.session = session;
     this.lock = lock;
     this.ownerId = ownerId;
@@ -72,26 +69,8 @@ export abstract class GrantState implements Granted, Due {
     return this.#state.kind === 'released' && this.#state.isConfirmed;
   }
 
-  get holdCount(): number {
-    return this.#holds.length + Number(this.#heir !== undefined);
-  }
-
   /** Whether others may read beside it. */
   abstract readonly isShared: boolean;
-
-  /** How many of its holds only read, or how many do not. */
-  countOf(isShared: boolean): number {
-    return this.#holds.filter((hold) => (hold.isShared ?? false) === isShared).length;
-  }
-
-  /** Whether all its holds only read. */
-  protected get onlyReads(): boolean {
-    return this.#holds.length > 0 && !this.#heir && this.countOf(false) === 0;
-  }
-
-  get heldForMs(): number {
-    return elapsedMs(this.#heldSince);
-  }
 
   remaining(): number {
     return this.isHeld ? Math.max(leftMs(this.#deadline), 0) : 0;
@@ -106,35 +85,31 @@ export abstract class GrantState implements Granted, Due {
   }
 
   get isWatched(): boolean {
-    const isWanted = this.#heir?.isWatched ?? this.#holds.some(({ isWatched }) => isWatched);
-    return isWanted && (this.renewalLimit?.isDue ?? true);
+    return this.isRenewalWanted && (this.renewalLimit?.isDue ?? true);
   }
 
   /** A hold begins; the server counts it already. */
   add(hold: GrantedHold): void {
-    this.#holds.push(hold);
+    const isFirst = this.enter(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
-    else if (this.#holds.length === 1 && !this.#heir) this.lock.watch(this);
-    this.#heir = undefined;
+    else if (isFirst) this.lock.watch(this);
     if (this.#state.kind === 'held') this.session.schedule.within(this, leftMs(this.#deadline));
   }
 
   protected drop(hold: GrantedHold): void {
-    const index = this.#holds.indexOf(hold);
-    if (index >= 0) this.#holds.splice(index, 1);
+    this.leave(hold);
     if (this.holdCount === 0) this.lock.unwatch(this);
   }
 
   /** The last hold ends, and the heir's is to begin: nothing changes on the server. */
   protected bequeath(hold: GrantedHold | undefined, heir: Heir): void {
-    this.#heir = heir;
-    this.#heldSince = now();
+    this.passTo(heir);
     if (hold) this.drop(hold);
   }
 
   /** The heir does not go on with it. */
   protected disinherit(): void {
-    this.#heir = undefined;
+    this.passToNobody();
     if (this.holdCount === 0) this.lock.unwatch(this);
   }
 
@@ -149,7 +124,7 @@ export abstract class GrantState implements Granted, Due {
     const lost = { lockName: this.lock.name, ownerId, heldForMs };
     const error = lockLost(lost, lossReason);
     this.become({ kind: 'lost', error });
-    const heldSince = new Date(this.#heldSince.wallMs);
+    const { heldSince } = this;
     this.session.events.emit('lost', () => ({ ...lost, lossReason, heldSince, error }));
     // The server may still keep what we do not dare to rely on.
     const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
@@ -228,9 +203,7 @@ export abstract class GrantState implements Granted, Due {
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
-    if (next.kind !== 'lost') return;
-    for (const hold of [...this.#holds]) hold.lost(next.error);
-    this.#heir?.lost(next.error);
+    if (next.kind === 'lost') this.tell(next.error);
   }
 
   #forget(): void {

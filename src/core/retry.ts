@@ -1,7 +1,8 @@
 // Asks Redis until it answers, or the wait is over. A driver repeats nothing by itself; this does, and says so to
 // whoever sends, since a repeat may find the work already done.
 
-import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
+import { ClosedError, UnavailableError } from '../api/errors.js';
+import { HoldfastError } from '../api/holdfast-error.js';
 import { keyConflict, type Conflicting } from './key-conflict.js';
 import { failureKind } from '../redis/failure.js';
 import type { Connection } from '../redis/connection.js';

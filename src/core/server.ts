@@ -1,7 +1,8 @@
 // One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
 
 import { randomUUID } from 'node:crypto';
-import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
+import { ClosedError, UnavailableError } from '../api/errors.js';
+import { HoldfastError } from '../api/holdfast-error.js';
 import type { Events } from '../api/events.js';
 import { Connection, type ConnectionOptions } from '../redis/connection.js';
 import { describe, failureKind } from '../redis/failure.js';

@@ -1,7 +1,8 @@
 // What the locks of one Holdfast share: its connection, its times, its events, and all that is held or awaited.
 
 import { AnonymousHolds } from '../scopes/anonymous-holds.js';
-import { ClosedError, UnavailableError, type HoldfastError } from '../api/errors.js';
+import { ClosedError, UnavailableError } from '../api/errors.js';
+import type { HoldfastError } from '../api/holdfast-error.js';
 import type { Events } from '../api/events.js';
 import { ownersOf } from './client-id.js';
 import { retry } from './retry.js';
@@ -109,6 +110,12 @@ export class Session {
     const refused = isReply(this.connection.lastError ?? cause);
     const limit = `${refused ? 'refused for' : 'did not answer within'} ${String(limitMs)} ms`;
     return this.unavailable(lockName, `${what}: Redis ${limit}`, cause);
+  }
+
+  /** Redis granted a lock, and its answer took longer than the lease. */
+  tooLate(lockName: string, leaseMs: number): HoldfastError {
+    const lease = `the lease of ${String(leaseMs)} ms`;
+    return this.unavailable(lockName, `not acquired: Redis took longer to answer than ${lease}`);
   }
 
   /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */

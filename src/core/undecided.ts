@@ -1,6 +1,6 @@
 // Several servers were asked, and what they answered decides nothing: asked again a little later, they may decide.
 
-import type { HoldfastError } from '../api/errors.js';
+import type { HoldfastError } from '../api/holdfast-error.js';
 
 export abstract class Undecided extends Error {
   /** What the caller is told when nobody asks again. */

@@ -19,8 +19,9 @@ import type { SingleHold } from '../../core/single-hold.js';
 import { whileHeld } from '../../core/while-held.js';
 import { outsideScopes } from '../../scopes/scope.js';
 import { HeldPermits } from './held-permits.js';
-import { parsePermits, parseSemaphore, refusedPermits } from './semaphore-settings.js';
-import { WeightedBackend } from './weighted-backend.js';
+import { SemaphoreBackend } from './semaphore-backend.js';
+import { parsePermits, parseSemaphore } from './semaphore-settings.js';
+import type { WeightedView } from './weighted-replies.js';
 
 const ALL_OPTIONS = ['permits', 'wait', 'lease', 'signal'] as const;
 
@@ -111,20 +112,13 @@ export class SingleSemaphore implements Semaphore {
     return { permits, hold };
   }
 
-  #look(): ReturnType<WeightedBackend['look']> {
+  #look(): Promise<WeightedView> {
     const backend = this.#backend(1);
     return this.#session.ask(backend, () => backend.look());
   }
 
-  #backend(weight: number): WeightedBackend {
-    const { name } = this;
-    const declared = this.#declared;
-    return new WeightedBackend(this.#server, this.#session.newOwnerId, {
-      name,
-      expected: 'a semaphore',
-      capacity: declared,
-      weight,
-      refused: (refusal) => refusedPermits(name, declared, weight, refusal),
-    });
+  #backend(weight: number): SemaphoreBackend {
+    const { newOwnerId } = this.#session;
+    return new SemaphoreBackend(this.#server, newOwnerId, this.name, this.#declared, weight);
   }
 }

@@ -1,6 +1,6 @@
 // A lock of several permits on one Redis, as one who wants so many of them: what its scripts are sent and what they answer.
 
-import type { HoldfastError } from '../../api/errors.js';
+import type { HoldfastError } from '../../api/holdfast-error.js';
 import type { AcquirableLock } from '../../core/backend.js';
 import type { Granted } from '../../core/granted-lock.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
@@ -21,15 +21,13 @@ import {
   MORE_TO_LET_IN,
   readWeightedHandOver,
   readWeightedJoin,
-  readWeightedView,
   type Refusal,
   type WeightedHandOver,
-  type WeightedView,
 } from './weighted-replies.js';
 import { WeightedServices } from './weighted-services.js';
 
 /** How long a capacity that was set is kept after somebody last needed it. */
-const PERMITS_TTL_MS = 30 * 86_400_000;
+export const PERMITS_TTL_MS = 30 * 86_400_000;
 
 /** As a target: the owner keeps the weight that it has. */
 const AS_IT_IS = -1;
@@ -147,24 +145,6 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
 
   unwatch(grant: Granted): void {
     this.server.watchdog.unwatch(grant);
-  }
-
-  /** Who holds permits, and who waits in line. */
-  look(): Promise<WeightedView> {
-    const { lock, leases, line, places, permits } = this.keys;
-    const keys = [lock, leases, line, places, permits];
-    const { connection } = this.server;
-    return connection.run(scripts.weightedLook, keys, [this.#terms.capacity], readWeightedView);
-  }
-
-  /** How many permits there are from now on, above what anybody declares; some may go to those in line. */
-  async setCapacity(capacity: number): Promise<void> {
-    const { lock, permits } = this.keys;
-    const args = [capacity, PERMITS_TTL_MS];
-    const { connection } = this.server;
-    await connection.run(scripts.weightedSetCapacity, [lock, permits], args, () => undefined);
-    // If this fails, whoever waits sees to the line at the next renewal of its place.
-    this.handOn().catch(() => undefined);
   }
 
   keyInTheWay(): Promise<KeyInTheWay | undefined> {

@@ -1,0 +1,47 @@
+// A semaphore on one Redis, as one who wants so many of its permits: a weighted lock whose capacity can be looked at, and changed.
+
+import type { Server } from '../../core/server.js';
+import { scripts } from '../../redis/scripts.generated.js';
+import { refusedPermits } from './semaphore-settings.js';
+import { PERMITS_TTL_MS, WeightedBackend } from './weighted-backend.js';
+import { readWeightedView, type WeightedView } from './weighted-replies.js';
+
+export class SemaphoreBackend extends WeightedBackend {
+  readonly #declared: number;
+
+  /** `declared`: how many permits this client says there are. */
+  constructor(
+    server: Server,
+    newOwnerId: () => string,
+    name: string,
+    declared: number,
+    weight: number,
+  ) {
+    super(server, newOwnerId, {
+      name,
+      expected: 'a semaphore',
+      capacity: declared,
+      weight,
+      refused: (refusal) => refusedPermits(name, declared, weight, refusal),
+    });
+    this.#declared = declared;
+  }
+
+  /** Who holds permits, and who waits in line. */
+  look(): Promise<WeightedView> {
+    const { lock, leases, line, places, permits } = this.keys;
+    const keys = [lock, leases, line, places, permits];
+    const { connection } = this.server;
+    return connection.run(scripts.weightedLook, keys, [this.#declared], readWeightedView);
+  }
+
+  /** How many permits there are from now on, above what anybody declares; some may go to those in line. */
+  async setCapacity(capacity: number): Promise<void> {
+    const { lock, permits } = this.keys;
+    const args = [capacity, PERMITS_TTL_MS];
+    const { connection } = this.server;
+    await connection.run(scripts.weightedSetCapacity, [lock, permits], args, () => undefined);
+    // If this fails, whoever waits sees to the line at the next renewal of its place.
+    this.handOn().catch(() => undefined);
+  }
+}
