@@ -1,5 +1,5 @@
 // Halves of read-write locks as members of a MultiLock.
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { LockUpgradeError, OptionError, type Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { TestReadWriteLock } from '../../support/read-write-locks.js';
@@ -9,12 +9,12 @@ const redis = sharedConnection();
 let client: Holdfast;
 let other: Holdfast;
 
-beforeAll(async () => {
+beforeEach(async () => {
   [client, other] = [newClient(), newClient()];
   await Promise.all([client.ping(), other.ping()]);
 });
 
-afterAll(async () => {
+afterEach(async () => {
   await Promise.all([client.close(), other.close()]);
 });
 

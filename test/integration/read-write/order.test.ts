@@ -1,5 +1,5 @@
 // Who is let in when: readers together, a writer alone, first come first served over all clients.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
@@ -14,7 +14,7 @@ const redis = sharedConnection();
 let one: Holdfast;
 let two: Holdfast;
 
-beforeAll(async () => {
+beforeEach(async () => {
   [one, two] = [
     newClient({ lockWatchdogTimeout: 30_000 }),
     newClient({ lockWatchdogTimeout: 30_000 }),
@@ -22,7 +22,7 @@ beforeAll(async () => {
   await Promise.all([one.ping(), two.ping()]);
 });
 
-afterAll(async () => {
+afterEach(async () => {
   await Promise.all([one.close(), two.close()]);
 });
 
