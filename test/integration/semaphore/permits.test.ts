@@ -26,8 +26,8 @@ afterAll(() => {
 });
 
 beforeEach(async () => {
-  client = newClient();
-  other = newClient();
+  client = newClient({ lockWatchdogTimeout: 30_000 });
+  other = newClient({ lockWatchdogTimeout: 30_000 });
   await Promise.all([client.ping(), other.ping()]);
 });
 
@@ -94,9 +94,10 @@ describe('permits', () => {
   });
 
   it('are renewed for as long as they are held', async () => {
+    await using short = newClient({ lockWatchdogTimeout: 3_000 });
     const semaphore = new TestSemaphore(redis, 2);
-    const hold = await semaphore.of(client).acquire({ permits: 2 });
-    await new Promise((resolve) => setTimeout(resolve, 2_500)); // nearly three leases
+    const hold = await semaphore.of(short).acquire({ permits: 2 });
+    for (let renewal = 0; renewal < 5; renewal++) await nextEvent(short, 'renewed'); // longer than a lease
     expect(hold.signal.aborted).toBe(false);
     expect(await semaphore.of(other).tryAcquire()).toBeUndefined();
     await hold.release();
@@ -127,10 +128,11 @@ describe('permits', () => {
   });
 
   it('that are lost on the server are told at the next renewal', async () => {
+    await using short = newClient({ lockWatchdogTimeout: 3_000 });
     for (const index of [0, 1] as const) {
       const semaphore = new TestSemaphore(redis, 2);
-      const hold = await semaphore.of(client).acquire();
-      const lost = nextEvent(client, 'lost');
+      const hold = await semaphore.of(short).acquire();
+      const lost = nextEvent(short, 'lost');
       await redis.del(semaphore.keys[index]);
       expect(await lost).toMatchObject({ lockName: semaphore.name, lossReason: 'deleted' });
       expect(hold.remaining()).toBe(0);
@@ -212,7 +214,7 @@ describe('the line', () => {
   it('is left by who times out or aborts, and those behind move up', async () => {
     const semaphore = new TestSemaphore(redis, 2);
     const holder = await semaphore.of(client).acquire();
-    const { hold: late } = await semaphore.join(other, { permits: 2, wait: 400 });
+    const { hold: late } = await semaphore.join(other, { permits: 2, wait: 1_500 });
     const aborter = new AbortController();
     const aborted = await semaphore.join(other, { permits: 2, signal: aborter.signal });
     const behind = await semaphore.join(client);
