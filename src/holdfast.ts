@@ -1,4 +1,4 @@
-// The client: where locks come from.
+// The client: its connection, its events, its scopes, and its end. Its locks come from locks/lock-source.ts.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { runAsOneOwner } from './core/run.js';
@@ -6,28 +6,12 @@ import { Listeners } from './core/listeners.js';
 import { Session } from './core/session.js';
 import { inspected, type HoldfastDescription } from './api/description.js';
 import type { HoldfastEvents } from './api/events.js';
-import type { FairLock } from './api/fair-lock.js';
-import type { FencedLock, FencedLockOptions } from './api/fenced-lock.js';
-import type { Lock } from './api/lock.js';
-import type { ReadWriteLock } from './api/read-write-lock.js';
-import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
-import { FairSingleLock } from './locks/fair/fair-single-lock.js';
-import { FairLockBackend } from './locks/fair/fair-backend.js';
-import { fencedLock, fencedLockOver } from './locks/fenced/fenced-single-lock.js';
-import { ReadWriteSingleLock } from './locks/read-write/read-write-single-lock.js';
-import { ReentrantLockBackend } from './locks/reentrant/reentrant-backend.js';
-import { MultiLock } from './locks/multi/multi-lock.js';
 import { Server } from './core/server.js';
-import { parseFunction, parseName, type RedLockOptions } from './api/options.js';
-import { FencedRedLockBackend } from './locks/red/fenced-red-backend.js';
-import { parseRedLock } from './locks/red/masters.js';
-import { QuorumServices } from './locks/red/quorum-services.js';
-import { RedLockBackend } from './locks/red/red-backend.js';
+import { parseFunction } from './api/options.js';
 import { Schedule } from './runtime/schedule.js';
 import { ioredisDriver } from './redis/ioredis/driver.js';
 import { outsideScopes } from './scopes/scope.js';
-import { SingleLock } from './locks/single-lock.js';
-import { SingleSemaphore } from './locks/shared/single-semaphore.js';
+import { LockSource } from './locks/lock-source.js';
 import type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-options.js';
 import { parseHoldfastOptions, parsePing } from './holdfast-options.js';
 
@@ -44,11 +28,10 @@ import { parseHoldfastOptions, parsePing } from './holdfast-options.js';
  *
  * @group The client
  */
-export class Holdfast implements AsyncDisposable {
+export class Holdfast extends LockSource implements AsyncDisposable {
   readonly #session: Session;
   readonly #server: Server;
-  readonly #listeners = new Listeners();
-  #quorum: QuorumServices | undefined;
+  readonly #listeners: Listeners;
   #closing: Promise<void> | undefined;
 
   /**
@@ -60,9 +43,14 @@ export class Holdfast implements AsyncDisposable {
     const given = parseHoldfastOptions(options);
     const driver = ioredisDriver(options.redis);
     const schedule = new Schedule();
-    this.#server = new Server({ driver, ...given }, this.#listeners, schedule);
-    this.#session = new Session({ ...given, schedule }, this.#server.connection, this.#listeners);
-    this.#server.connection.onReady(this.#session.cleanup.tryAgain);
+    const listeners = new Listeners();
+    const server = new Server({ driver, ...given }, listeners, schedule);
+    const session = new Session({ ...given, schedule }, server.connection, listeners);
+    super(session, server, listeners);
+    this.#server = server;
+    this.#session = session;
+    this.#listeners = listeners;
+    server.connection.onReady(session.cleanup.tryAgain);
   }
 
   /**
@@ -93,100 +81,6 @@ export class Holdfast implements AsyncDisposable {
   /** Identifies this client on the server. */
   get clientId(): string {
     return this.#session.clientId;
-  }
-
-  /**
-   * The reentrant lock of this name. Not fair: who is woken first, tries first.
-   *
-   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
-   * @throws {@link OptionError} the name is not usable
-   */
-  getLock(name: string): Lock {
-    return new SingleLock(this.#session, this.#backend(ReentrantLockBackend, name));
-  }
-
-  /**
-   * The fair lock of this name: reentrant, first come first served. The same lock as `getLock(name)`, whose callers do not
-   * stand in line.
-   *
-   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
-   * @throws {@link OptionError} the name is not usable
-   */
-  getFairLock(name: string): FairLock {
-    return new FairSingleLock(this.#session, this.#backend(FairLockBackend, name));
-  }
-
-  /**
-   * The fenced lock of this name: each holder gets a token larger than all before it, for the guarded resource to check. Otherwise
-   * as `getLock(name)`, or with `fair` as `getFairLock(name)`, and the same lock.
-   *
-   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
-   * @throws {@link OptionError} the name or an option is not usable
-   */
-  getFencedLock(name: string, options: FencedLockOptions = {}): FencedLock {
-    return fencedLock(this.#session, this.#server, name, options);
-  }
-
-  /**
-   * The read-write lock of this name: many may read at the same time, whoever writes is alone; first come, first served.
-   *
-   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
-   * @throws {@link OptionError} the name is not usable
-   */
-  getReadWriteLock(name: string): ReadWriteLock {
-    return new ReadWriteSingleLock(this.#session, this.#server, name);
-  }
-
-  /**
-   * The semaphore of this name: as many holders as there are permits, first come first served, each permit a lease. A name is that of
-   * a semaphore or of a lock, not of both.
-   *
-   * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
-   * @param options - `permits`: how many there are, the same number for all who use it
-   * @throws {@link OptionError} the name or the number is not usable
-   */
-  getSemaphore(name: string, options: SemaphoreOptions): Semaphore {
-    return new SingleSemaphore(this.#session, this.#server, name, options);
-  }
-
-  /**
-   * A lock of several locks: all of them, or none. They may be reentrant, fair, fenced, or Redlocks, and of different clients.
-   * Inside it, each member is held, too: a fenced one has its own token there, and the whole has none. Callers may name the same
-   * locks in different orders.
-   *
-   * @param locks - at least one, each once, no MultiLock
-   * @throws {@link OptionError} a member cannot be one
-   */
-  getMultiLock(...locks: Lock[]): Lock {
-    return new MultiLock(this.#session, locks);
-  }
-
-  /**
-   * A lock on several independent masters, held by whoever most of them say holds it: it outlives the loss of any minority of
-   * them. Redis' Redlock, see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
-   *
-   * @param locks - locks of `getLock` of one name, each from its own Holdfast on its own master; an odd number is best. Or all of
-   *   `getFencedLock`, and not `fair`: then it is a fenced lock, too, whose tokens grow over all masters
-   * @throws {@link OptionError} a member cannot be one
-   */
-  getRedLock(...locks: FencedLock[]): FencedLock;
-  /** The same, of locks of `getLock`. */
-  getRedLock(...locks: Lock[]): Lock;
-  /**
-   * The same, with options, which come last.
-   *
-   * @param locksAndOptions - the locks, and then {@link RedLockOptions}
-   * @throws {@link OptionError} a member cannot be one, or an option is not usable
-   */
-  getRedLock(...locksAndOptions: [...FencedLock[], RedLockOptions]): FencedLock;
-  /** The same, of locks of `getLock`, and with options. */
-  getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
-  getRedLock(...given: unknown[]): Lock {
-    const parts = parseRedLock(given);
-    const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#listeners));
-    return parts.isFenced
-      ? fencedLockOver(quorum.session, new FencedRedLockBackend(parts, quorum))
-      : new SingleLock(quorum.session, new RedLockBackend(parts, quorum));
   }
 
   /**
@@ -242,7 +136,7 @@ export class Holdfast implements AsyncDisposable {
   /** Who it is on the server, the state of its connection, and how many locks it holds. Nothing of how it connects. */
   toJSON(): HoldfastDescription {
     const { clientId, grants } = this.#session;
-    const heldCount = grants.size + (this.#quorum?.session.grants.size ?? 0);
+    const heldCount = grants.size + (this.quorum?.session.grants.size ?? 0);
     return { clientId, state: this.status, heldCount };
   }
 
@@ -252,16 +146,8 @@ export class Holdfast implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#session.close(this.#quorum?.close());
+    await this.#session.close(this.quorum?.close());
     await this.#server.close();
     this.#session.schedule.stop();
-  }
-
-  #backend<Backend>(
-    Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
-    name: unknown,
-  ): Backend {
-    const { newOwnerId } = this.#session;
-    return new Kind(this.#server, this.#server.keyPrefix, parseName(name), newOwnerId);
   }
 }

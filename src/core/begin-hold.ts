@@ -8,17 +8,17 @@ import { SingleHold } from './single-hold.js';
 export function beginHold(
   session: Session,
   holder: GrantHolder,
-  { origin, isShared, isWatched, leaseMs }: CallersRequest,
+  request: CallersRequest,
 ): SingleHold {
   const { grant } = holder;
-  const hold = new SingleHold(session, holder, origin, isShared, isWatched);
+  const hold = new SingleHold(session, holder, request);
   if (!holder.scope) session.anonymous.add(grant.lock.id, hold);
   session.events.emit('acquired', () => ({
     lockName: grant.lock.name,
     ownerId: grant.ownerId,
     holdCount: grant.holdCount,
-    leaseMs,
-    watched: isWatched,
+    leaseMs: request.leaseMs,
+    watched: request.isWatched,
   }));
   return hold;
 }

@@ -5,11 +5,16 @@ import { inspected, type HoldDescription } from '../api/description.js';
 import { isUnanswered, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
 import type { HoldOrigin, OwnHold } from './own-hold.js';
+import { quietly, tellReleased } from './end-hold.js';
 import type { GrantHolder } from './grant-holders.js';
 import { parseLease } from '../api/options.js';
 import type { Grant } from './grant.js';
 import { releasedAlready } from './refusals.js';
+import type { CallersRequest } from './request.js';
 import { currentScope, Scope } from '../scopes/scope.js';
+
+/** What its caller asked for. */
+type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched'>;
 
 export class SingleHold implements OwnHold {
   readonly #session: Session;
@@ -28,13 +33,7 @@ export class SingleHold implements OwnHold {
   isRetired = false;
   #onEnd: (() => void) | undefined;
 
-  constructor(
-    session: Session,
-    holder: GrantHolder,
-    origin: HoldOrigin,
-    isShared: boolean,
-    isWatched: boolean,
-  ) {
+  constructor(session: Session, holder: GrantHolder, { origin, isShared, isWatched }: HoldTerms) {
     this.#session = session;
     this.#holder = holder;
     this.isShared = isShared;
@@ -113,15 +112,7 @@ export class SingleHold implements OwnHold {
   }
 
   releaseQuietly(): Promise<void> {
-    return this.#quietly(this.release());
-  }
-
-  #quietly(releasing: Promise<void>): Promise<void> {
-    return releasing.catch((error: unknown) => {
-      if (!isUnanswered(error)) throw error;
-      const { lockName, ownerId } = this;
-      this.#session.events.emit('error', () => ({ error, lockName, ownerId }));
-    });
+    return quietly(this.#session, this, this.release());
   }
 
   /** Whether `unlock()` may undo it. */
@@ -163,14 +154,13 @@ export class SingleHold implements OwnHold {
       return;
     }
     this.isRetired = true;
-    const released = this.#quietly(
-      this.#grant.release(this, false).then(() => {
-        this.#emitReleased();
-      }),
-    );
+    const released = this.#grant.release(this, false).then(() => {
+      tellReleased(this.#session, this.#grant);
+    });
+    const settled = quietly(this.#session, this, released);
     this.lost(error);
     this.#holder.retire(this);
-    await released;
+    await settled;
   }
 
   /** The grant was lost. */
@@ -199,7 +189,7 @@ export class SingleHold implements OwnHold {
       : (passed?.proof ?? this.#grant.release(this, isRepeat));
     return removal.then(
       () => {
-        this.#emitReleased();
+        tellReleased(this.#session, this.#grant, this.#passedOnAfterMs);
         this.#leave();
       },
       (error: unknown) => {
@@ -215,17 +205,6 @@ export class SingleHold implements OwnHold {
     this.#onEnd?.();
     this.#holder.remove(this);
     if (!this.#holder.scope) this.#session.anonymous.delete(this.#grant.lock.id, this);
-  }
-
-  #emitReleased(): void {
-    this.#session.events.emit('released', () => {
-      const { lockName, ownerId } = this;
-      // What its grant says, once it was passed on, is of those who came after it.
-      const passed = this.#passedOnAfterMs;
-      const { heldForMs, holdCount } =
-        passed === undefined ? this.#grant : { heldForMs: passed, holdCount: 0 };
-      return { lockName, ownerId, holdCount, heldForMs };
-    });
   }
 
   #assertHeld(what: string): void {

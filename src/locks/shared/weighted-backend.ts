@@ -27,7 +27,7 @@ import {
 import { WeightedServices } from './weighted-services.js';
 
 /** How long a capacity that was set is kept after somebody last needed it. */
-export const PERMITS_TTL_MS = 30 * 86_400_000;
+export const PERMITS_TTL_MS: number = 30 * 86_400_000;
 
 /** As a target: the owner keeps the weight that it has. */
 const AS_IT_IS = -1;
