@@ -10,7 +10,10 @@ let client: Holdfast;
 let other: Holdfast;
 
 beforeEach(async () => {
-  [client, other] = [newClient(), newClient()];
+  [client, other] = [
+    newClient({ lockWatchdogTimeout: 30_000 }),
+    newClient({ lockWatchdogTimeout: 30_000 }),
+  ];
   await Promise.all([client.ping(), other.ping()]);
 });
 

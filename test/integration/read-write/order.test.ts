@@ -96,7 +96,7 @@ describe('over several clients', () => {
     const lock = new TestReadWriteLock(redis);
     await lock.writeLock(one).withLock(async ({ ownerId }) => {
       for (const half of [lock.readLock(two), lock.writeLock(two)])
-        await expect(half.acquire({ wait: 100 })).rejects.toMatchObject({
+        await expect(half.acquire({ wait: 1_000 })).rejects.toMatchObject({
           code: 'LOCK_TIMEOUT',
           holder: ownerId,
         });

@@ -10,6 +10,7 @@ import {
 } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
+import { recordCommands } from '../../support/recorded-commands.js';
 import { TestSemaphore } from '../../support/semaphores.js';
 
 let redis: Redis;
@@ -68,16 +69,13 @@ describe('permits', () => {
   it('are acquired in one round trip, and released in one', async () => {
     const semaphore = new TestSemaphore(redis, 2).of(client);
     await (await semaphore.acquire()).release(); // scripts are loaded
-    const monitor = await redis.monitor();
-    const sent: string[] = [];
-    monitor.on('monitor', (_time: string, words: string[], _db: string, source?: string) => {
-      if (source !== 'lua' && /^evalsha$/i.test(words[0] ?? '')) sent.push(words[3] ?? '');
+    const commands = await recordCommands(inject('redisUrl'), async () => {
+      await (await semaphore.acquire()).release();
     });
-    await (await semaphore.acquire()).release();
-    await eventually(() => {
-      expect(sent.filter((key) => key === semaphore.name)).toHaveLength(2);
-    });
-    monitor.disconnect();
+    const sent = commands.filter(
+      ({ name, args, byScript }) => !byScript && name === 'EVALSHA' && args[2] === semaphore.name,
+    );
+    expect(sent).toHaveLength(2);
   });
 
   it('come back when withPermits ends, also by an error, which is what the caller sees', async () => {

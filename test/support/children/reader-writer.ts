@@ -74,13 +74,19 @@ function random(from: number, to: number): number {
   return Math.floor(from + Math.random() * (to - from));
 }
 
+/** Two holds of one block may both have been lost: then the end of the block says so of both. */
+function codesOf(error: unknown): string[] {
+  if (error instanceof Error && 'suppressed' in error && 'error' in error)
+    return [...codesOf(error.error), ...codesOf(error.suppressed)];
+  return [error instanceof HoldfastError ? error.code : String(error)];
+}
+
 async function passes(): Promise<void> {
   while (!isStopped) {
     try {
       await pass();
     } catch (error) {
-      const code = error instanceof HoldfastError ? error.code : String(error);
-      codes[code] = (codes[code] ?? 0) + 1;
+      for (const code of codesOf(error)) codes[code] = (codes[code] ?? 0) + 1;
       await sleep(5);
     }
   }
