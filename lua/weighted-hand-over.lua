@@ -243,7 +243,9 @@ end
 lastEndMs = string.format('%.0f', lastEndMs)
 
 local function write()
-  if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn then
+  -- The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
+  local isNobodys = capacity and not hadHolders and not hasLine
+  if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn and not isNobodys then
     return nil
   end
   -- Writes that change nothing, before those that do: these commands are known to be permitted then, and after any write a full

@@ -1395,7 +1395,7 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '0f410cba1d63c6f5bd483cbeedf6d1897013d947',
+    sha1: '29323db67fb0912709c1a9a11c7cd5f0add6e127',
     source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
 -- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
 --
@@ -1641,7 +1641,9 @@ end
 lastEndMs = string.format('%.0f', lastEndMs)
 
 local function write()
-  if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn then
+  -- The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
+  local isNobodys = capacity and not hadHolders and not hasLine
+  if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn and not isNobodys then
     return nil
   end
   -- Writes that change nothing, before those that do: these commands are known to be permitted then, and after any write a full

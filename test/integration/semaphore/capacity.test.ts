@@ -98,6 +98,18 @@ describe('setPermits', () => {
     await semaphore.isGone();
     await redis.del(semaphore.setKey);
   });
+
+  it('leaves nothing of a lock whose holders, as many as one call drops, have all lapsed', async () => {
+    const semaphore = new TestSemaphore(redis, 250);
+    const holds = await Promise.all(
+      Array.from({ length: 250 }, () => semaphore.of(client).acquire({ lease: 60_000 })),
+    );
+    await redis.zadd(semaphore.keys[1], ...holds.flatMap(({ ownerId }) => [1, ownerId]));
+    await semaphore.of(client).setPermits(250);
+    await semaphore.isGone();
+    await Promise.allSettled(holds.map((hold) => hold.release()));
+    await redis.del(semaphore.setKey);
+  });
 });
 
 describe('what cannot be', () => {
