@@ -8,8 +8,8 @@ import { holdTests } from './lock-contract-holds.js';
 import { lookingTests } from './lock-contract-looking.js';
 import { uniqueName } from './unique-name.js';
 
-/** The default lease: short enough to see renewals, long enough for a busy machine. */
-const LEASE_MS = 1_500;
+/** The default lease: short enough to see renewals, long enough for a busy machine, which may keep a process waiting for over a second. */
+const LEASE_MS = 3_000;
 
 export interface LockKind {
   /** A client with these options; the suite closes it. */
