@@ -1,5 +1,5 @@
 // A name is that of one kind: whoever wants another one there is told what is in the way, and nothing is changed.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, type Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { TestReadWriteLock } from '../../support/read-write-locks.js';
@@ -8,12 +8,12 @@ import { sharedConnection } from '../../support/shared-connection.js';
 const redis = sharedConnection();
 let client: Holdfast;
 
-beforeAll(async () => {
+beforeEach(async () => {
   client = newClient({ lockWatchdogTimeout: 30_000 });
   await client.ping();
 });
 
-afterAll(() => client.close());
+afterEach(() => client.close());
 
 type Take = (name: string) => Promise<{ release(): Promise<void> } | undefined>;
 
