@@ -7,7 +7,7 @@
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the owner of the i-th lock at 1+i
 --
--- Returns for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+-- Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local locks = KEYS
 local owners = ARGV
 local leaseMs = tonumber(ARGV[1])
@@ -64,7 +64,10 @@ local function renew(lock, forced, owner)
 end
 
 local answers = {}
+local areAllKept = true
 for i = 1, #locks / 2 do
-  answers[i] = renew(locks[2 * i - 1], locks[2 * i], owners[1 + i])
+  local answer = renew(locks[2 * i - 1], locks[2 * i], owners[1 + i])
+  answers[i] = answer
+  areAllKept = areAllKept and answer == 'kept'
 end
-return answers
+return areAllKept and 'kept' or answers

@@ -5,6 +5,7 @@ import { upgradeRefused } from './refusals.js';
 import { now, type Instant } from '../runtime/clock.js';
 import { Turns } from '../scopes/turns.js';
 import { WaitLimit } from '../runtime/wait-limit.js';
+import { deadlineOf } from './deadline.js';
 import { GrantState } from './grant-state.js';
 import type { GrantedHold } from './granted-lock.js';
 import type { KeepReply } from './replies.js';
@@ -65,7 +66,7 @@ export abstract class CountedGrant extends GrantState {
     this.#confirming = waitLimit;
     this.#ask(confirm, waitLimit)
       .then((sentAt) => {
-        this.prolong(sentAt, leaseMs);
+        this.prolong(deadlineOf(sentAt, leaseMs));
       })
       // Unanswered, the grant ends when it would have; a loss is told as such.
       .catch((error: unknown) => this.takenIfConflict(error))
@@ -92,7 +93,7 @@ export abstract class CountedGrant extends GrantState {
       if (this.isReleased) return;
       if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
       const sentAt = await this.keep(this.holdCount + more, leaseMs, waitLimit, isShared);
-      this.prolong(sentAt, leaseMs);
+      this.prolong(deadlineOf(sentAt, leaseMs));
       if (this.isHeld) confirmed();
     } catch (error) {
       throw this.takenIfConflict(error);

@@ -1,6 +1,6 @@
 // Until when a process may rely on a lease that a server confirmed.
 
-import { elapsedMs, type Instant } from '../runtime/clock.js';
+import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 
 /**
  * The end of a confirmed lease as the client sees it. The lease counts from before the command was sent, so the deadline
@@ -21,12 +21,12 @@ export function deadlineOf(sentAt: Instant, leaseMs: number): Deadline {
   return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };
 }
 
-/** Milliseconds that are left; 0 or less when the deadline has passed. */
-export function leftMs(deadline: Deadline): number {
-  return deadline.usableMs - elapsedMs(deadline.since);
+/** Milliseconds that are left, `at` then or now; 0 or less when the deadline has passed. */
+export function leftMs(deadline: Deadline, at?: Instant): number {
+  return deadline.usableMs - elapsedMs(deadline.since, at);
 }
 
 /** A confirmation never shortens a lease: of two deadlines the later one counts. */
-export function later(one: Deadline, other: Deadline): Deadline {
-  return leftMs(other) > leftMs(one) ? other : one;
+export function later(one: Deadline, other: Deadline, at: Instant = now()): Deadline {
+  return leftMs(other, at) > leftMs(one, at) ? other : one;
 }

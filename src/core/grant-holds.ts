@@ -5,7 +5,7 @@ import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { GrantedHold, Heir } from './granted-lock.js';
 
 export abstract class GrantHolds {
-  readonly #holds: GrantedHold[] = [];
+  #holds: GrantedHold[] = [];
   /** To whom it was passed on, until that hold begins. */
   #heir: Heir | undefined;
   /** Since when its present holder has it. */
@@ -40,8 +40,10 @@ export abstract class GrantHolds {
 
   /** Returns whether it is the first: the one and only, and not the heir's. */
   protected enter(hold: GrantedHold): boolean {
-    this.#holds.push(hold);
-    const isFirst = this.#holds.length === 1 && !this.#heir;
+    const isFirst = this.holdCount === 0;
+    // Most have just one hold: an array that grows from nothing takes room for 17.
+    if (this.#holds.length === 0) this.#holds = [hold];
+    else this.#holds.push(hold);
     this.#heir = undefined;
     return isFirst;
   }

@@ -1,15 +1,15 @@
 // Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
 
-import { elapsedMs, type Instant } from '../runtime/clock.js';
+import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import type { Due } from '../runtime/schedule.js';
-import { deadlineOf, later, leftMs, type Deadline } from './deadline.js';
+import { later, leftMs, type Deadline } from './deadline.js';
 import { GrantHolds } from './grant-holds.js';
 import type { Granted, GrantedHold, GrantedLock, Heir } from './granted-lock.js';
 import { lockLost } from './loss.js';
 import type { KeepReply } from './replies.js';
 import type { Session } from './session.js';
-import type { RenewalLimit } from './watchdog.js';
+import type { Renewal, RenewalLimit } from './watchdog.js';
 
 type State =
   // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
@@ -17,6 +17,8 @@ type State =
   | { readonly kind: 'lost'; readonly error: LockLostError }
   // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly isConfirmed: boolean };
+
+const HELD: State = { kind: 'held' };
 
 export abstract class GrantState extends GrantHolds implements Granted, Due {
   readonly lock: GrantedLock;
@@ -28,7 +30,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   #deadline: Deadline;
   /** When the confirmation that came last was asked for. */
   #confirmedAt: Instant;
-  #state: State = { kind: 'held' };
+  #state: State = HELD;
   /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
   #isRenewalUnanswered = false;
 
@@ -80,8 +82,8 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     return { holder: this.ownerId, holderTtlMs: Math.round(this.remaining()) };
   }
 
-  get ageMs(): number {
-    return this.#state.kind === 'held' ? elapsedMs(this.#confirmedAt) : -1;
+  ageMs(at?: Instant): number {
+    return this.#state.kind === 'held' ? elapsedMs(this.#confirmedAt, at) : -1;
   }
 
   get isWatched(): boolean {
@@ -93,7 +95,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     const isFirst = this.enter(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
     else if (isFirst) this.lock.watch(this);
-    if (this.#state.kind === 'held') this.session.schedule.within(this, leftMs(this.#deadline));
+    this.#noticeEnd();
   }
 
   protected drop(hold: GrantedHold): void {
@@ -139,17 +141,29 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     this.abandon();
   }
 
-  checkDeadline(): void {
+  checkDeadline(at?: Instant): void {
     // Without holds nobody relies on it. While it is being released the server's answer tells whether it was lost.
-    if (this.#state.kind !== 'held' || this.holdCount === 0 || leftMs(this.#deadline) > 0) return;
+    if (this.#state.kind !== 'held' || this.holdCount === 0 || leftMs(this.#deadline, at) > 0)
+      return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
   }
 
-  /** Its deadline, as it was when a hold began, has come; it may have been prolonged since. */
+  checkEnd(at?: Instant): void {
+    this.checkDeadline(at);
+    this.#noticeEnd(at);
+  }
+
+  /** Its deadline, as it was when it was looked at, has come; it may have been prolonged since. */
   due(): void {
-    this.checkDeadline();
-    const left = leftMs(this.#deadline);
-    if (this.#state.kind === 'held' && left > 0) this.session.schedule.within(this, left);
+    this.checkEnd();
+  }
+
+  /** An end that comes later than the watchdog's next round is looked for then: few grants are ever in the schedule. */
+  #noticeEnd(at?: Instant): void {
+    if (this.#state.kind !== 'held') return;
+    const left = leftMs(this.#deadline, at);
+    const isSoon = left <= this.session.lockWatchdogTimeoutMs / 3;
+    if (isSoon && (left > 0 || this.holdCount > 0)) this.session.schedule.within(this, left);
   }
 
   renewing(leaseMs: number): void {
@@ -157,26 +171,27 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     if (leaseMs > 0) this.renewalLimit?.renewing();
   }
 
-  renewed(reply: KeepReply, sentAt: Instant, leaseMs: number): void {
+  renewed(reply: KeepReply, { sentAt, leaseMs, deadline, answeredAt }: Renewal): void {
     if (leaseMs > 0) this.renewalLimit?.renewed(sentAt);
-    if (!this.isHeld) return;
+    this.checkDeadline(answeredAt);
+    if (this.#state.kind !== 'held') return;
     this.#isRenewalUnanswered = false;
     if (reply !== 'kept') {
       this.loseTo(reply);
       return;
     }
-    this.prolong(sentAt, leaseMs);
+    this.prolong(deadline, answeredAt);
     if (leaseMs === 0) return;
     const { ownerId, lock } = this;
     this.session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
   }
 
-  /** The server confirmed `leaseMs` more, asked for at `sentAt`. */
-  protected prolong(sentAt: Instant, leaseMs: number): void {
+  /** The server confirmed it until then, or (of a mere look) that it is there. */
+  protected prolong(deadline: Deadline, at: Instant = now()): void {
     if (this.#state.kind !== 'held') return;
-    this.#deadline = later(this.#deadline, deadlineOf(sentAt, leaseMs));
-    this.#confirmedAt = sentAt;
-    this.checkDeadline();
+    this.#deadline = later(this.#deadline, deadline, at);
+    this.#confirmedAt = deadline.since;
+    this.checkDeadline(at);
   }
 
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */

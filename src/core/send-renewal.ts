@@ -20,7 +20,8 @@ export async function sendRenewal(
 ): Promise<readonly (KeepReply | undefined)[]> {
   const args = [leaseMs, ...ownerIds];
   let replies: readonly KeepReply[] | undefined;
-  const read = (reply: unknown): readonly KeepReply[] => (replies = reply as KeepReply[]);
+  const read = (reply: unknown): readonly KeepReply[] =>
+    (replies = reply === 'kept' ? ownerIds.map(() => 'kept') : (reply as KeepReply[]));
   if (leaseMs === 0) return await connection.run(script, keys, args, read);
   try {
     const areKept = (all: readonly KeepReply[]): boolean => all.some(isKept);

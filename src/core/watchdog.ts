@@ -3,10 +3,9 @@
 
 import type { Due, Schedule } from '../runtime/schedule.js';
 import { now, type Instant } from '../runtime/clock.js';
+import { inBatches, inTurns } from './batches.js';
+import { deadlineOf, type Deadline } from './deadline.js';
 import type { KeepReply } from './replies.js';
-
-/** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
-const BATCH_SIZE = 500;
 
 /** How soon what stayed unanswered is sent again at the latest: somebody else may get in as soon as the server is back. */
 const LONGEST_RETRY_MS = 250;
@@ -16,14 +15,27 @@ export interface Renewable<Reply = KeepReply> {
   readonly ownerId: string;
   /** Whether the lease is prolonged; one of a fixed lease is only looked after. */
   readonly isWatched: boolean;
-  /** Finds out whether the lease is over, where somebody relies on it, before anything else is done with it. */
-  checkDeadline?(): void;
-  /** How long ago the confirmation that counts was asked for, in milliseconds; -1: the lease is not relied on any more. */
-  readonly ageMs: number;
+  /**
+   * Finds out whether the lease is over, where somebody relies on it, before anything else is done with it; and sees to it that its end
+   * is noticed, if that comes before the next round.
+   */
+  checkEnd?(at: Instant): void;
+  /** How long ago the confirmation that counts was asked for, `at` then or now, in milliseconds; -1: the lease is not relied on any more. */
+  ageMs(at?: Instant): number;
   /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
   renewing?(leaseMs: number): void;
-  /** The server's answer to a renewal by `leaseMs`, 0 for a mere look; an unanswered one is never reported. */
-  renewed(reply: Reply, sentAt: Instant, leaseMs: number): void;
+  /** The server's answer to a renewal; an unanswered one is never reported. */
+  renewed(reply: Reply, renewal: Renewal): void;
+}
+
+/** A renewal that was answered; one for all leases of its batch. */
+export interface Renewal {
+  readonly sentAt: Instant;
+  /** What it prolonged leases by, in milliseconds; 0: it was a mere look. */
+  readonly leaseMs: number;
+  /** Until when a lease may be relied on that it kept. */
+  readonly deadline: Deadline;
+  readonly answeredAt: Instant;
 }
 
 /** How often one lease may be prolonged, where that is limited. */
@@ -60,8 +72,10 @@ export interface WatchdogOptions {
 
 interface Entry extends Watched<unknown> {
   readonly renewer: Renewer<unknown>;
+  /** Nobody wants it to be looked after any more. */
+  isOver: boolean;
   /** Whether the server may have lost it: it was asked since, or it did not answer; undefined: there is no reason to think so. */
-  doubt?: 'asked' | 'unanswered' | undefined;
+  doubt: 'asked' | 'unanswered' | undefined;
 }
 
 export class Watchdog implements Due {
@@ -71,7 +85,7 @@ export class Watchdog implements Due {
   readonly #retryMs: number;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
   /** Those that stayed unanswered: while there are any, it is one outage. */
-  readonly #unanswered = new Set<Renewable<unknown>>();
+  readonly #unanswered = new Set<Entry>();
 
   constructor(options: WatchdogOptions) {
     this.#options = options;
@@ -81,14 +95,17 @@ export class Watchdog implements Due {
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
-    this.#watched.set(lease, { lease, target, renewer });
+    this.#watched.set(lease, { lease, target, renewer, isOver: false, doubt: undefined });
     // The lease began when it was asked for, which may have been a while ago.
-    this.#schedule.within(this, this.#intervalMs - lease.ageMs);
+    this.#schedule.within(this, this.#intervalMs - lease.ageMs());
   }
 
   unwatch(lease: Renewable<unknown>): void {
+    const entry = this.#watched.get(lease);
+    if (!entry) return;
+    entry.isOver = true;
     this.#watched.delete(lease);
-    this.#unanswered.delete(lease);
+    this.#unanswered.delete(entry);
     if (this.#watched.size === 0) this.#schedule.delete(this);
   }
 
@@ -100,12 +117,16 @@ export class Watchdog implements Due {
   /** Renews at once what is in such batches, and soon again while there is no answer: its server was lost, or is another now. */
   readonly doubt = (isAffected: (batchKey: string) => boolean): void => {
     // What is in doubt already is being asked for: the attempt itself may find the server lost once more.
-    const affected = [...this.#watched.values()].filter(({ lease, doubt, renewer, target }) => {
-      if (doubt || !isAffected(renewer.batchKey(target))) return false;
-      lease.checkDeadline?.();
-      return lease.ageMs >= 0;
-    });
-    for (const entry of affected) entry.doubt = 'asked';
+    const at = now();
+    const affected: Entry[] = [];
+    for (const entry of this.#watched.values()) {
+      const { lease, doubt, renewer, target } = entry;
+      if (doubt || !isAffected(renewer.batchKey(target))) continue;
+      lease.checkEnd?.(at);
+      if (lease.ageMs(at) < 0) continue;
+      entry.doubt = 'asked';
+      affected.push(entry);
+    }
     this.#renewInBatches(affected);
   };
 
@@ -116,6 +137,7 @@ export class Watchdog implements Due {
   }
 
   stop(): void {
+    for (const entry of this.#watched.values()) entry.isOver = true;
     this.#watched.clear();
     this.#unanswered.clear();
     this.#schedule.delete(this);
@@ -132,10 +154,12 @@ export class Watchdog implements Due {
   #round(dueAgeMs = this.#intervalMs / 2): void {
     if (this.#watched.size === 0) return;
     this.#schedule.within(this, this.#intervalMs);
-    const due = [...this.#watched.values()].filter(({ lease, doubt }) => {
-      lease.checkDeadline?.();
-      return lease.ageMs >= (doubt === 'unanswered' ? 0 : dueAgeMs);
-    });
+    const at = now();
+    const due: Entry[] = [];
+    for (const entry of this.#watched.values()) {
+      entry.lease.checkEnd?.(at);
+      if (entry.lease.ageMs(at) >= (entry.doubt === 'unanswered' ? 0 : dueAgeMs)) due.push(entry);
+    }
     this.#renewInBatches(due);
   }
 
@@ -144,26 +168,38 @@ export class Watchdog implements Due {
     const watched: Entry[] = [];
     const fixed: Entry[] = [];
     for (const entry of entries) (entry.lease.isWatched ? watched : fixed).push(entry);
-    for (const batch of inBatches(watched)) void this.#renew(batch, this.#options.leaseMs);
-    for (const batch of inBatches(fixed)) void this.#renew(batch, 0);
+    this.#send(watched, this.#options.leaseMs);
+    this.#send(fixed, 0);
   }
 
-  async #renew(batch: readonly Entry[], leaseMs: number): Promise<void> {
+  #send(entries: readonly Entry[], leaseMs: number): void {
+    for (const { lease } of entries) lease.renewing?.(leaseMs);
+    // What is sent in one call is of one kind, and of one slot.
+    const keyOf = ({ renewer, target }: Entry): string =>
+      `${renewer.kind} ${renewer.batchKey(target)}`;
+    inTurns(inBatches(entries, keyOf), (batch) => void this.#renew(batch, leaseMs));
+  }
+
+  async #renew(whole: readonly Entry[], leaseMs: number): Promise<void> {
+    // It may have waited for its turn.
+    const batch = whole.filter(({ isOver }) => !isOver);
     const [first] = batch;
     if (!first) return;
     const sentAt = now();
-    for (const { lease } of batch) lease.renewing?.(leaseMs);
     try {
       const replies = await first.renewer.renew(batch, leaseMs);
+      const deadline = deadlineOf(sentAt, leaseMs);
+      const renewal: Renewal = { sentAt, leaseMs, deadline, answeredAt: now() };
+      const unknown: Entry[] = [];
       for (const [index, entry] of batch.entries()) {
         const reply = replies[index];
+        if (reply === undefined) unknown.push(entry);
         // Released or lost while the renewal was on its way: what it found says nothing about that.
-        if (reply === undefined || !this.#watched.has(entry.lease)) continue;
+        if (reply === undefined || entry.isOver) continue;
+        if (entry.doubt) this.#unanswered.delete(entry);
         entry.doubt = undefined;
-        this.#unanswered.delete(entry.lease);
-        entry.lease.renewed(reply, sentAt, leaseMs);
+        entry.lease.renewed(reply, renewal);
       }
-      const unknown = batch.filter((_, index) => replies[index] === undefined);
       if (unknown.length > 0) this.#failed(new Error('too few servers confirmed it'), unknown);
     } catch (error) {
       this.#failed(error, batch);
@@ -171,32 +207,14 @@ export class Watchdog implements Due {
   }
 
   #failed(error: unknown, batch: readonly Entry[]): void {
-    const watched = batch.filter(({ lease }) => this.#watched.has(lease));
+    const watched = batch.filter(({ isOver }) => !isOver);
     if (watched.length === 0) return;
     const isNews = this.#unanswered.size === 0;
     for (const entry of watched) {
       entry.doubt = 'unanswered';
-      this.#unanswered.add(entry.lease);
+      this.#unanswered.add(entry);
     }
     if (isNews) this.#options.failed(error, watched.length);
     this.#schedule.within(this, this.#retryMs);
   }
-}
-
-/** What may be sent in one call: of one kind, of one slot. */
-function inBatches(entries: readonly Entry[]): Entry[][] {
-  const open = new Map<string, Entry[]>();
-  const batches: Entry[][] = [];
-  for (const entry of entries) {
-    const { target, renewer } = entry;
-    const key = `${renewer.kind} ${renewer.batchKey(target)}`;
-    let batch = open.get(key);
-    if (!batch || batch.length === BATCH_SIZE) {
-      batch = [];
-      open.set(key, batch);
-      batches.push(batch);
-    }
-    batch.push(entry);
-  }
-  return batches;
 }

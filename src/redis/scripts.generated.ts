@@ -1102,7 +1102,7 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: 'ae8faa43cca4562225bef5fca0701db8eb43c1ce',
+    sha1: '7ba21ac6a9c73ef240d2ed69206d1e58b388f947',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
@@ -1112,7 +1112,7 @@ return answers
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the owner of the i-th lock at 1+i
 --
--- Returns for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+-- Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local locks = KEYS
 local owners = ARGV
 local leaseMs = tonumber(ARGV[1])
@@ -1169,10 +1169,13 @@ local function renew(lock, forced, owner)
 end
 
 local answers = {}
+local areAllKept = true
 for i = 1, #locks / 2 do
-  answers[i] = renew(locks[2 * i - 1], locks[2 * i], owners[1 + i])
+  local answer = renew(locks[2 * i - 1], locks[2 * i], owners[1 + i])
+  answers[i] = answer
+  areAllKept = areAllKept and answer == 'kept'
 end
-return answers
+return areAllKept and 'kept' or answers
 `,
   },
   vote: {

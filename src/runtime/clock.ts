@@ -11,8 +11,11 @@ export function now(): Instant {
   return { monotonicMs: performance.now(), wallMs: Date.now() };
 }
 
-export function elapsedMs(since: Instant): number {
-  return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs);
+/** `at`: when that is; now. For many at a time it is looked up once. */
+export function elapsedMs(since: Instant, at?: Instant): number {
+  const monotonicMs = at ? at.monotonicMs : performance.now();
+  const wallMs = at ? at.wallMs : Date.now();
+  return Math.max(monotonicMs - since.monotonicMs, wallMs - since.wallMs);
 }
 
 /** How long something may go on. */

@@ -25,7 +25,7 @@ export class Holder<Grant extends Held = Held> {
   /** Made when somebody re-enters it: most locks are held once. */
   #turns: Turns | undefined;
   #children: Set<Holder<Grant>> | undefined;
-  readonly #holds: HoldInScope[] = [];
+  #holds: HoldInScope[] = [];
   #hasLeft = false;
 
   /** `isShared`: its turn among the children of its parent is a shared one. */
@@ -71,7 +71,9 @@ export class Holder<Grant extends Held = Held> {
   }
 
   add(hold: HoldInScope): void {
-    this.#holds.push(hold);
+    // Most have just one hold: an array that grows from nothing takes room for 17.
+    if (this.#holds.length === 0) this.#holds = [hold];
+    else this.#holds.push(hold);
   }
 
   /** A hold was given up; with the last one the next sibling has its turn, unless a child is still inside. */

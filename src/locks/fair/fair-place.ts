@@ -11,6 +11,7 @@ import { leftMs, deadlineOf } from '../../core/deadline.js';
 import type { Findings } from '../../waiting/findings.js';
 import type { FairLine } from './fair-line.js';
 import type { PlaceLock } from './place-lock.js';
+import type { Renewal } from '../../core/watchdog.js';
 import type { PlaceReply, RenewedPlace } from './place-renewer.js';
 import { Sendings, type PlaceGrant } from './sendings.js';
 
@@ -113,11 +114,11 @@ export class FairPlace implements Waiter, RenewedPlace {
     if (this.#sendings.granted(nonce, token)) this.wake();
   }
 
-  get ageMs(): number {
-    return this.#sendings.ageMs;
+  ageMs(at?: Instant): number {
+    return this.#sendings.ageMs(at);
   }
 
-  renewed(reply: PlaceReply, sentAt: Instant, leaseMs: number): void {
+  renewed(reply: PlaceReply, { sentAt, leaseMs }: Renewal): void {
     switch (reply.outcome) {
       case 'in line':
         this.#sendings.confirmed(reply.nonce);

@@ -35,8 +35,8 @@ export class Sendings {
   }
 
   /** How long ago the one that was confirmed last was sent, in milliseconds. */
-  get ageMs(): number {
-    return elapsedMs(this.#confirmedAt);
+  ageMs(at?: Instant): number {
+    return elapsedMs(this.#confirmedAt, at);
   }
 
   /** A command with this nonce is about to be sent. */

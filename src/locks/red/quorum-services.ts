@@ -74,7 +74,11 @@ export class QuorumServices {
     const { grant } = target;
     if (maxExtensions < Infinity) {
       const { lockWatchdogTimeoutMs } = this.session;
-      grant.renewalLimit ??= new ExtensionLimit(maxExtensions, lockWatchdogTimeoutMs, grant.ageMs);
+      grant.renewalLimit ??= new ExtensionLimit(
+        maxExtensions,
+        lockWatchdogTimeoutMs,
+        grant.ageMs(),
+      );
     }
     this.#watchdog.watch(grant, target, this.#renewer);
   }

@@ -4,6 +4,7 @@ import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
 import { deadlineOf } from '../../../src/core/deadline.js';
 import { Grant } from '../../../src/core/grant.js';
 import type { GrantedHold, GrantedLock } from '../../../src/core/granted-lock.js';
+import { Watchdog, type Renewal, type Renewer } from '../../../src/core/watchdog.js';
 import { Session } from '../../../src/core/session.js';
 import { now } from '../../../src/runtime/clock.js';
 import { LockLostError, UnavailableError } from '../../../src/api/errors.js';
@@ -54,6 +55,12 @@ function granted(
   return { grant, hold, session, listeners };
 }
 
+/** One that was sent and answered just now. */
+function renewal(leaseMs: number): Renewal {
+  const sentAt = now();
+  return { sentAt, leaseMs, deadline: deadlineOf(sentAt, leaseMs), answeredAt: sentAt };
+}
+
 it('is not re-entered behind a release that stays unanswered', async () => {
   const { grant, hold } = granted();
   release.mockImplementationOnce(() => new Promise(() => undefined));
@@ -91,22 +98,22 @@ it('without holds is not lost at its deadline, since nobody relies on it: its re
 
 it('with a limit of extensions may be looked at as often as you like', () => {
   const { grant } = granted();
-  grant.renewalLimit = new ExtensionLimit(1, LEASE_MS, grant.ageMs);
+  grant.renewalLimit = new ExtensionLimit(1, LEASE_MS, grant.ageMs());
   for (let count = 0; count < 10; count++) {
     vi.advanceTimersByTime(LEASE_MS / 60);
     grant.renewing(0);
-    grant.renewed('kept', now(), 0);
+    grant.renewed('kept', renewal(0));
   }
   expect(grant.isWatched).toBe(true);
   grant.renewing(LEASE_MS);
-  grant.renewed('kept', now(), LEASE_MS);
+  grant.renewed('kept', renewal(LEASE_MS));
   vi.advanceTimersByTime(LEASE_MS / 3);
   expect(grant.isWatched).toBe(false);
 });
 
 it('of a fixed lease is never extended', () => {
   const { grant } = granted(false);
-  grant.renewalLimit = new ExtensionLimit(2, LEASE_MS, grant.ageMs);
+  grant.renewalLimit = new ExtensionLimit(2, LEASE_MS, grant.ageMs());
   vi.advanceTimersByTime(LEASE_MS / 2);
   expect(grant.renewalLimit.isDue).toBe(true);
   expect(grant.isWatched).toBe(false);
@@ -114,9 +121,33 @@ it('of a fixed lease is never extended', () => {
 
 it('of 10,000 fixed leases that end one by one each is lost in time, and they are not all looked at each time', () => {
   const { session } = granted();
+  const watchdog = new Watchdog({
+    schedule: session.schedule,
+    leaseMs: LEASE_MS,
+    failed: ignore,
+  });
+  const renewer: Renewer<undefined> = {
+    kind: 'hold',
+    batchKey: () => '',
+    renew: (batch) => Promise.resolve(batch.map(() => 'kept')),
+  };
+  const watchedLock: GrantedLock = {
+    ...lock,
+    watch: (grant) => {
+      watchdog.watch(grant, undefined, renewer);
+    },
+    unwatch: (grant) => {
+      watchdog.unwatch(grant);
+    },
+  };
   const looks = vi.spyOn(Grant.prototype, 'checkDeadline');
   const lost = Array.from({ length: 10_000 }, (_, index) => {
-    const grant = new Grant(session, lock, `me:${index + 2}`, deadlineOf(now(), 1_000 + index));
+    const grant = new Grant(
+      session,
+      watchedLock,
+      `me:${index + 2}`,
+      deadlineOf(now(), 1_000 + index),
+    );
     const hold = { isWatched: false, lost: vi.fn() };
     grant.add(hold);
     return hold.lost;
