@@ -26,7 +26,10 @@ export class Beliefs {
     this.#ticker ??= setTimeout(this.#lookAround, LOOK_EVERY_MS);
   }
 
-  /** The time is taken before the look: one who is stopped in between must not seem to believe for longer than it does. */
+  /**
+   * The time of a belief is taken before the look: one who is stopped in between must not seem to believe for longer than it does. That
+   * of a doubt after it: the same must not seem to doubt too early.
+   */
   look(id: string, hold: Hold): void {
     const at = machineMs();
     const leftMs = hold.remaining();
@@ -35,7 +38,7 @@ export class Beliefs {
     else if (!this.#doubted.has(id)) {
       this.#doubted.add(id);
       const contradicts = isAborted ? hold.remaining() > 0 : leftMs === 0;
-      this.#journal.note({ what: 'doubts', id, contradicts }, at);
+      this.#journal.note({ what: 'doubts', id, contradicts });
     }
   }
 
