@@ -9,6 +9,7 @@ import { Watchdog, type Watched } from '../../../src/core/watchdog.js';
 const LEASE_MS = 30_000;
 const ROUND_MS = LEASE_MS / 3;
 const RETRY_MS = 250;
+const MOST_TURNS = 32;
 
 class FakeLease implements Renewable {
   readonly ownerId: string;
@@ -78,10 +79,16 @@ function watch(count: number, isWatched = true): FakeLease[] {
   });
 }
 
+/** Until all batches of a round have been sent and answered: that takes several turns of the event loop. */
+async function advance(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
+  await vi.advanceTimersByTimeAsync(MOST_TURNS); // one a millisecond, of a fake clock
+}
+
 it('5,000 leases cost at most 15 calls a round, and each is renewed once a round', async () => {
   const leases = watch(5_000);
   for (let round = 1; round <= 3; round++) {
-    await vi.advanceTimersByTimeAsync(ROUND_MS);
+    await advance(ROUND_MS);
     expect(renew.mock.calls.length).toBeLessThanOrEqual(15 * round);
     expect(leases.every(({ replies }) => replies.length === round)).toBe(true);
   }
@@ -90,7 +97,7 @@ it('5,000 leases cost at most 15 calls a round, and each is renewed once a round
 it('what may not share a call has a batch of its own', async () => {
   batchKey = ({ lock }) => lock.slice(-1);
   watch(100);
-  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  await advance(ROUND_MS);
   expect(renew).toHaveBeenCalledTimes(10);
 });
 
@@ -124,28 +131,50 @@ it('batches that fail in one outage are told as one, and the next outage again',
   batchKey = ({ lock }) => lock;
   const leases = watch(60);
   renew.mockRejectedValue(new Error('CLUSTERDOWN'));
-  await vi.advanceTimersByTimeAsync(ROUND_MS + 5 * RETRY_MS);
+  await advance(ROUND_MS + 5 * RETRY_MS);
   watchdog.unwatch(leases[0]!);
   watchdog.unwatch(leases[1]!);
-  await vi.advanceTimersByTimeAsync(5 * RETRY_MS);
+  await advance(5 * RETRY_MS);
   expect(failed).toHaveBeenCalledOnce();
 
   renew.mockImplementation((batch) => Promise.resolve(batch.map(() => 'kept')));
-  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  await advance(RETRY_MS);
   renew.mockRejectedValue(new Error('CLUSTERDOWN'));
-  await vi.advanceTimersByTimeAsync(ROUND_MS + 5 * RETRY_MS);
+  await advance(ROUND_MS + 5 * RETRY_MS);
   expect(failed).toHaveBeenCalledTimes(2);
 });
 
 it('one failing batch does not stop the others, nor the next round', async () => {
   const leases = watch(1_000);
   renew.mockRejectedValueOnce(new Error('lost'));
-  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  await advance(ROUND_MS);
   expect(leases.filter(({ replies }) => replies.length === 1)).toHaveLength(500);
-  await vi.advanceTimersByTimeAsync(ROUND_MS / 2);
+  await advance(ROUND_MS / 2);
   expect(leases.every(({ replies }) => replies.length === 1)).toBe(true);
-  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  await advance(ROUND_MS);
   expect(leases.every(({ replies }) => replies.length >= 2)).toBe(true);
+});
+
+it('what is released before its batch is sent is not renewed', async () => {
+  const leases = watch(1_500);
+  renew.mockImplementation((batch) => {
+    for (const lease of leases.slice(700)) watchdog.unwatch(lease);
+    return Promise.resolve(batch.map(() => 'kept'));
+  });
+  await advance(ROUND_MS);
+  expect(renew.mock.calls.map(([batch]) => batch.length)).toEqual([500, 200]);
+});
+
+it('many batches are sent in some 30 turns of the event loop at most, and nothing is sent once it has stopped', async () => {
+  batchKey = ({ lock }) => lock;
+  watch(1_000);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  const inFirstTurns = renew.mock.calls.length;
+  expect(inFirstTurns).toBeGreaterThanOrEqual(1_000 / MOST_TURNS);
+  expect(inFirstTurns).toBeLessThan(100);
+  watchdog.stop();
+  await advance(ROUND_MS);
+  expect(renew.mock.calls.length).toBe(inFirstTurns);
 });
 
 it('a round that never gets an answer does not stop the next one', async () => {
