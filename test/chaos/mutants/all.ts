@@ -108,8 +108,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs);',
-        to: 'return performance.now() - since.monotonicMs;',
+        from: 'return Math.max(monotonicMs - since.monotonicMs, wallMs - since.wallMs);',
+        to: 'void wallMs;\n  return monotonicMs - since.monotonicMs;',
       },
     ],
   },
