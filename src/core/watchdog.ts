@@ -175,8 +175,10 @@ export class Watchdog implements Due {
   #send(entries: readonly Entry[], leaseMs: number): void {
     for (const { lease } of entries) lease.renewing?.(leaseMs);
     // What is sent in one call is of one kind, and of one slot.
-    const keyOf = ({ renewer, target }: Entry): string =>
-      `${renewer.kind} ${renewer.batchKey(target)}`;
+    const keyOf = ({ renewer, target }: Entry): string => {
+      const batchKey = renewer.batchKey(target);
+      return batchKey === '' ? renewer.kind : `${renewer.kind} ${batchKey}`;
+    };
     inTurns(inBatches(entries, keyOf), (batch) => void this.#renew(batch, leaseMs));
   }
 

@@ -40,7 +40,8 @@ export class HoldRenewer implements Renewer<LockKeys> {
     leaseMs: number,
     limit?: TimeLimit,
   ): Promise<readonly (KeepReply | undefined)[]> {
-    const keys = locks.flatMap(({ lock, forced }) => [lock, forced]);
+    const keys: string[] = [];
+    for (const { lock, forced } of locks) keys.push(lock, forced);
     return sendRenewal(this.#connection, scripts.renew, keys, ownerIds, leaseMs, limit);
   }
 }

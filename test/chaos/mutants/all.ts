@@ -56,7 +56,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         in: 'lua',
         from: "local told = redis.pcall(publish, 'redisson_lock__channel:' .. tag, '0')",
-        to: 'local told = 0 and tag',
+        to: 'local told = tag and 0',
       },
     ],
   },
