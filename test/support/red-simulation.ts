@@ -192,6 +192,7 @@ class SimulatedLink {
     this.id = `${clientId} ${++links}`;
     if (isFenced) {
       this.counter = {
+        key: 'counter',
         last: () => this.#ask(() => master.lastToken),
         raise: (token) => this.#ask(() => master.raise(token)),
       };

@@ -8,10 +8,7 @@ import type { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Fencing } from '../reentrant/fencing.js';
-import type { LastToken } from '../reentrant/voting.js';
-
-/** The scripts count in numbers, which are exact up to 2^53, and go no further. */
-const LARGEST = 2n ** 53n - 1n;
+import { LARGEST_TOKEN, type LastToken } from '../reentrant/voting.js';
 
 const EXPECTED = 'the last fencing token';
 
@@ -31,7 +28,7 @@ export class TokenCounter implements Fencing, LastToken {
   async last(): Promise<bigint | undefined> {
     const last = await this.#read();
     if (last !== null && !isNumber(last))
-      throw replyError(`KEYCONFLICT ${this.#key} is not ${EXPECTED}`);
+      throw replyError(`KEYCONFLICT ${this.key} is not ${EXPECTED}`);
     return last === null ? undefined : BigInt(last);
   }
 
@@ -52,22 +49,22 @@ export class TokenCounter implements Fencing, LastToken {
   }
 
   get expectedKey(): ExpectedKey {
-    return { key: this.#key, type: 'string', expected: EXPECTED };
+    return { key: this.key, type: 'string', expected: EXPECTED };
   }
 
   /** A string that is no token. (What is of another type is found by its type.) */
   async inTheWay(): Promise<KeyInTheWay | undefined> {
     const last = await this.#read().catch(() => null);
-    const isToken = last === null || (isNumber(last) && BigInt(last) < LARGEST);
-    return isToken ? undefined : { key: this.#key, expected: EXPECTED, type: 'string' };
+    const isToken = last === null || (isNumber(last) && BigInt(last) < LARGEST_TOKEN);
+    return isToken ? undefined : { key: this.key, expected: EXPECTED, type: 'string' };
   }
 
-  get #key(): string {
+  get key(): string {
     return this.keys[0];
   }
 
   async #read(): Promise<string | null> {
-    return (await this.#connection.command('get', this.#key)) as string | null;
+    return (await this.#connection.command('get', this.key)) as string | null;
   }
 }
 

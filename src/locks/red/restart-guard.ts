@@ -19,6 +19,8 @@
 // (A's question must not reach a master only after that answered B, when another has already voted for A and restarted: it
 // would have to be on its way for longer than B's own guard, and A would have to wait for the answer for as long.)
 
+import type { NodeAnswer } from '../../api/node-answer.js';
+
 /** What is known of one master in an election. */
 interface Witness {
   /** For how long it has been up at least, in milliseconds; Infinity where that is not known. */
@@ -28,7 +30,7 @@ interface Witness {
 }
 
 /** For how long a master must have been up, in milliseconds, and whether it is less as soon as all masters answer. */
-interface Requirement {
+export interface Requirement {
   readonly upMs: number;
   readonly waitsForOthers: boolean;
 }
@@ -36,7 +38,7 @@ interface Requirement {
 export interface RestartGuard {
   /** A master that has been up for less is not even asked; in milliseconds. */
   readonly leastMs: number;
-  /** What a vote needs to count, after these answers. `isFinal`: there will be no more. */
+  /** What a vote needs to count, and whoever writes a token, after these answers. `isFinal`: there will be no more. */
   require(witnesses: readonly Witness[], quorum: number, isFinal: boolean): Requirement;
 }
 
@@ -45,6 +47,11 @@ export const MAX_UNHEARD_LEASE_MS: number = 10 * 60 * 1_000;
 
 /** A master that has been up for as long has forgotten nothing: its vote counts before all others have answered. */
 const LONG_UP_MS = 24 * 60 * 60 * 1_000;
+
+/** What is said of a master that does not count so far. */
+export function guarded(node: string, votesInMs: number, waitsForOthers: boolean): NodeAnswer {
+  return { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs), waitsForOthers };
+}
 
 /** A guard that the user has chosen. */
 export function fixedGuard(guardMs: number): RestartGuard {

@@ -7,10 +7,10 @@ import type { SeenHolder } from '../../api/errors.js';
 import type { NodeAnswer } from '../../api/node-answer.js';
 import { now } from '../../runtime/clock.js';
 import type { VoteReply } from '../reentrant/voting.js';
+import { Ballot, type Electorate } from './ballot.js';
 import type { Master } from './master.js';
-import { poll, refusalOfMany, values, type Answer } from './poll.js';
-import type { RestartGuard } from './restart-guard.js';
-import { largest, writeBack } from './write-back.js';
+import { poll, refusalOfMany, type Answer } from './poll.js';
+import { writeBack } from './write-back.js';
 
 /** How an election went. */
 export type Vote =
@@ -23,15 +23,11 @@ export type Vote =
 /** How soon it is tried again at most when it is not known whether somebody has a majority, in milliseconds. */
 const AMBIGUOUS_RETRY_MS = 1_000;
 
-export interface Election {
-  readonly masters: readonly Master[];
-  readonly quorum: number;
+export interface Election extends Electorate {
   readonly ownerId: string;
   readonly leaseMs: number;
   /** How long one master may take, in milliseconds. */
   readonly nodeTimeoutMs: number;
-  /** Which masters have been up for too short a time to vote. */
-  readonly guard: RestartGuard;
 }
 
 /**
@@ -41,13 +37,10 @@ export interface Election {
  * @throws what most masters refuse it with for good
  */
 export async function vote(election: Election): Promise<Vote> {
-  const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard } = election;
+  const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs } = election;
   const deadline = deadlineOf(now(), leaseMs);
-  const upMs = masters.map(({ lock }) => lock.connection.server.ageMs);
-  const excused = masters.map((master, index) =>
-    excuse(master, guard.leastMs - (upMs[index] ?? 0)),
-  );
-  const asked = masters.filter((_, index) => !excused[index]);
+  const ballot = new Ballot(election);
+  const { asked } = ballot;
   const limit = { leftMs: nodeTimeoutMs };
   const send = (master: Master): Promise<VoteReply> => master.vote(ownerId, leaseMs, limit);
   const takeBack = (isTold: boolean): void => {
@@ -60,11 +53,11 @@ export async function vote(election: Election): Promise<Vote> {
   ): Vote | Error | undefined => {
     const refusal = isFinal ? refusalOfMany(answers, masters.length - quorum) : undefined;
     if (refusal) return refusal;
-    const nodes = counted(election, upMs, excused, answers, isFinal);
-    return decided(election, nodes, largestToken(answers), isFinal);
+    ballot.read(answers);
+    return decided(election, ballot.counted(isFinal), ballot.token, isFinal);
   };
   if (asked.length === 0)
-    return { outcome: 'no quorum', nodes: excused.flatMap((node) => node ?? []) };
+    return { outcome: 'no quorum', nodes: ballot.excused.flatMap((node) => node ?? []) };
   let votes: Vote | undefined;
   try {
     votes = await poll<VoteReply, Vote>(asked, send, nodeTimeoutMs, decide);
@@ -72,7 +65,7 @@ export async function vote(election: Election): Promise<Vote> {
     const outcome =
       token === undefined
         ? votes
-        : await writeBack({ ...election, token, excused, limit, deadline });
+        : await writeBack({ ...election, token, limit, deadline, ...ballot.forTheToken });
     if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
     return outcome;
   } catch (error) {
@@ -86,68 +79,6 @@ function mayHaveBeenSeen(outcome: Vote, askedCount: number, quorum: number): boo
   if (outcome.outcome !== 'no quorum') return false;
   const refused = outcome.nodes.filter(({ answer }) => answer === 'held').length;
   return askedCount - refused >= quorum;
-}
-
-/** Why a master is not asked. */
-function excuse({ name: node, trouble }: Master, votesInMs: number): NodeAnswer | undefined {
-  if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
-  return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;
-}
-
-function guarded(node: string, votesInMs: number, waitsForOthers: boolean): NodeAnswer {
-  return { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs), waitsForOthers };
-}
-
-/** All masters' answers, as far as they count; undefined: not known so far. */
-function counted(
-  { masters, quorum, guard }: Election,
-  upMs: readonly number[],
-  excused: readonly (NodeAnswer | undefined)[],
-  answers: readonly Answer<VoteReply>[],
-  isFinal: boolean,
-): (NodeAnswer | undefined)[] {
-  let next = 0;
-  const all = masters.map(({ name: node }, index) => {
-    const excusal = excused[index];
-    const isUpKnown = excusal?.answer !== 'unreachable';
-    return {
-      node,
-      excusal,
-      answer: excusal ? undefined : answers[next++],
-      upMs: isUpKnown ? (upMs[index] ?? 0) : Infinity,
-    };
-  });
-  const witnesses = all.map(({ answer, upMs: up }) => ({ upMs: up, toldMs: toldMs(answer) }));
-  const required = guard.require(witnesses, quorum, isFinal);
-  return all.map(({ node, excusal, answer, upMs: up }) => {
-    const given = excusal ?? nodeAnswer(node, answer);
-    if (given?.answer !== 'acquired' || up >= required.upMs) return given;
-    return isFinal ? guarded(node, required.upMs - up, required.waitsForOthers) : undefined;
-  });
-}
-
-/** The longest lease that a master knows of. */
-function toldMs(answer: Answer<VoteReply>): number | undefined {
-  if (answer?.kind !== 'answered') return undefined;
-  const { reply, longestLeaseMs } = answer.value;
-  return reply.outcome === 'held' ? Math.max(longestLeaseMs, reply.holderTtlMs) : longestLeaseMs;
-}
-
-function nodeAnswer(node: string, answer: Answer<VoteReply>): NodeAnswer | undefined {
-  if (answer?.kind !== 'answered')
-    return answer && { node, answer: 'unreachable', reason: answer.reason };
-  const { reply } = answer.value;
-  if (reply.outcome !== 'held') return { node, answer: 'acquired' };
-  const { holder, holderTtlMs } = reply;
-  return { node, answer: 'held', holder, holderTtlMs };
-}
-
-/** What those who gave their vote ask for at least; undefined: the lock is not a fenced one. */
-function largestToken(answers: readonly Answer<VoteReply>[]): bigint | undefined {
-  const tokens = values(answers).map(({ reply }) =>
-    reply.outcome === 'acquired' ? reply.token : undefined,
-  );
-  return largest(tokens);
 }
 
 function decided(

@@ -12,32 +12,39 @@
 // (from masters that did not vote for A) and partly after (from one where A's token was lost on the way, or is overtaken by A's
 // release), no voter of B's has to know A's token when it votes.
 //
-// The shared master must not have forgotten A's token. Whoever is guarded is told the token, but does not count, and in each round that is
-// looked at anew, since a master that has voted may have restarted: one that counts after an empty restart has been up for longer than
-// clocks differ, so all clocks are past A's token. (A token that is ahead of the
-// clocks, since one was set back, goes from holder to holder, and to masters that restarted by the next of these; it is lost when a
-// majority forgets it while nobody takes the lock.)
+// The shared master must not have forgotten A's token. So none counts that had been up for less than the restart guard asks of
+// voters when B's election began (it is told the token all the same):
+//
+//   If the shared master has restarted since it had A's token, that was longer ago than A's lease when B's election began. So A's election
+//   was over, and all masters that have A's token had it before any of them voted for B. One of these has: a majority had A's
+//   token, and a majority voted for B. If that one remembers, then B's token is larger than what it remembers; if it restarted, too,
+//   then it has been up for longer than clocks differ, and its clock is past A's token.
+//
+// That is looked at anew in each round, since a master that has voted may have restarted. (A token that is ahead of the clocks, since one was
+// set back, goes from holder to holder, and to masters that restarted by the next of these; it is lost when a majority forgets it while
+// nobody takes the lock.)
 
 import type { NodeAnswer } from '../../api/node-answer.js';
 import { leftMs, type Deadline } from '../../core/deadline.js';
 import type { TimeLimit } from '../../runtime/clock.js';
+import { isNearTheEnd } from '../reentrant/voting.js';
 import type { Master } from './master.js';
 import { poll, refusalOfMany, values, type Answer } from './poll.js';
-import type { RestartGuard } from './restart-guard.js';
+import { guarded, type Requirement } from './restart-guard.js';
 
 export interface WriteBack {
   /** The largest that a voter asks for. */
   readonly token: bigint;
   readonly masters: readonly Master[];
   readonly quorum: number;
-  /** Why masters do not count: they were not asked for their vote. */
+  /** Why masters do not count: they were not asked for their vote, or it was left out. */
   readonly excused: readonly (NodeAnswer | undefined)[];
   readonly nodeTimeoutMs: number;
-  /** How long a master must have been up to count. */
-  readonly guard: RestartGuard;
+  /** For how long a master must have been up to count, when the election began. */
+  readonly required: Requirement;
   /** For how long a master is to be bothered with it. */
   readonly limit: TimeLimit;
-  /** Until when the lock may be relied on that this is for. */
+  /** Until when the lock may be relied on that this is for; since when: its election began. */
   readonly deadline: Deadline;
 }
 
@@ -60,7 +67,7 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
   let { token } = asked;
   for (;;) {
     const counting = masters.filter(
-      (master, index) => !excused[index] && !master.trouble && !isYoung(master, asked),
+      (master, index) => !excused[index] && !master.trouble && youthMs(master, asked) <= 0,
     );
     if (counting.length < quorum)
       return { outcome: 'no quorum', nodes: nodeAnswers(asked, counting, []) };
@@ -71,7 +78,7 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
     for (const master of others) master.raise(token, limit).catch(() => undefined);
     const { isWon, answers } = await send(asked, counting, token);
     if (isWon) return { outcome: 'acquired', token };
-    const last = largest(values(answers));
+    const last = overtaking(token, answers);
     if (last === undefined || leftMs(deadline) <= 0)
       return { outcome: 'no quorum', nodes: nodeAnswers(asked, counting, answers) };
     // Others had the lock, or tried to, since the first of the masters voted for us: we go on from their token.
@@ -79,9 +86,10 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
   }
 }
 
-/** Whether it may have forgotten a token that is larger than its clock says. */
-function isYoung({ lock }: Master, { guard }: WriteBack): boolean {
-  return lock.connection.server.ageMs < guard.leastMs;
+/** By how much it was too young to count when the election began, in milliseconds: it may have forgotten a token. */
+function youthMs({ lock }: Master, { required, deadline }: WriteBack): number {
+  const upMs = lock.connection.server.ageMs - (performance.now() - deadline.since.monotonicMs);
+  return required.upMs - upMs;
 }
 
 function send(
@@ -94,11 +102,17 @@ function send(
     const written = values(answers).filter((last) => last === undefined).length;
     const isWon = written >= quorum;
     const pending = answers.filter((answer) => answer === undefined).length;
-    const isOutdone = largest(values(answers)) !== undefined && written + pending < quorum;
+    const isOutdone = overtaking(token, answers) !== undefined && written + pending < quorum;
     if (isWon || isOutdone) return { isWon, answers: [...answers] };
     if (!isFinal) return undefined;
     return refusalOfMany(answers, masters.length - quorum) ?? { isWon, answers };
   });
+}
+
+/** The largest token of those who have one as large or larger than this, or undefined; but for one of the last there can be, if this is none. */
+function overtaking(token: bigint, answers: readonly Answer<Written>[]): bigint | undefined {
+  const isMeant = (last: Written): boolean => !isNearTheEnd(last ?? 0n) || isNearTheEnd(token);
+  return largest(values(answers).filter(isMeant));
 }
 
 /** undefined: there is none. */
@@ -110,24 +124,26 @@ export function largest(tokens: readonly (bigint | undefined)[]): bigint | undef
 }
 
 function nodeAnswers(
-  { masters, excused }: WriteBack,
+  asked: WriteBack,
   counting: readonly Master[],
   answers: readonly Answer<Written>[],
 ): NodeAnswer[] {
+  const { masters, excused, required } = asked;
   return masters.map((master, index) => {
-    const answer = counting.includes(master) ? answers[counting.indexOf(master)] : undefined;
-    return excused[index] ?? nodeAnswer(master, answer);
+    const excusal = excused[index];
+    if (excusal) return excusal;
+    if (counting.includes(master)) return nodeAnswer(master, answers[counting.indexOf(master)]);
+    const { name: node, trouble } = master;
+    return trouble === undefined
+      ? guarded(node, youthMs(master, asked), required.waitsForOthers)
+      : { node, answer: 'unreachable', reason: trouble };
   });
 }
 
-function nodeAnswer({ name: node, trouble }: Master, answer: Answer<Written>): NodeAnswer {
-  if (answer?.kind === 'answered' && answer.value === undefined)
-    return { node, answer: 'acquired' };
-  const reason =
-    answer?.kind === 'unreachable'
-      ? answer.reason
-      : answer
-        ? `it has a larger token, ${String(answer.value)}`
-        : (trouble ?? 'it has restarted since it voted');
+function nodeAnswer({ name: node }: Master, answer: Answer<Written>): NodeAnswer {
+  if (answer?.kind === 'unreachable') return { node, answer: 'unreachable', reason: answer.reason };
+  if (!answer) return { node, answer: 'unreachable', reason: 'not asked' };
+  if (answer.value === undefined) return { node, answer: 'acquired' };
+  const reason = `it has a larger token, ${String(answer.value)}`;
   return { node, answer: 'unreachable', reason };
 }

@@ -12,6 +12,8 @@ export interface VoteReply {
 
 /** The last fencing token of a lock on one server. */
 export interface LastToken {
+  /** Where it is. */
+  readonly key: string;
   /** undefined: none was given, or it is forgotten. */
   last(): Promise<bigint | undefined>;
   /**
@@ -20,6 +22,17 @@ export interface LastToken {
    * @param limit - how long its caller will wait
    */
   raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined>;
+}
+
+/** The scripts count in numbers, which are exact up to 2^53, and go no further. */
+export const LARGEST_TOKEN: bigint = 2n ** 53n - 1n;
+
+/** As many as there are microseconds in twelve days. */
+const LAST_FEW = 2n ** 40n;
+
+/** Whether there are so few tokens after it that no clock can be meant: they last until the year 2255. */
+export function isNearTheEnd(token: bigint): boolean {
+  return token > LARGEST_TOKEN - LAST_FEW;
 }
 
 export function readVote(reply: unknown): VoteReply {

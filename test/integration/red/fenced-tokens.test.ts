@@ -219,6 +219,45 @@ describe('a fenced Redlock', () => {
     expect(await nodes.owners(lock)).toEqual(Array(5).fill(''));
   });
 
+  it('goes on without a master whose last token is nearly the largest there can be, and names it where it is needed', async () => {
+    await using client = await nodes.client({ commandTimeout: 2_000 });
+    const lock = client.fencedLock(name);
+    const odd = 2n ** 53n - 3n;
+    const tokens = [await passThrough(lock)];
+    await remember(odd, [2]);
+    for (let count = 0; count < 5; count++) tokens.push(await passThrough(lock));
+    expectGrowing(tokens);
+    expect(tokens.at(-1)).toBeLessThan(2n ** 52n);
+    expect((await nodes.tokens(lock))[2]).toBe(odd);
+    for (const index of [3, 4]) await client.members[index]!.close();
+    const error = await rejectionOf(lock.tryAcquire());
+    expect(error).toMatchObject({ code: 'NO_QUORUM', lockName: name });
+    const address = nodes.urls[2]!.replace(/^redis:\/\//, '');
+    expect((error as Error).message).toContain(
+      `${address}: its next fencing token would be ${odd + 1n}, one of the last that there can be`,
+    );
+    expect((error as Error).message).toContain(`delete the key "${counterOf(name)}" there`);
+    await nodes.nothingLeft(lock);
+    const redis = new Redis(nodes.urls[2]!);
+    await redis.del(counterOf(name));
+    redis.disconnect();
+    tokens.push(await passThrough(lock));
+    expectGrowing(tokens);
+    await nodes.nothingLeft(lock);
+  });
+
+  it('goes on to the last token that there can be where most masters are that far', async () => {
+    await using client = await nodes.client();
+    const lock = client.fencedLock(name);
+    await remember(2n ** 53n - 3n, [0, 1, 2, 3, 4]);
+    expect(await passThrough(lock)).toBe(2n ** 53n - 2n);
+    expect(await passThrough(lock)).toBe(2n ** 53n - 1n);
+    const error = await rejectionOf(lock.acquire());
+    expect(error).toMatchObject({ code: 'KEY_CONFLICT', key: counterOf(name), lockName: name });
+    await nodes.ask((redis) => redis.del(counterOf(name)));
+    await nodes.nothingLeft(lock);
+  });
+
   it('takes two scripts on each master to acquire, and one to release', async () => {
     await using client = await nodes.client({ lockWatchdogTimeout: 60_000 });
     const lock = client.fencedLock(name);

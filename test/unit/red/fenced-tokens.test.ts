@@ -76,7 +76,11 @@ const scenario: fc.Arbitrary<Scenario> = fc.record({
 });
 
 /** The tokens of all holders, in the order in which they began. */
-async function play(given: Scenario, rules?: TokenRules): Promise<readonly bigint[]> {
+async function play(
+  given: Scenario,
+  rules?: TokenRules,
+  prepare?: (masters: readonly SimulatedMaster[]) => void,
+): Promise<readonly bigint[]> {
   vi.clearAllTimers();
   const startedAtMs = performance.now();
   const masters = Array.from({ length: given.count }, (_, index) => {
@@ -85,6 +89,7 @@ async function play(given: Scenario, rules?: TokenRules): Promise<readonly bigin
     if (rules) master.rules = rules;
     return master;
   });
+  prepare?.(masters);
   let command = 0;
   const tokens: bigint[] = [];
   const contenders = new AbortController();
@@ -214,6 +219,70 @@ it('a master that restarts empty when it has voted counts no more, though others
   expect(holds.map(({ ownerId }) => ownerId.split(':')[0])).toEqual(['one', 'other']);
   expectGrowing(holds.map(({ token }) => token));
 });
+
+it('a master that restarted since the election began counts no more, though it has been up for as long as clocks differ', async () => {
+  // The clock of master 2 is ahead, by less than the guard.
+  const masters = [0, 0, 40].map((clockAheadMs) =>
+    Object.assign(new SimulatedMaster(), { clockAheadMs }),
+  );
+  const startedAtMs = performance.now();
+  const passedMs = (): number => performance.now() - startedAtMs;
+  const options = { lockWatchdogTimeout: 5_000, nodeTimeout: 1_000, restartGuard: 50 };
+  const firstOf = (slow: number, delays: Delays): ((master: number) => Delays) => {
+    let isFirst = true;
+    return (master) => {
+      if (master !== slow || !isFirst) return { upMs: 0, downMs: master === 2 ? 1 : 0 };
+      isFirst = false;
+      return delays;
+    };
+  };
+  // One has the votes of 0 and 2, and its token on 1 and 2, since it does not reach 0 meanwhile.
+  const one = simulatedFencedRedLock(masters, {
+    clientId: 'one',
+    ...options,
+    delays: firstOf(1, { upMs: 4, downMs: 0 }),
+    reaches: (master) => master !== 0 || passedMs() < 10.5 || passedMs() > 13.5,
+  });
+  // The other has the vote of 1 from before that, and that of 0 from right after it, but hears of it late.
+  const other = simulatedFencedRedLock(masters, {
+    clientId: 'other',
+    ...options,
+    delays: firstOf(0, { upMs: 8, downMs: 120 }),
+  });
+  const holds: FencedHold[] = [];
+  const acquire = async (lock: FencedLock, atMs: number): Promise<void> => {
+    await pass(atMs);
+    const hold = await lock.acquire({ lease: 3_000 });
+    holds.push(hold);
+    await pass(2);
+    await hold.release().catch(() => undefined); // the master that restarted forgot the lock as well
+  };
+  const both = [acquire(one.lock, 10), acquire(other.lock, 12)];
+  await vi.advanceTimersByTimeAsync(25);
+  masters[1]!.restart();
+  await vi.advanceTimersByTimeAsync(20_000);
+  await Promise.all(both);
+  expect(holds.map(({ ownerId }) => ownerId.split(':')[0])).toEqual(['one', 'other']);
+  expectGrowing(holds.map(({ token }) => token));
+});
+
+it('a master whose last token is nearly the largest there can be leaves all others theirs, whatever else happens', async () => {
+  const END = 2n ** 53n - 1n;
+  let holders = 0;
+  const odd = fc.record({ given: scenario, which: fc.nat({ max: 2 }), left: fc.nat({ max: 5 }) });
+  await fc.assert(
+    fc.asyncProperty(odd, async ({ given, which, left }) => {
+      const tokens = await play(given, undefined, (masters) => {
+        masters[which]!.lastToken = END - BigInt(left);
+      });
+      holders += tokens.length;
+      expectGrowing(tokens);
+      for (const token of tokens) expect(token).toBeLessThan(END / 2n);
+    }),
+    { numRuns: 15 },
+  );
+  expect(holders).toBeGreaterThan(100);
+}, 120_000);
 
 describe(
   'a holder whose first vote is older than the holder before it',

@@ -1,8 +1,13 @@
 // The second round of an election for a fenced Redlock: the token is written to most masters, or the lock is not had.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { deadlineOf } from '../../../src/core/deadline.js';
 import type { Master } from '../../../src/locks/red/master.js';
-import { fixedGuard } from '../../../src/locks/red/restart-guard.js';
+import {
+  fixedGuard,
+  learningGuard,
+  type RestartGuard,
+} from '../../../src/locks/red/restart-guard.js';
 import { vote, type Vote } from '../../../src/locks/red/vote.js';
 import { writeBack, type WrittenBack } from '../../../src/locks/red/write-back.js';
 import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
@@ -19,15 +24,21 @@ class FakeMaster {
   readonly lock: object;
   readonly raise: ReturnType<typeof vi.fn<Raise>>;
   readonly withdraw = vi.fn();
+  readonly server: { ageMs: number };
+  /** What it votes with. */
+  token = TOKEN;
+  longestLeaseMs = 0;
 
   constructor(name: string, raise: Raise, ageMs = Infinity) {
     this.name = name;
     this.raise = vi.fn(raise);
-    this.lock = { connection: { server: { ageMs } } };
+    this.server = { ageMs };
+    this.lock = { connection: { server: this.server }, counter: { key: `counter of ${name}` } };
   }
 
   vote(): Promise<VoteReply> {
-    return Promise.resolve({ reply: { outcome: 'acquired', token: TOKEN }, longestLeaseMs: 0 });
+    const { token, longestLeaseMs } = this;
+    return Promise.resolve({ reply: { outcome: 'acquired', token }, longestLeaseMs });
   }
 
   overdue(): void {
@@ -61,14 +72,18 @@ function fakes(...raises: Raise[]): FakeMaster[] {
   return raises.map((raise, index) => new FakeMaster(`m${index}`, raise));
 }
 
-function elect(masters: readonly FakeMaster[], guardMs = 0, nodeTimeoutMs = 50): Promise<Vote> {
+function elect(
+  masters: readonly FakeMaster[],
+  guard: number | RestartGuard = 0,
+  nodeTimeoutMs = 50,
+): Promise<Vote> {
   return vote({
     masters: masters as unknown as readonly Master[],
     quorum: Math.floor(masters.length / 2) + 1,
     ownerId: 'me:1',
     leaseMs: 30_000,
     nodeTimeoutMs,
-    guard: fixedGuard(guardMs),
+    guard: typeof guard === 'number' ? fixedGuard(guard) : guard,
   });
 }
 
@@ -144,6 +159,39 @@ describe('a token', () => {
     expect(young.withdraw).not.toHaveBeenCalled();
   });
 
+  it('does not count on a master that restarted within a lease that others tell of', async () => {
+    const electAmong = async (second: Raise, toldMs: number): Promise<[Vote, FakeMaster]> => {
+      const young = new FakeMaster('young', remembering(), 5_000); // it has forgotten that lease
+      const others = fakes(remembering(), second);
+      for (const other of others) other.longestLeaseMs = toldMs;
+      return [await elect([...others, young], learningGuard(1_000)), young];
+    };
+    const [enough] = await electAmong(remembering(), 60_000);
+    const [over] = await electAmong(cut, 4_000);
+    for (const outcome of [enough, over])
+      expect(outcome).toEqual({ outcome: 'acquired', token: TOKEN });
+    const [tooFew, young] = await electAmong(cut, 60_000);
+    expect(tooFew).toMatchObject({
+      outcome: 'no quorum',
+      nodes: [{ answer: 'acquired' }, { answer: 'unreachable' }, { answer: 'guarded' }],
+    });
+    expect(young.raisedTo).toEqual([TOKEN]);
+  });
+
+  it('does not count on a master that restarted since the vote, however long that took', async () => {
+    const masters = fakes(remembering(), cut, remembering());
+    masters[2]!.vote = () => new Promise(() => undefined);
+    masters[1]!.vote = async () => {
+      await sleep(60);
+      masters[2]!.server.ageMs = 40;
+      return { reply: { outcome: 'acquired', token: TOKEN }, longestLeaseMs: 0 };
+    };
+    expect(await elect(masters, 20, 10_000)).toMatchObject({
+      outcome: 'no quorum',
+      nodes: [{ answer: 'acquired' }, { answer: 'unreachable' }, { answer: 'guarded' }],
+    });
+  });
+
   it('is told to a master that owes its vote, and does not wait for it', async () => {
     const masters = fakes(remembering(), remembering(), silent);
     masters[2]!.vote = () => new Promise(() => undefined);
@@ -162,7 +210,7 @@ describe('a token', () => {
       masters: masters as unknown as readonly Master[],
       quorum: 2,
       excused: [],
-      guard: fixedGuard(0),
+      required: { upMs: 0, waitsForOthers: false },
       nodeTimeoutMs: 50,
       limit: { leftMs: 50 },
       deadline: deadlineOf(longAgo, 1_000),
@@ -170,5 +218,50 @@ describe('a token', () => {
     expect(written).toMatchObject({ outcome: 'no quorum' });
     expect(masters[0]!.raisedTo).toEqual([TOKEN]);
     expect(JSON.stringify(written)).toContain('it has a larger token, 100');
+  });
+});
+
+describe('a master whose last token is nearly the largest that there can be', () => {
+  const END = 2n ** 53n - 1n;
+
+  it('has no say and is not asked where most know nothing of that', async () => {
+    const masters = fakes(remembering(), remembering(), remembering(END - 1n));
+    masters[2]!.token = END;
+    expect(await elect(masters)).toEqual({ outcome: 'acquired', token: TOKEN });
+    expect(masters.map(({ raisedTo }) => raisedTo)).toEqual([[TOKEN], [TOKEN], []]);
+  });
+
+  it('is named, with its key, where it would be needed', async () => {
+    const masters = fakes(remembering(), cut, remembering(END - 1n));
+    masters[2]!.token = END;
+    const answers = await elect(masters);
+    expect(answers).toMatchObject({ outcome: 'no quorum', nodes: [{}, {}, { node: 'm2' }] });
+    masters[1]!.vote = () => Promise.reject(new Error('the connection was lost'));
+    expect(await elect(masters)).toMatchObject({
+      outcome: 'no quorum',
+      nodes: [
+        { node: 'm0', answer: 'acquired' },
+        { node: 'm1', reason: 'the connection was lost' },
+        {
+          node: 'm2',
+          answer: 'unreachable',
+          reason: `its next fencing token would be ${END}, one of the last that there can be, which most masters know nothing of: see to its clock, then delete the key "counter of m2" there`,
+        },
+      ],
+    });
+    for (const { withdraw } of masters) expect(withdraw).toHaveBeenCalledWith('me:1', true);
+  });
+
+  it('does not lift the token where it only refuses one', async () => {
+    const masters = fakes(remembering(), remembering(TOKEN + 3n), remembering(END - 1n));
+    masters[2]!.vote = () => new Promise(() => undefined);
+    expect(await elect(masters, 0, 100)).toEqual({ outcome: 'acquired', token: TOKEN + 4n });
+    expect(masters[2]!.raisedTo).toEqual([TOKEN, TOKEN + 4n]);
+  });
+
+  it('is followed where most have one like that', async () => {
+    const masters = fakes(remembering(), remembering(END - 3n), remembering(END - 1n));
+    for (const master of masters.slice(1)) master.token = END - 2n;
+    expect(await elect(masters)).toEqual({ outcome: 'acquired', token: END - 2n });
   });
 });

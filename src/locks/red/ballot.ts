@@ -1,0 +1,160 @@
+// What became of asking the masters of a Redlock for their votes: whose count, for how long a master must have been up for that, and
+// what a token must be at least.
+
+import type { NodeAnswer } from '../../api/node-answer.js';
+import { isNearTheEnd, type VoteReply } from '../reentrant/voting.js';
+import type { Master } from './master.js';
+import type { Answer } from './poll.js';
+import { guarded, type Requirement, type RestartGuard } from './restart-guard.js';
+import { largest, type WriteBack } from './write-back.js';
+
+export interface Electorate {
+  readonly masters: readonly Master[];
+  readonly quorum: number;
+  /** Which masters have been up for too short a time to vote. */
+  readonly guard: RestartGuard;
+}
+
+/** One of all masters. */
+interface Questioned {
+  readonly master: Master;
+  /** Why it was not asked. */
+  readonly excusal: NodeAnswer | undefined;
+  readonly answer: Answer<VoteReply>;
+  /** For how long it had been up when the election began, in milliseconds; Infinity: not known. */
+  readonly upMs: number;
+}
+
+export class Ballot {
+  readonly #electorate: Electorate;
+  readonly #upMs: readonly number[];
+  readonly #excusals: readonly (NodeAnswer | undefined)[];
+  #all: readonly Questioned[] = [];
+
+  /** Nobody was asked so far. */
+  constructor(electorate: Electorate) {
+    const { masters, guard } = electorate;
+    this.#electorate = electorate;
+    this.#upMs = masters.map(({ lock }) => lock.connection.server.ageMs);
+    this.#excusals = masters.map((master, index) =>
+      excusal(master, guard.leastMs - (this.#upMs[index] ?? 0)),
+    );
+    this.read([]);
+  }
+
+  /** Those who are worth asking. */
+  get asked(): Master[] {
+    return this.#electorate.masters.filter((_, index) => !this.#excusals[index]);
+  }
+
+  /** The answers of those who are asked, so far. */
+  read(answers: readonly Answer<VoteReply>[]): void {
+    let next = 0;
+    this.#all = this.#electorate.masters.map((master, index) => {
+      const excused = this.#excusals[index];
+      const isUpKnown = excused?.answer !== 'unreachable';
+      return {
+        master,
+        excusal: excused,
+        answer: excused ? undefined : answers[next++],
+        upMs: isUpKnown ? (this.#upMs[index] ?? 0) : Infinity,
+      };
+    });
+  }
+
+  /** All masters' answers, as far as they count; undefined: not known so far. */
+  counted(isFinal: boolean): (NodeAnswer | undefined)[] {
+    const required = this.required(isFinal);
+    const isOdd = this.#isOdd;
+    return this.#all.map(({ master, excusal: excused, answer, upMs }) => {
+      const given = excused ?? nodeAnswer(master, answer, isOdd);
+      if (given?.answer !== 'acquired' || upMs >= required.upMs) return given;
+      return isFinal
+        ? guarded(master.name, required.upMs - upMs, required.waitsForOthers)
+        : undefined;
+    });
+  }
+
+  /** For how long a master must have been up for its vote to count. `isFinal`: there will be no more answers. */
+  required(isFinal: boolean): Requirement {
+    const { guard, quorum } = this.#electorate;
+    const witnesses = this.#all.map(({ answer, upMs }) => ({ upMs, toldMs: toldMs(answer) }));
+    return guard.require(witnesses, quorum, isFinal);
+  }
+
+  /** What those who gave their vote ask for at least; undefined: the lock is not a fenced one. */
+  get token(): bigint | undefined {
+    const isOdd = this.#isOdd;
+    const tokens = this.#all.map(({ answer }) => tokenOf(answer));
+    return largest(tokens.filter((token) => token === undefined || !isOdd(token)));
+  }
+
+  /**
+   * Who may not count for the token: whose vote does not, as that one may have forgotten a token. As far as it is known why, with the
+   * reason; others by the time for which they have been up.
+   */
+  get forTheToken(): Pick<WriteBack, 'excused' | 'required'> {
+    return { excused: this.excused, required: this.required(true) };
+  }
+
+  /** Why masters were not asked, or what they answered is left out. */
+  get excused(): (NodeAnswer | undefined)[] {
+    const isOdd = this.#isOdd;
+    return this.#all.map(({ master, excusal: excused, answer }) => {
+      const token = tokenOf(answer);
+      return excused ?? (token !== undefined && isOdd(token) ? odd(master, token) : undefined);
+    });
+  }
+
+  /**
+   * Whether a token is nearly the largest that there can be, and only few ask for it: no holder had one so large, as most masters would
+   * know it. Written to all, it would be the last that the lock can ever give. Without its vote and its word that master is as if it were
+   * down.
+   */
+  get #isOdd(): (token: bigint) => boolean {
+    const near = this.#all.filter(({ answer }) => isNearTheEnd(tokenOf(answer) ?? 0n));
+    const areMost = near.length >= this.#electorate.quorum;
+    return (token) => !areMost && isNearTheEnd(token);
+  }
+}
+
+/** Why a master is not asked. */
+function excusal({ name: node, trouble }: Master, votesInMs: number): NodeAnswer | undefined {
+  if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
+  return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;
+}
+
+/** The longest lease that a master knows of. */
+function toldMs(answer: Answer<VoteReply>): number | undefined {
+  if (answer?.kind !== 'answered') return undefined;
+  const { reply, longestLeaseMs } = answer.value;
+  return reply.outcome === 'held' ? Math.max(longestLeaseMs, reply.holderTtlMs) : longestLeaseMs;
+}
+
+function tokenOf(answer: Answer<VoteReply>): bigint | undefined {
+  if (answer?.kind !== 'answered') return undefined;
+  const { reply } = answer.value;
+  return reply.outcome === 'acquired' ? reply.token : undefined;
+}
+
+function nodeAnswer(
+  master: Master,
+  answer: Answer<VoteReply>,
+  isOdd: (token: bigint) => boolean,
+): NodeAnswer | undefined {
+  const { name: node } = master;
+  if (answer?.kind !== 'answered')
+    return answer && { node, answer: 'unreachable', reason: answer.reason };
+  const { reply } = answer.value;
+  if (reply.outcome === 'held') {
+    const { holder, holderTtlMs } = reply;
+    return { node, answer: 'held', holder, holderTtlMs };
+  }
+  const { token } = reply;
+  return token !== undefined && isOdd(token) ? odd(master, token) : { node, answer: 'acquired' };
+}
+
+function odd({ name: node, lock }: Master, token: bigint): NodeAnswer {
+  const reason = `its next fencing token would be ${String(token)}, one of the last that there can be, which most masters know nothing of: see to its clock, then delete the key "${lock.counter?.key ?? ''}" there`;
+  return { node, answer: 'unreachable', reason };
+}
