@@ -50,6 +50,13 @@ export interface HoldDescription {
   ownerId: string;
   /** For how long this process may rely on the lock, in milliseconds. */
   remainingMs: number;
+  /** The fencing token in decimal digits, if the lock is a fenced one: JSON knows no `bigint`. */
+  token?: string;
+}
+
+/** The token of a hold where it is told: nothing where it has none. */
+export function shownToken(token: bigint | undefined): { token?: string } {
+  return token === undefined ? {} : { token: String(token) };
 }
 
 /**

@@ -27,6 +27,11 @@ export interface AcquiredEvent extends LockEvent {
   leaseMs: number;
   /** Whether the watchdog renews it. */
   watched: boolean;
+  /**
+   * The fencing token in decimal digits, if the lock is a fenced one: as a string, since JSON knows no `bigint`, so that an event can be
+   * logged as it is. `BigInt(event.token!) === hold.token`.
+   */
+  token?: string;
 }
 
 /**
@@ -39,6 +44,8 @@ export interface ReleasedEvent extends LockEvent {
   holdCount: number;
   /** How long the owner has held the lock, in milliseconds. */
   heldForMs: number;
+  /** As in {@link AcquiredEvent}. */
+  token?: string;
 }
 
 /**
@@ -75,6 +82,8 @@ export interface LostEvent extends LockEvent {
   heldSince: Date;
   /** How long it was held, in milliseconds. */
   heldForMs: number;
+  /** As in {@link AcquiredEvent}: who comes later has a larger one. */
+  token?: string;
   /** The same error that the holds' signals carry. */
   error: HoldfastError;
 }

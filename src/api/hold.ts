@@ -60,7 +60,7 @@ export interface Hold extends AsyncDisposable {
    */
   run<T>(fn: () => T | Promise<T>): Promise<T>;
 
-  /** The lock's name, whether it is held, released or lost, its owner, and the milliseconds left. */
+  /** The lock's name, whether it is held, released or lost, its owner, the milliseconds left, and the fencing token, as a string. */
   toJSON(): HoldDescription;
 
   /** Releases it at the end of an `await using` block. @throws {@link LockLostError} the lock was lost */

@@ -1,5 +1,6 @@
 // A hold begins: it is entered where it will be looked for, and told.
 
+import { shownToken } from '../api/description.js';
 import type { GrantHolder } from './grant-holders.js';
 import type { CallersRequest } from './request.js';
 import type { Session } from './session.js';
@@ -19,6 +20,7 @@ export function beginHold(
     holdCount: grant.holdCount,
     leaseMs: request.leaseMs,
     watched: request.isWatched,
+    ...shownToken(grant.token),
   }));
   return hold;
 }

@@ -1,5 +1,6 @@
 // A hold has ended: that is told, and so is a failure of a release that no caller waits for.
 
+import { shownToken } from '../api/description.js';
 import { isUnanswered } from '../api/errors.js';
 import type { Session } from './session.js';
 
@@ -9,6 +10,7 @@ interface Ended {
   readonly holdCount: number;
   readonly heldForMs: number;
   readonly lock: { readonly name: string };
+  readonly token: bigint | undefined;
 }
 
 /** `passedOnAfterMs`: for how long it had been held when its grant was passed on; what the grant says since is of those who came after it. */
@@ -18,6 +20,7 @@ export function tellReleased(session: Session, grant: Ended, passedOnAfterMs?: n
     ownerId: grant.ownerId,
     holdCount: passedOnAfterMs === undefined ? grant.holdCount : 0,
     heldForMs: passedOnAfterMs ?? grant.heldForMs,
+    ...shownToken(grant.token),
   }));
 }
 

@@ -1,5 +1,6 @@
 // Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
 
+import { shownToken } from '../api/description.js';
 import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import type { Due } from '../runtime/schedule.js';
@@ -126,8 +127,8 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     const lost = { lockName: this.lock.name, ownerId, heldForMs };
     const error = lockLost(lost, lossReason);
     this.become({ kind: 'lost', error });
-    const { heldSince } = this;
-    this.session.events.emit('lost', () => ({ ...lost, lossReason, heldSince, error }));
+    const told = { ...shownToken(this.token), heldSince: this.heldSince };
+    this.session.events.emit('lost', () => ({ ...lost, lossReason, ...told, error }));
     // The server may still keep what we do not dare to rely on.
     const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
     if (mayStand || (this.lock.leavesRemains && lossReason !== 'closed')) this.abandon();

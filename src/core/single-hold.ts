@@ -1,7 +1,7 @@
 // A hold of one lock on one server, or of one lock over a quorum of them.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
-import { inspected, type HoldDescription } from '../api/description.js';
+import { inspected, shownToken, type HoldDescription } from '../api/description.js';
 import { isUnanswered, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
 import type { HoldOrigin, OwnHold } from './own-hold.js';
@@ -98,8 +98,9 @@ export class SingleHold implements OwnHold {
   toJSON(): HoldDescription {
     const loss = this.#loss ?? (this.#isGivenUp ? undefined : this.#grant.loss);
     const state = loss ? 'lost' : this.#isGivenUp ? 'released' : 'held';
-    const { lockName, ownerId } = this;
-    return { lockName, state, ownerId, remainingMs: Math.round(this.remaining()) };
+    const { lockName, ownerId, token } = this;
+    const remainingMs = Math.round(this.remaining());
+    return { lockName, state, ownerId, remainingMs, ...shownToken(token) };
   }
 
   /** For `util.inspect` and `console.log`. @internal */

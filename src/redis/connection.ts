@@ -158,10 +158,13 @@ export class Connection {
     this.#postponed.sendNow();
     const parts = [script.sha1 as Argument, keys.length].concat(keys, args);
     const otherwise = (error: Error): Promise<T> | undefined => {
-      if (!isUnknownScript(error)) return denied(error, script);
+      const look = (key: string): Promise<unknown> =>
+        this.#commands.ask('exists', [key], Number, undefined, sender);
+      if (!isUnknownScript(error)) return denied(error, script, keys, look);
       if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
       const inFull = [script.source, ...parts.slice(1)];
-      const refused = (refusal: Error): Promise<T> | undefined => denied(refusal, script);
+      const refused = (refusal: Error): Promise<T> | undefined =>
+        denied(refusal, script, keys, look);
       return this.#commands.ask('eval', inFull, read, refused, sender);
     };
     return this.#commands.ask('evalsha', parts, read, otherwise, sender);

@@ -7,7 +7,7 @@ import type { Argument, ClusterNode, Sender } from './driver.js';
 import { isUnknownScript, redirectionOf, UnsentError } from './failure.js';
 import { hashTag } from './keys.js';
 import type { Link } from './link.js';
-import { scriptDenial } from './script-denial.js';
+import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import { slotOf } from './slots.js';
 
@@ -80,8 +80,12 @@ export class Replicated {
         if (isKnown && isUnknownScript(error)) {
           if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
           isKnown = false;
-        } else if (!redirection || redirections === MAX_REDIRECTIONS)
-          throw scriptDenial(error, script) ?? error;
+        } else if (!redirection || redirections === MAX_REDIRECTIONS) {
+          const look = (each: string): Promise<unknown> =>
+            this.#link.ask('exists', [each], Number, undefined, node);
+          await denied(error, script, keys, look);
+          throw error;
+        }
         asked = redirection?.kind === 'ASK' ? this.#nodeCalled(redirection.address) : undefined;
         if (redirection && !asked) await this.#lookFor(key);
       }

@@ -2,12 +2,13 @@
 // stands, or, when the script undid its work and passed the error on, nothing at all.
 
 import { replyError } from './failure.js';
+import { keyDenial } from './key-denial.js';
 import type { Script } from './scripts.generated.js';
 
 const UNNAMED = "The user executing the script can't run this command";
 
 /** The same error in words that name the command; undefined: the server has named it, or it is no such error. */
-export function scriptDenial(error: unknown, { name, source }: Script): Error | undefined {
+function scriptDenial(error: unknown, { name, source }: Script): Error | undefined {
   if (!(error instanceof Error) || !error.message.includes(UNNAMED)) return undefined;
   const [, lineNumber] = /@?user_script: ?(\d+)/.exec(error.message) ?? [];
   const line = lineNumber === undefined ? '' : (source.split('\n')[Number(lineNumber) - 1] ?? '');
@@ -18,10 +19,20 @@ export function scriptDenial(error: unknown, { name, source }: Script): Error | 
   return replyError(message, { cause: error });
 }
 
-/** What to reject with instead, when the server does not say which command is not permitted. */
-export function denied(error: unknown, script: Script): Promise<never> | undefined {
+/**
+ * Rejects in words that name the command, or the key, where the server does not say which is not permitted; undefined: it is no such
+ * error.
+ *
+ * @param look - any command that reads this key
+ */
+export function denied(
+  error: unknown,
+  script: Script,
+  keys: readonly string[],
+  look: (key: string) => Promise<unknown>,
+): Promise<never> | undefined {
   const denial = scriptDenial(error, script);
-  return denial && Promise.reject(denial);
+  return denial ? Promise.reject(denial) : keyDenial(error, script, keys, look);
 }
 
 function commandsIn(text: string, pattern: RegExp): string[] {

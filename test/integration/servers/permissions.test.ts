@@ -79,6 +79,76 @@ describe('a user who lacks', () => {
     },
   );
 
+  describe('the keys of the last fencing tokens', () => {
+    const withoutKeys = RULES.filter((rule) => !rule.startsWith('~redisson_lock_token'));
+    const named = (name: string, script: string): string =>
+      `NOPERM this user has no permission for the key "${counterOf(PREFIX + name)}" (~redisson_lock_token:*), which ${script}.lua needs`;
+
+    beforeAll(async () => {
+      const rules = ['reset', '>secret', ...withoutKeys];
+      await admin.call('ACL', 'SETUSER', 'without-counters', ...rules);
+    });
+
+    it.each([
+      ...FENCED_KINDS,
+      { title: 'a fenced lock whose calls are gathered', options: {}, script: 'acquireFenced' },
+    ])('is told which one of $title it is, and nothing is changed', async ({ title, options }) => {
+      await using client = clientOf('without-counters');
+      const isGathered = title.includes('gathered');
+      const names = Array.from({ length: isGathered ? 30 : 1 }, () => uniqueName());
+      const script = 'fair' in options ? 'join' : 'acquire-fenced';
+      const acquire = (name: string): Promise<unknown> =>
+        rejectionOf(client.getFencedLock(name, options).acquire({ wait: 5_000 }));
+      const errors = await Promise.all(names.map(acquire));
+      for (const [index, name] of names.entries())
+        expect(errors[index]).toMatchObject({
+          code: 'REDIS_UNAVAILABLE',
+          lockName: name,
+          message: `lock "${name}": ${named(name, script)}`,
+        });
+      for (const name of names)
+        expect(await admin.exists(PREFIX + name, counterOf(PREFIX + name))).toBe(0);
+    });
+
+    it('is told which one of a fenced Redlock it is, and nothing is left', async () => {
+      await using client = clientOf('without-counters');
+      const name = uniqueName();
+      const lock = client.getRedLock(client.getFencedLock(name), {
+        nodeTimeout: 2_000,
+        restartGuard: 1,
+      });
+      expect(await rejectionOf(lock.acquire({ wait: 10_000 }))).toMatchObject({
+        code: 'REDIS_UNAVAILABLE',
+        message: `lock "${name}": ${named(name, 'vote')}`,
+      });
+      expect(await admin.exists(PREFIX + name, counterOf(PREFIX + name))).toBe(0);
+    });
+
+    it('that it may only read is told as one of those that it may not write', async ({ skip }) => {
+      const mayRead = ['reset', '>secret', ...withoutKeys, '%R~redisson_lock_token:*'];
+      const isKnown = await admin.call('ACL', 'SETUSER', 'readers', ...mayRead).catch(() => 'not');
+      skip(isKnown === 'not', 'it takes ACLs that tell reading from writing, of Redis 7');
+      await using client = clientOf('readers');
+      const lock = client.getFencedLock(uniqueName());
+      const error = await rejectionOf(lock.acquire({ wait: 2_000 }));
+      expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      expect((error as Error).message).toContain(
+        `one of the keys "${PREFIX}${lock.name}", "${counterOf(PREFIX + lock.name)}" (~redisson_lock_token:*), which acquire-fenced.lua needs`,
+      );
+      expect(await admin.exists(PREFIX + lock.name)).toBe(0);
+    });
+
+    it('with replicas to acknowledge it, too', async () => {
+      await admin.call('ACL', 'SETUSER', 'without-counters', '+wait');
+      await using client = clientOf('without-counters', { replicas: 1 });
+      const lock = client.getFencedLock(uniqueName());
+      expect(await rejectionOf(lock.acquire({ wait: 5_000 }))).toMatchObject({
+        code: 'REDIS_UNAVAILABLE',
+        message: `lock "${lock.name}": ${named(lock.name, 'acquire-fenced')}`,
+      });
+    });
+  });
+
   describe.each(FENCED_KINDS)('what $title takes', ({ options }) => {
     // Before Redis 7.2 a script says so itself of what it runs only after it has written.
     it.each([
