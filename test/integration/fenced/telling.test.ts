@@ -46,7 +46,11 @@ async function tellsTokens(client: Holdfast, lock: FencedLock, plain = lock): Pr
 it.each(FENCED_KINDS)('$title tells its tokens in words that JSON knows', async ({ options }) => {
   await using client = newClient();
   const name = uniqueName('fenced');
-  await tellsTokens(client, client.getFencedLock(name, options), client.getLock(name) as FencedLock);
+  await tellsTokens(
+    client,
+    client.getFencedLock(name, options),
+    client.getLock(name) as FencedLock,
+  );
 });
 
 describe('a fenced Redlock', () => {
