@@ -1,5 +1,6 @@
 // What a round does, as far as a seed can say it: who works on what, and which faults happen when. The timing of what
 // follows from it is the machine's.
+import { fencedMasters } from './fenced-masters.js';
 import { NEMESES } from './nemeses/all.js';
 import { STEPS_SERVER_CLOCK } from './nemeses/clock.js';
 import { Random } from './random.js';
@@ -35,6 +36,8 @@ export interface Plan {
   readonly seed: number;
   readonly topology: Topology;
   readonly masters: number;
+  /** By how much the clock of each master is ahead; undefined: none is. */
+  readonly clocksAheadMs?: readonly number[];
   /** Whether servers write everything to disk before they answer, and so lose nothing when they are killed. */
   readonly isDurable: boolean;
   readonly locks: readonly string[];
@@ -53,6 +56,8 @@ export interface Plan {
 }
 
 export interface PlanWishes {
+  /** Whether Redlocks give tokens; by default some do. */
+  readonly isFenced?: boolean | undefined;
   readonly topology?: Topology | undefined;
   readonly faultsMs?: number | undefined;
   /** Only these faults. */
@@ -72,6 +77,7 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
   };
   const lockCount = kind === 'multi' ? random.whole(2, 4) : random.whole(1, 3);
   const plan = {
+    ...fencedMasters({ kind, seed, watchdogMs }, wishes),
     kind,
     seed,
     topology,

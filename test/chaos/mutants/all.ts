@@ -1,7 +1,9 @@
 // The mutants: each breaks one rule on which a promise rests.
+import { FENCED_MASTER_MUTANTS } from './fenced-masters.js';
 import type { Mutant } from './mutant.js';
 
 export const MUTANTS: readonly Mutant[] = [
+  ...FENCED_MASTER_MUTANTS,
   {
     name: 'release of any owner',
     what: 'a release frees the lock whoever holds it',

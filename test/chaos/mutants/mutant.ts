@@ -7,6 +7,8 @@ export interface Mutant {
   readonly what: string;
   /** The rounds in which it shows. */
   readonly kinds: readonly Kind[];
+  /** Whether it shows only where Redlocks give tokens. */
+  readonly isFenced?: boolean;
   readonly edits: readonly Edit[];
 }
 

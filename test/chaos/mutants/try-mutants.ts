@@ -67,7 +67,8 @@ async function tryMutant(mutant: Mutant, library: string, args: Arguments): Prom
   let rounds = 0;
   while (seconds() < 60 * args.minutes) {
     const kind = mutant.kinds[rounds % mutant.kinds.length]!;
-    const plan = planRound(kind, args.seed + rounds, args.wishes);
+    const { isFenced } = mutant;
+    const plan = planRound(kind, args.seed + rounds, { ...args.wishes, isFenced });
     const result = await playRound(plan, { library });
     rounds++;
     const [first] = result.violations;

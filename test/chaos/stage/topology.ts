@@ -31,14 +31,15 @@ export async function startTopology(plan: Plan): Promise<StageTopology> {
 }
 
 async function independent(
-  { isDurable }: Plan,
+  { isDurable, clocksAheadMs = [] }: Plan,
   count: number,
   address: StageTopology['address'],
 ): Promise<StageTopology> {
-  const canStep = count === 1;
+  const canStep = count === 1 || clocksAheadMs.length > 0;
   const servers = await Promise.all(
     Array.from({ length: count }, (_, index) => StageServer.start({ index, isDurable, canStep })),
   );
+  await Promise.all(servers.map(({ clock }, index) => clock?.step(clocksAheadMs[index] ?? 0)));
   return {
     servers,
     address,

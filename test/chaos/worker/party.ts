@@ -69,6 +69,11 @@ export class Party {
     const [name] = names;
     const { client } = this;
     const { kind, nodeTimeoutMs: nodeTimeout } = this.#order;
+    if (kind === 'red' && this.isFenced) {
+      const [first, ...rest] = this.#clients.map((master) => master.getFencedLock(name!));
+      const fenced = client.getRedLock(first!, ...rest, { nodeTimeout });
+      return { lock: fenced, fenced, names, isFair: false };
+    }
     if (kind === 'red') {
       const [first, ...rest] = this.#clients.map((master) => master.getLock(name!));
       return { lock: client.getRedLock(first!, ...rest, { nodeTimeout }), names, isFair: false };
