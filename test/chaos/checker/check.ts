@@ -5,6 +5,7 @@ import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclus
 import { orphans } from './orphans.js';
 import { falseAlarms, untoldLosses } from './telling.js';
 import { forgottenTokens, smallerTokens, wrongTokens } from './tokens.js';
+import { unknownTokens } from './known-tokens.js';
 import { lateCalls, overtakings, slowWakeUps } from './waiting.js';
 
 const RULES = [
@@ -21,6 +22,7 @@ const RULES = [
   smallerTokens,
   wrongTokens,
   forgottenTokens,
+  unknownTokens,
   staleWrites,
   refusedHolders,
   troubles,

@@ -38,7 +38,7 @@ export interface Loss {
 }
 
 /** Other faults may cost a key, or not; this one does, where it is noted as a loss at all. */
-const RESTART_EMPTY = 'restart a server';
+export const RESTART_EMPTY = 'restart a server';
 
 /** A forceUnlock whose outcome is not known may still be on its way for so long. */
 const LATE_FORCE_MS = 4_000;
@@ -71,7 +71,7 @@ export function isTouched(section: Section, loss: Loss, watchdogMs: number): boo
 }
 
 /** The server granted it no earlier than this: the lease that it relies on counts from then at the earliest. */
-function grantedAfter(section: Section, watchdogMs: number): number {
+export function grantedAfter(section: Section, watchdogMs: number): number {
   if (section.inherits) return grantedAfter(section.inherits, watchdogMs);
   const { enteredAt, leftAtEntryMs, calledAt, longestLeaseMs } = section;
   if (leftAtEntryMs === undefined) return calledAt;

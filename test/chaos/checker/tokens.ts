@@ -124,7 +124,7 @@ export class GrantOrder {
 }
 
 /** In the order in which they entered. */
-function grantsByLock({ history }: Evidence): Map<string, Grant[]> {
+export function grantsByLock({ history }: Evidence): Map<string, Grant[]> {
   const grants = history.entered.filter(
     (section): section is Grant => section.inside === undefined && section.token !== undefined,
   );

@@ -39,7 +39,7 @@ async function independent(
   const servers = await Promise.all(
     Array.from({ length: count }, (_, index) => StageServer.start({ index, isDurable, canStep })),
   );
-  await Promise.all(servers.map(({ clock }, index) => clock?.step(clocksAheadMs[index] ?? 0)));
+  for (const [index, aheadMs] of clocksAheadMs.entries()) await servers[index]?.clock?.step(aheadMs);
   return {
     servers,
     address,

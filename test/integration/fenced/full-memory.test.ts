@@ -43,9 +43,8 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     server = await startRedis();
     await loadScripts(server.url);
     redis = new Redis(server.url);
-    [one, two] = await Promise.all(
-      [0, 1].map(() => connectedClient({ redis: server.url, ...LONG })),
-    );
+    const options = { redis: server.url, ...LONG };
+    [one, two] = await Promise.all([connectedClient(options), connectedClient(options)]);
     name = uniqueName('fenced');
   });
 
