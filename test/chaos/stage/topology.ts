@@ -39,7 +39,8 @@ async function independent(
   const servers = await Promise.all(
     Array.from({ length: count }, (_, index) => StageServer.start({ index, isDurable, canStep })),
   );
-  for (const [index, aheadMs] of clocksAheadMs.entries()) await servers[index]?.clock?.step(aheadMs);
+  for (const [index, aheadMs] of clocksAheadMs.entries())
+    await servers[index]?.clock?.step(aheadMs);
   return {
     servers,
     address,

@@ -1,5 +1,6 @@
 // A server whose memory is full: a fenced lock is given with a token, or it is not given.
 import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { FencedLock, Holdfast } from '../../../src/index.js';
 import { nextEvent, rejectionOf } from '../../support/clients.js';
@@ -61,12 +62,10 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     const before = isKnown ? await passThrough(lockOf(one)) : undefined;
     await fill(redis);
     for (const call of [
-      () => lockOf(one).acquire({ wait: 300 }),
+      () => lockOf(one).acquire({ wait: 1_200 }),
       () => lockOf(one).tryLockAndGetToken(),
-      () => lockOf(one).lockAndGetToken({ signal: AbortSignal.timeout(300) }),
     ]) {
-      const error = (await rejectionOf(call())) as { code: string; message: string };
-      if (error.code === 'LOCK_ABORTED') continue; // as it was asked to
+      const error = (await rejectionOf(call())) as Error;
       expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: name });
       expect(error.message).toMatch(FULL);
       expect(error.message).not.toContain('script');
@@ -82,7 +81,8 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     const before = await passThrough(lockOf(one));
     await fill(redis);
     const waiting = [lockOf(one).acquire(), lockOf(two).tryAcquire({ wait: 20_000 })];
-    expect(await rejectionOf(lockOf(one).tryAcquire({ wait: 300 }))).toBeDefined();
+    await sleep(300); // they are refused, and ask again
+    expect(await redis.exists(name)).toBe(0);
     await empty(redis);
     const first = (await Promise.race(waiting))!;
     await first.release();
@@ -100,7 +100,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     const hold = await lockOf(one).acquire();
     await fill(redis);
     expect(await lockOf(two).tryAcquire()).toBeUndefined();
-    const wait = lockOf(two).acquire({ wait: 300 });
+    const wait = lockOf(two).acquire({ wait: 1_200 });
     if (isFair) {
       const error = await rejectionOf(wait);
       expect(error).toMatchObject({
