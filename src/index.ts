@@ -13,7 +13,7 @@ export type {
   SemaphoreDescription,
   SemaphoreOptions,
 } from './api/semaphore.js';
-export type { ReadWriteLock } from './api/read-write-lock.js';
+export type { ReadWriteLock, ReadWriteWaiter } from './api/read-write-lock.js';
 export type {
   HoldDescription,
   HoldfastDescription,

@@ -3,6 +3,18 @@
 import type { Lock } from './lock.js';
 
 /**
+ * Who waits in line for a read-write lock.
+ *
+ * @group Locks
+ */
+export interface ReadWriteWaiter {
+  /** `<clientId>:<n>`. */
+  readonly ownerId: string;
+  /** Which half it wants. */
+  readonly wants: 'read' | 'write';
+}
+
+/**
  * A pair of locks over one resource: many may read it at the same time, and whoever writes it is alone. First come, first served over
  * all processes: who wants to read waits behind a writer that came before, so nobody starves, and readers that wait side by side
  * come in together.
@@ -34,4 +46,11 @@ export interface ReadWriteLock {
    * hold of the read lock.
    */
   writeLock(): Lock;
+
+  /**
+   * Who waits in line for either half, the next one first. Walks the whole line: for people, not for hot paths.
+   *
+   * @throws {@link UnavailableError}
+   */
+  getWaiters(): Promise<ReadWriteWaiter[]>;
 }

@@ -4,22 +4,26 @@ import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected, type ReadWriteLockDescription } from '../../api/description.js';
 import type { Lock } from '../../api/lock.js';
 import { parseName } from '../../api/options.js';
-import type { ReadWriteLock } from '../../api/read-write-lock.js';
+import type { ReadWriteLock, ReadWriteWaiter } from '../../api/read-write-lock.js';
 import type { Server } from '../../core/server.js';
 import type { Session } from '../../core/session.js';
 import { HalfLock } from './half-lock.js';
 import { ReadWriteBackend, type Half } from './read-write-backend.js';
 
 export class ReadWriteSingleLock implements ReadWriteLock {
+  readonly #session: Session;
+  readonly #writer: ReadWriteBackend;
   readonly #readLock: HalfLock;
   readonly #writeLock: HalfLock;
 
   constructor(session: Session, server: Server, name: unknown) {
     const lockName = parseName(name);
-    const half = (which: Half): HalfLock =>
-      new HalfLock(session, new ReadWriteBackend(server, session.newOwnerId, lockName, which));
-    this.#readLock = half('read');
-    this.#writeLock = half('write');
+    const half = (which: Half): ReadWriteBackend =>
+      new ReadWriteBackend(server, session.newOwnerId, lockName, which);
+    this.#session = session;
+    this.#writer = half('write');
+    this.#readLock = new HalfLock(session, half('read'));
+    this.#writeLock = new HalfLock(session, this.#writer);
   }
 
   get name(): string {
@@ -32,6 +36,15 @@ export class ReadWriteSingleLock implements ReadWriteLock {
 
   writeLock(): Lock {
     return this.#writeLock;
+  }
+
+  async getWaiters(): Promise<ReadWriteWaiter[]> {
+    const writer = this.#writer;
+    const { waiters } = await this.#session.ask(writer, () => writer.look());
+    return waiters.map(({ ownerId, weight }) => ({
+      ownerId,
+      wants: weight === writer.weight ? 'write' : 'read',
+    }));
   }
 
   toJSON(): ReadWriteLockDescription {

@@ -1,14 +1,11 @@
-// A semaphore on one Redis, as one who wants so many of its permits: a weighted lock whose capacity can be looked at, and changed.
+// A semaphore on one Redis, as one who wants so many of its permits: a weighted lock whose capacity can be changed.
 
 import type { Server } from '../../core/server.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import { refusedPermits } from './semaphore-settings.js';
 import { PERMITS_TTL_MS, WeightedBackend } from './weighted-backend.js';
-import { readWeightedView, type WeightedView } from './weighted-replies.js';
 
 export class SemaphoreBackend extends WeightedBackend {
-  readonly #declared: number;
-
   /** `declared`: how many permits this client says there are. */
   constructor(
     server: Server,
@@ -24,15 +21,6 @@ export class SemaphoreBackend extends WeightedBackend {
       weight,
       refused: (refusal) => refusedPermits(name, declared, weight, refusal),
     });
-    this.#declared = declared;
-  }
-
-  /** Who holds permits, and who waits in line. */
-  look(): Promise<WeightedView> {
-    const { lock, leases, line, places, permits } = this.keys;
-    const keys = [lock, leases, line, places, permits];
-    const { connection } = this.server;
-    return connection.run(scripts.weightedLook, keys, [this.#declared], readWeightedView);
   }
 
   /** How many permits there are from now on, above what anybody declares; some may go to those in line. */

@@ -21,8 +21,10 @@ import {
   MORE_TO_LET_IN,
   readWeightedHandOver,
   readWeightedJoin,
+  readWeightedView,
   type Refusal,
   type WeightedHandOver,
+  type WeightedView,
 } from './weighted-replies.js';
 import { WeightedServices } from './weighted-services.js';
 
@@ -133,6 +135,14 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
   async holdCount(ownerId: string): Promise<number> {
     const weight = await this.server.connection.command('hget', this.keys.lock, ownerId);
     return Number(weight !== null);
+  }
+
+  /** Who holds permits, and who waits in line. */
+  look(): Promise<WeightedView> {
+    const { lock, leases, line, places, permits } = this.keys;
+    const keys = [lock, leases, line, places, permits];
+    const { connection } = this.server;
+    return connection.run(scripts.weightedLook, keys, [this.#terms.capacity], readWeightedView);
   }
 
   forget(ownerId: string): void {

@@ -55,6 +55,8 @@ describe('when connections are refused', () => {
     'isLocked()': (client, name) => client.getLock(name).isLocked(),
     'remainTimeToLive()': (client, name) => client.getLock(name).remainTimeToLive(),
     'getWaiters()': (client, name) => client.getFairLock(name).getWaiters(),
+    'getWaiters() of a read-write lock': (client, name) =>
+      client.getReadWriteLock(name).getWaiters(),
     'ping()': (client) => client.ping(),
   };
 
