@@ -2,7 +2,7 @@
 // HOLDFAST_FAILOVER_ROUNDS says how often, for each kind of client.
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import { Holdfast, type Hold } from '../../../src/index.js';
+import { Holdfast, type PermitHold } from '../../../src/index.js';
 import { eventsOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startSentinel, type SentinelSetup } from '../../support/redis-topologies.js';
@@ -13,11 +13,30 @@ const GRANTS = 200;
 const CALLERS = 20;
 const DELAY_MS = 100;
 
+type Grant = Pick<PermitHold, 'lockName' | 'ownerId'>;
+
+type TryAcquire = (client: Holdfast, name: string) => Promise<Grant | undefined>;
+
+const LOCKS: readonly TryAcquire[] = [(client, name) => client.getLock(name).tryAcquire()];
+const SHARED: readonly TryAcquire[] = [
+  (client, name) => client.getSemaphore(name, { permits: 3 }).tryAcquire({ permits: 2 }),
+  (client, name) => client.getReadWriteLock(name).readLock().tryAcquire(),
+  (client, name) => client.getReadWriteLock(name).writeLock().tryAcquire(),
+];
+
 describe.skipIf(topologiesUnavailable)('of the grants before a failover', () => {
   it(
     'none is lost that a replica acknowledged',
     async () => {
       expect(await lostIn(ROUNDS, 1)).toBe(0);
+    },
+    60_000 * ROUNDS,
+  );
+
+  it(
+    'none of permits, to read or to write is lost that a replica acknowledged',
+    async () => {
+      expect(await lostIn(ROUNDS, 1, SHARED)).toBe(0);
     },
     60_000 * ROUNDS,
   );
@@ -31,11 +50,11 @@ describe.skipIf(topologiesUnavailable)('of the grants before a failover', () => 
   );
 });
 
-async function lostIn(rounds: number, replicas: number): Promise<number> {
+async function lostIn(rounds: number, replicas: number, kinds = LOCKS): Promise<number> {
   const lost: number[] = [];
   const granted: number[] = [];
   for (let round = 0; round < rounds; round++) {
-    const result = await failOver(replicas);
+    const result = await failOver(replicas, kinds);
     lost.push(result.lost);
     granted.push(result.granted);
   }
@@ -46,11 +65,14 @@ async function lostIn(rounds: number, replicas: number): Promise<number> {
   return sum(lost);
 }
 
-async function failOver(replicas: number): Promise<{ granted: number; lost: number }> {
+async function failOver(
+  replicas: number,
+  kinds: readonly TryAcquire[],
+): Promise<{ granted: number; lost: number }> {
   await using setup = await startSentinel({ delayMs: DELAY_MS });
   await using client = connect(setup, replicas);
   const told = eventsOf(client, 'lost');
-  const holds = await grantUntilKilled(setup, client);
+  const holds = await grantUntilKilled(setup, client, kinds);
 
   const successor = new Redis(setup.replica.url);
   await expect
@@ -72,15 +94,17 @@ function connect({ name, sentinels }: SentinelSetup, replicas: number): Holdfast
 }
 
 /** All that were granted, also those whose grant arrived while the master was being killed. */
-async function grantUntilKilled({ master }: SentinelSetup, client: Holdfast): Promise<Hold[]> {
-  const holds: Hold[] = [];
+async function grantUntilKilled(
+  { master }: SentinelSetup,
+  client: Holdfast,
+  kinds: readonly TryAcquire[],
+): Promise<Grant[]> {
+  const holds: Grant[] = [];
   let killed: Promise<void> | undefined;
-  const callers = Array.from({ length: CALLERS }, async () => {
+  const callers = Array.from({ length: CALLERS }, async (_, caller) => {
     while (!killed) {
-      const hold = await client
-        .getLock(uniqueName())
-        .tryAcquire()
-        .catch(() => undefined);
+      const acquire = kinds[caller % kinds.length]!;
+      const hold = await acquire(client, uniqueName()).catch(() => undefined);
       if (hold) holds.push(hold);
       if (holds.length >= GRANTS) killed ??= master.kill();
     }

@@ -1,0 +1,225 @@
+// `replicas: n`, semaphores and read-write locks: what makes one of several holders rely on more counts only when replicas know it.
+import type { Redis } from 'ioredis';
+import { describe, expect, it } from 'vitest';
+import {
+  UnavailableError,
+  type AcquireOptions,
+  type Holdfast,
+  type HoldfastOptions,
+  type PermitHold,
+} from '../../../src/index.js';
+import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { replicatedPerTest } from '../../support/replicated-servers.js';
+import { settledWithin } from '../../support/settled-within.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** What holds of permits and of locks have in common. */
+type Held = Omit<PermitHold, 'permits'>;
+type Acquire = (client: Holdfast, name: string, options?: AcquireOptions) => Promise<Held>;
+
+const acquirePermits: Acquire = (client, name, options) =>
+  client.getSemaphore(name, { permits: 2 }).acquire({ ...options, permits: 2 });
+const read: Acquire = (client, name, options) =>
+  client.getReadWriteLock(name).readLock().acquire(options);
+const write: Acquire = (client, name, options) =>
+  client.getReadWriteLock(name).writeLock().acquire(options);
+
+/** How each is acquired, and how somebody is in its way. */
+const KINDS: [kind: string, acquire: Acquire, block: Acquire][] = [
+  ['permits', acquirePermits, acquirePermits],
+  ['a read lock', read, write],
+  ['a write lock', write, read],
+];
+
+const long = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
+const short = { lockWatchdogTimeout: 2_000, commandTimeout: 5_000 };
+
+/** How long a server keeps this hold, in milliseconds; NaN: it has none. */
+async function keptMs(server: Redis, { lockName, ownerId }: Held): Promise<number> {
+  const [weight, endsAtMs, [seconds, micros], ttlMs] = await Promise.all([
+    server.hget(lockName, ownerId),
+    server.zscore(`holdfast_leases:{${lockName}}`, ownerId),
+    server.time(),
+    server.pttl(lockName),
+  ]);
+  const nowMs = Number(seconds) * 1_000 + Number(micros) / 1_000;
+  return weight === null ? Number.NaN : Math.min(Number(endsAtMs ?? NaN) - nowMs, ttlMs);
+}
+
+describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', () => {
+  const present = replicatedPerTest({ delayMs: 30 });
+
+  function connect(options: Partial<HoldfastOptions> = {}): Holdfast {
+    const redis = present().servers.master.url;
+    return newClient({ redis, replicas: 1, ...long, ...options });
+  }
+
+  /** As long as the holder relies on it, but for what the question took. */
+  async function isKnown(hold: Held): Promise<void> {
+    const reliedOnMs = hold.remaining();
+    expect(reliedOnMs).toBeGreaterThan(0);
+    const startedAtMs = performance.now();
+    const knownMs = await keptMs(present().replica, hold);
+    expect(knownMs + performance.now() - startedAtMs).toBeGreaterThanOrEqual(reliedOnMs);
+  }
+
+  async function leavesNothing(name: string): Promise<void> {
+    await expect.poll(() => present().master.keys(`*${name}*`)).toEqual([]);
+  }
+
+  describe.each(KINDS)('%s', (_kind, acquire, block) => {
+    it.each([{}, { lease: 5_000 }])('is known to it when it is had (%o)', async (options) => {
+      await using client = connect();
+      await using hold = await acquire(client, uniqueName(), options);
+      await isKnown(hold);
+    });
+
+    it('is undone when it does not, and says so; who waits behind goes on', async () => {
+      const { servers, master } = present();
+      await using client = connect({ commandTimeout: 400 });
+      await using other = connect({ replicas: 0 });
+      const name = uniqueName();
+      await client.ping();
+      await servers.replicas[0]!.pause();
+      const refused = rejectionOf(settledWithin(acquire(client, name), 5_000));
+      await expect.poll(() => master.exists(name)).toBe(1);
+      const behind = block(other, name);
+      const error = await refused;
+      expect(error).toBeInstanceOf(UnavailableError);
+      expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+      await (await behind).release();
+      await leavesNothing(name);
+    });
+
+    it.each([{}, { lease: 5_000 }])(
+      'is known to it when it is had from the line (%o)',
+      async (options) => {
+        await using first = connect();
+        await using second = connect();
+        const name = uniqueName();
+        const before = await block(first, name);
+        const waiting = nextEvent(second, 'waiting');
+        const next = acquire(second, name, options);
+        await waiting;
+        await before.release();
+        await using hold = await next;
+        await isKnown(hold);
+      },
+    );
+
+    // With a lease shorter than that of its place: there is nothing to prolong when it asks.
+    it.each([{ connection: 'same' }, { connection: 'new' }])(
+      'is passed on by who was let in and is not acknowledged, on the $connection connection',
+      async ({ connection }) => {
+        const { servers, master } = present();
+        await using first = connect({ replicas: 0 });
+        await using second = connect({ commandTimeout: 500 });
+        await using third = connect({ replicas: 0 });
+        const name = uniqueName();
+        const before = await block(first, name);
+        let waiting = nextEvent(second, 'waiting');
+        const next = rejectionOf(acquire(second, name, { lease: 2_000 }));
+        await waiting;
+        waiting = nextEvent(third, 'waiting');
+        const last = block(third, name);
+        await waiting;
+        if (connection === 'new') {
+          await master.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+          await Promise.all([first, second, third].map((client) => client.getLock('x').isLocked()));
+        }
+        await servers.replicas[0]!.pause();
+        await before.release();
+        const error = await settledWithin(next, 5_000);
+        expect(error).toBeInstanceOf(UnavailableError);
+        expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+        await (await last).release();
+        await leavesNothing(name);
+      },
+    );
+
+    it('is lost when no renewal is acknowledged, though the master does', async () => {
+      await using client = connect(short);
+      const hold = await acquire(client, uniqueName());
+      await nextEvent(client, 'renewed');
+      const errors = eventsOf(client, 'error');
+      const lost = nextEvent(client, 'lost');
+      await present().servers.replicas[0]!.pause();
+      expect(await lost).toMatchObject({ lossReason: 'unreachable' });
+      expect(hold.remaining()).toBe(0);
+      expect(errors.map(({ error }) => error.message)).toEqual([
+        expect.stringMatching(/: 0 of 1 replicas acknowledged it within/),
+      ]);
+    });
+
+    it('is extended when it knows, and as long as it was when it does not', async () => {
+      const { servers } = present();
+      await using client = connect({ commandTimeout: 1_000 });
+      await using hold = await acquire(client, uniqueName(), { lease: 10_000 });
+      await servers.replicas[0]!.pause();
+      const error = await rejectionOf(hold.extend(60_000));
+      expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+      expect(hold.remaining()).toBeLessThan(10_000);
+      await servers.replicas[0]!.resume();
+      await hold.extend(60_000);
+      expect(hold.remaining()).toBeGreaterThan(50_000);
+      await isKnown(hold);
+    });
+
+    // Only since Redis 8 does WAIT on a new connection ask for nothing.
+    it('is not taken for known by a renewal that finds it long enough, on a new connection', async () => {
+      const { servers, master } = present();
+      await using client = connect({ lockWatchdogTimeout: 4_000, commandTimeout: 1_000 });
+      const hold = await acquire(client, uniqueName());
+      await nextEvent(client, 'renewed');
+      await servers.replicas[0]!.pause();
+      await rejectionOf(hold.extend(60_000)); // the master knows of that
+      const lost = nextEvent(client, 'lost');
+      await master.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+      expect(await lost).toMatchObject({ lossReason: 'unreachable' });
+    });
+
+    it('is released without waiting for it', async () => {
+      await using client = connect();
+      const hold = await acquire(client, uniqueName());
+      await present().servers.replicas[0]!.pause();
+      await settledWithin(hold.release(), 2_000);
+      await leavesNothing(hold.lockName);
+    });
+  });
+
+  it('a nested acquisition prolongs the lease only when it knows', async () => {
+    const { servers } = present();
+    await using client = connect({ commandTimeout: 1_000 });
+    const lock = client.getReadWriteLock(uniqueName());
+    await using hold = await lock.writeLock().acquire({ lease: 10_000 });
+    await hold.run(async () => {
+      for (const half of [lock.readLock(), lock.writeLock()]) {
+        await servers.replicas[0]!.pause();
+        const error = await rejectionOf(half.acquire({ lease: 60_000 }));
+        expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+        expect(hold.remaining()).toBeLessThan(10_000);
+        await servers.replicas[0]!.resume();
+      }
+      await using nested = await lock.readLock().acquire({ lease: 60_000 });
+      expect(nested.remaining()).toBeGreaterThan(50_000);
+      await isKnown(nested);
+    });
+  });
+
+  it('a downgrade lets readers in without waiting for it', async () => {
+    await using client = connect();
+    await using other = connect({ replicas: 0 });
+    const lock = client.getReadWriteLock(uniqueName());
+    const hold = await lock.writeLock().acquire();
+    const read = await hold.run(() => lock.readLock().acquire());
+    const waiting = nextEvent(other, 'waiting');
+    const beside = other.getReadWriteLock(lock.name).readLock().acquire();
+    await waiting;
+    await present().servers.replicas[0]!.pause();
+    await settledWithin(hold.release(), 2_000);
+    await (await beside).release();
+    await read.release();
+    await leavesNothing(lock.name);
+  });
+});
