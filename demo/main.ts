@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { UnusableRedisError } from '../test/support/given-redis.js';
 import { fairShow } from './fair/show.js';
 import { fencedShow } from './fenced/show.js';
+import { readersShow } from './readers/show.js';
 import { redlockShow } from './redlock/show.js';
 import type { Show } from './support/show.js';
 import { transfersShow } from './transfers/show.js';
@@ -14,6 +15,7 @@ const SHOWS = new Map<string, Show>([
   ['fair', fairShow],
   ['redlock', redlockShow],
   ['fenced', fencedShow],
+  ['readers', readersShow],
 ]);
 
 const USAGE = [...SHOWS]

@@ -1,4 +1,4 @@
-// One worker process of the demo: transfers money over and over, and tells the main process what it is doing.
+// One worker process of the demo: transfers money over and over, or adds up what there is, and tells the main process what it is doing.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -20,6 +20,7 @@ import {
   type LockKind,
   type Order,
   type Report,
+  type Task,
 } from './support/messages.js';
 
 /** How long a transfer is thought about: under the fair lock long enough for people to see the line move. */
@@ -29,6 +30,17 @@ const THINK_MS: Record<LockKind, [number, number]> = {
   fair: [100, 300],
   redlock: [10, 30],
   fenced: [10, 30],
+  'read-write': [10, 30],
+};
+
+/** Between the steps of who adds up and of who transfers in two: long enough for people to see who is inside. */
+const LINGER_MS: [number, number] = [30, 90];
+
+/** How long to rest after a task: who reads never pauses. */
+const REST_MS: Record<Task, [number, number]> = {
+  transfer: [5, 15],
+  write: [300, 900],
+  read: [0, 0],
 };
 
 /** How long it waits for a Redlock before it says why it has none. */
@@ -43,7 +55,8 @@ const holdfast = new Holdfast({
   clientId: process.env[CLIENT_ID]!,
   lockWatchdogTimeout: LOCK_WATCHDOG_TIMEOUT_MS,
 });
-const locks: Record<LockKind, Lock | undefined> = {
+const readWriteLock = holdfast.getReadWriteLock('bank');
+const locks: Record<Exclude<LockKind, 'read-write'>, Lock | undefined> = {
   none: undefined,
   reentrant: holdfast.getLock('bank'),
   fair: holdfast.getFairLock('bank'),
@@ -51,21 +64,32 @@ const locks: Record<LockKind, Lock | undefined> = {
   redlock: redLockOn((process.env[MASTER_URLS] ?? '').split(' ').filter(Boolean)),
 };
 
+const DO: Record<Task, (thinkMs: [number, number], hold?: Hold) => Promise<void>> = {
+  transfer,
+  write,
+  read,
+};
+
 let working: Promise<void> | undefined;
 let shallStop = false;
-/** How long to stop in the middle of the next transfer, and where. */
+/** How long to stop in the middle of the next task, and where. */
 let dawdle: { readonly forMs: number; readonly hasLooked: boolean } | undefined;
 
-async function work(kind: LockKind): Promise<void> {
-  const lock = locks[kind];
+async function work(kind: LockKind, task: Task): Promise<void> {
+  const lock = lockFor(kind, task);
   while (!shallStop) {
-    if (lock) await transferUnder(lock, kind);
-    else await transfer(THINK_MS[kind]);
-    await sleep(between(5, 15));
+    if (lock) await workUnder(lock, kind, task);
+    else await DO[task](THINK_MS[kind]);
+    await sleep(between(...REST_MS[task]));
   }
 }
 
-async function transferUnder(lock: Lock, kind: LockKind): Promise<void> {
+function lockFor(kind: LockKind, task: Task): Lock | undefined {
+  if (kind !== 'read-write') return locks[kind];
+  return task === 'read' ? readWriteLock.readLock() : readWriteLock.writeLock();
+}
+
+async function workUnder(lock: Lock, kind: LockKind, task: Task): Promise<void> {
   tell({ type: 'waits' });
   const askedAtMs = monotonicMs();
   try {
@@ -74,7 +98,7 @@ async function transferUnder(lock: Lock, kind: LockKind): Promise<void> {
       const atMs = monotonicMs();
       const token = hold.token?.toString();
       tell({ type: 'holds', ownerId: hold.ownerId, atMs, waitedMs: atMs - askedAtMs, token });
-      await transfer(THINK_MS[kind], hold);
+      await DO[task](THINK_MS[kind], hold);
     });
   } catch (error) {
     if (error instanceof QuorumError) {
@@ -96,6 +120,26 @@ async function transfer(thinkMs: [number, number], hold?: Hold): Promise<void> {
   }, token);
   if (number !== undefined) tell({ type: 'transferred', number, atMs: monotonicMs() });
   else tell({ type: 'refused', token: token! });
+}
+
+/** Who adds up between the two steps gets a wrong sum. */
+async function write(thinkMs: [number, number], hold?: Hold): Promise<void> {
+  const number = await bank.transferInSteps(async () => {
+    await sleep(between(...thinkMs));
+    await stopIfTold(false);
+    hold?.signal.throwIfAborted();
+  }, linger);
+  tell({ type: 'transferred', number, atMs: monotonicMs() });
+}
+
+async function read(): Promise<void> {
+  await stopIfTold(false);
+  const sumCents = await bank.sum(linger);
+  tell({ type: 'read', sumCents, atMs: monotonicMs() });
+}
+
+async function linger(): Promise<void> {
+  await sleep(between(...LINGER_MS));
 }
 
 /** `hasLooked`: whether there is nothing more between here and the write. */
@@ -120,7 +164,7 @@ async function obey(order: Order): Promise<void> {
   switch (order.type) {
     case 'work':
       shallStop = false;
-      working = work(order.lock);
+      working = work(order.lock, order.task);
       await working;
       break;
     case 'dawdle':

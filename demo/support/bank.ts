@@ -7,6 +7,9 @@ const ACCOUNTS = ['Anna', 'Ben', 'Clara', 'David'] as const;
 const OPENING_CENTS = 1_000_00;
 const LARGEST_TRANSFER_CENTS = 10_00;
 
+/** What all accounts have together, whatever is transferred. */
+export const TOTAL_CENTS = ACCOUNTS.length * OPENING_CENTS;
+
 /** The write of a transfer, unless somebody with a larger token has written. */
 const GUARDED = `
 local token, from, to, fromLedger, toLedger, count = unpack(KEYS)
@@ -72,6 +75,42 @@ export class Bank {
       .incr(this.#transferCount)
       .exec();
     return replies!.at(-1)![1] as number;
+  }
+
+  /**
+   * Moves some money in two steps: in between it has left one account and not yet come to the other. `think` is before the first
+   * step, `linger` between the two. Returns the number of this transfer among all.
+   */
+  async transferInSteps(think: () => Promise<void>, linger: () => Promise<void>): Promise<number> {
+    const [from, to] = twoOf(ACCOUNTS);
+    const cents = 1 + Math.floor(Math.random() * LARGEST_TRANSFER_CENTS);
+
+    const balances = await this.#redis.mget(this.#balance(from), this.#balance(to));
+    await think();
+    const [fromCents, toCents] = [Number(balances[0]) - cents, Number(balances[1]) + cents];
+    await this.#redis
+      .multi()
+      .set(this.#balance(from), fromCents)
+      .decrby(this.#ledger(from), cents)
+      .exec();
+    await linger();
+    const replies = await this.#redis
+      .multi()
+      .set(this.#balance(to), toCents)
+      .incrby(this.#ledger(to), cents)
+      .incr(this.#transferCount)
+      .exec();
+    return replies!.at(-1)![1] as number;
+  }
+
+  /** Adds up all balances, in cents, one after the other; `linger` is in front of each. */
+  async sum(linger: () => Promise<void>): Promise<number> {
+    let sumCents = 0;
+    for (const name of ACCOUNTS) {
+      await linger();
+      sumCents += Number(await this.#redis.get(this.#balance(name)));
+    }
+    return sumCents;
   }
 
   /** The largest token that anybody came with. */

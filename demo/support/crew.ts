@@ -4,7 +4,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { CLIENT_ID, type LockKind, type Order, type Report } from './messages.js';
+import { CLIENT_ID, type LockKind, type Order, type Report, type Task } from './messages.js';
 
 type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'paused' | 'rests' | 'killed';
 
@@ -72,7 +72,7 @@ export class Worker {
     if (type === 'waits' || type === 'holds') this.become(type);
     if (type === 'stopped') this.become('rests');
     // Without a lock there is nothing to rest from: it is always in some transfer.
-    const isOver = type === 'transferred' || type === 'refused';
+    const isOver = type === 'transferred' || type === 'refused' || type === 'read';
     if (isOver && this.state === 'holds') this.become('rests');
   }
 }
@@ -110,11 +110,11 @@ export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
     return this.workers.find(({ clientId }) => ownerId.startsWith(`${clientId}:`));
   }
 
-  /** All of them transfer money under such a lock from now on. */
-  work(lock: LockKind): void {
+  /** All of them work under such a lock from now on, each at its task. */
+  work(lock: LockKind, taskOf: (worker: Worker) => Task): void {
     for (const worker of this.living) {
       worker.become('transfers');
-      worker.order({ type: 'work', lock });
+      worker.order({ type: 'work', lock, task: taskOf(worker) });
     }
   }
 

@@ -2,13 +2,16 @@
 
 import type { NodeAnswer } from '../../src/index.js';
 
-export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock' | 'fenced';
+export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock' | 'fenced' | 'read-write';
+
+/** What a worker does under the lock: transfer money at once, transfer it in two steps, or add up what there is. */
+export type Task = 'transfer' | 'write' | 'read';
 
 /** From the main process to a worker. */
 export type Order =
-  /** Transfer money over and over, under such a lock. */
-  | { readonly type: 'work'; readonly lock: LockKind }
-  /** Stop for so long in the middle of your next transfer, before or after your last look at the lock, and say so. */
+  /** Do this over and over, under such a lock. */
+  | { readonly type: 'work'; readonly lock: LockKind; readonly task: Task }
+  /** Stop for so long in the middle of your next task, before or after your last look at the lock, and say so. */
   | { readonly type: 'dawdle'; readonly forMs: number; readonly hasLooked: boolean }
   | { readonly type: 'stop' };
 
@@ -26,6 +29,8 @@ export type Report =
     }
   /** A transfer was written, and it goes out; `number` counts the transfers of all workers. */
   | { readonly type: 'transferred'; readonly number: number; readonly atMs: number }
+  /** All balances were added up, and it goes out. */
+  | { readonly type: 'read'; readonly sumCents: number; readonly atMs: number }
   /** The bank has seen a larger token. */
   | { readonly type: 'refused'; readonly token: string }
   /** Too few masters of a Redlock answered; it asks again. */

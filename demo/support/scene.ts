@@ -1,11 +1,11 @@
-// One scene of a show: the workers transfer money under one kind of lock for a while, things happen to them, and it is
+// One scene of a show: the workers work on the accounts under one kind of lock for a while, things happen to them, and it is
 // shown what becomes of it.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lostCents, type Account } from './bank.js';
 import { monotonicMs } from './clock.js';
 import type { Worker } from './crew.js';
-import type { LockKind, Report } from './messages.js';
+import type { LockKind, Report, Task } from './messages.js';
 import type { Stage } from './stage.js';
 import type { View } from './view.js';
 
@@ -52,7 +52,7 @@ export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Pla
     this.view.begin(this.plan);
     crew.on('report', this.#onReport);
     try {
-      crew.work(this.plan.lock);
+      crew.work(this.plan.lock, this.taskOf);
       const story = this.happen().then(() => this.until(this.plan.durationMs));
       await Promise.race([crew.failure, story]);
       await crew.stop();
@@ -63,6 +63,9 @@ export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Pla
     this.view.end(state);
     return state;
   }
+
+  /** What a worker does all the time. */
+  protected readonly taskOf: (worker: Worker) => Task = () => 'transfer';
 
   /** What is done while they work, one thing after the other. */
   protected abstract happen(): Promise<void>;
@@ -91,12 +94,16 @@ export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Pla
   }
 
   /**
-   * Stops somebody in the middle of the next transfer, for so long; `hasLooked`: after its last look at the lock. undefined: the
+   * Stops a worker in the middle of its next task, for so long; `hasLooked`: after its last look at the lock. undefined: the
    * scene ended before that.
    */
-  protected async somebodyMidway(forMs: number, hasLooked = false): Promise<Worker | undefined> {
+  protected async somebodyMidway(
+    forMs: number,
+    hasLooked = false,
+    worker: Worker = this.stage.crew.living[2]!,
+  ): Promise<Worker | undefined> {
     this.#dawdler = undefined;
-    this.stage.crew.living[2]!.order({ type: 'dawdle', forMs, hasLooked });
+    worker.order({ type: 'dawdle', forMs, hasLooked });
     await this.goOnWhile(() => this.#dawdler === undefined);
     return this.#dawdler;
   }

@@ -1,4 +1,4 @@
-// The demo: what it shows of fencing tokens; and where something is in its way: a terminal that closes, somebody who has seen enough,
+// The demo: what it shows of fencing tokens and of readers; and where something is in its way: a terminal that closes, somebody who has seen enough,
 // a Redis that was named and cannot be used.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -42,6 +42,19 @@ describe('the demo', () => {
     expect(await keysOn(redis.url)).toEqual([]);
     expect(workers.filter(isRunning)).toEqual([]);
   }, 90_000);
+
+  it('shows that readers overlap and add up right while others write, past two kills, and leaves nothing behind', async () => {
+    await using redis = await startRedis();
+    const { demo, seen } = play(redis.url, '--readers');
+    const workers = await workersOf(demo, 6);
+    expect(await once(demo, 'close')).toEqual([0, null]);
+    expect(seen()).toMatch(/ reads: SIGKILL[^]* writes \d[^]* has written nothing yet: SIGKILL/);
+    expect(seen()).toMatch(/\n +wrong sums +[1-9]\d* +0\n/);
+    expect(seen()).toMatch(/\n +at most so many read at a time +- +[2-4]\n/);
+    expect(seen()).toMatch(/\n +in all accounts at the end +[\d,.]+ +4,000\.00\n/);
+    expect(await keysOn(redis.url)).toEqual([]);
+    expect(workers.filter(isRunning)).toEqual([]);
+  }, 120_000);
 
   it('leaves nothing behind when it is ended while a holder is paused', async () => {
     await using redis = await startRedis();
@@ -100,13 +113,13 @@ function play(url: string, show: string): { demo: ChildProcess; seen: () => stri
   return { demo, seen: () => printed.join('') };
 }
 
-/** The process ids of its four workers, once it has started them. */
-async function workersOf({ pid }: ChildProcess): Promise<number[]> {
+/** The process ids of its workers, once it has started them. */
+async function workersOf({ pid }: ChildProcess, count = 4): Promise<number[]> {
   const workers = (): number[] =>
     processes()
       .filter(({ parent, command }) => parent === pid && command.includes('demo/worker.ts'))
       .map((worker) => worker.pid);
-  await expect.poll(() => workers().length, { timeout: 60_000 }).toBe(4);
+  await expect.poll(() => workers().length, { timeout: 60_000 }).toBe(count);
   return workers();
 }
 
