@@ -10,8 +10,10 @@ import { contended } from './rows/contended.js';
 import { handOver } from './rows/hand-over.js';
 import { holds } from './rows/holds.js';
 import { line } from './rows/line.js';
+import { readWrite } from './rows/read-write.js';
 import { redlock } from './rows/redlock.js';
 import type { Effort, Row } from './rows/row.js';
+import { semaphore } from './rows/semaphore.js';
 import { token } from './rows/token.js';
 import { uncontended } from './rows/uncontended.js';
 import { waiters } from './rows/waiters.js';
@@ -26,6 +28,8 @@ const ROWS: readonly Row[] = [
   waiters,
   holds,
   line,
+  semaphore,
+  readWrite,
   redlock,
 ];
 
@@ -46,13 +50,15 @@ await using redis = await givenRedis().catch(failPlainly);
 const machine = await describeMachine(redis.url);
 for (const [what, value] of Object.entries(machine)) console.log(`${what.padEnd(9)}${value}`);
 // A process of Java takes longer to start and to warm up than a quick run may take.
-const redisson = effort === 'full' ? redissonContenders() : [];
+const javas = effort === 'full' ? redissonContenders() : [];
+const redisson = javas.filter(({ isShared }) => !isShared);
+const redissonReadWrite = javas.filter(({ isShared }) => isShared);
 const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
 const progress = new Progress();
 const results = new Results(machine, effort);
 const failed: string[] = [];
 for (const row of rows) {
-  const context = { url: redis.url, keyPrefix, effort, redisson, progress };
+  const context = { url: redis.url, keyPrefix, effort, redisson, redissonReadWrite, progress };
   try {
     results.add(row.name, await row.run(context));
   } catch (error) {

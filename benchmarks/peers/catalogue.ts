@@ -1,13 +1,18 @@
 // Everybody who takes part, by name.
 
-import { fair, fenced, plain } from './holdfast.js';
+import { fair, fenced, plain, readWrite, semaphore } from './holdfast.js';
 import { localMutex } from './local-mutex.js';
 import { nodeRedisson, nodeRedissonTuned } from './node-redisson.js';
 import { nothing } from './nothing.js';
 import type { Peer } from './peer.js';
 import { publish } from './publish.js';
 import { raw } from './raw.js';
-import { redisSemaphore, redisSemaphoreTuned } from './redis-semaphore.js';
+import {
+  redisSemaphore,
+  redisSemaphorePermits,
+  redisSemaphorePermitsTuned,
+  redisSemaphoreTuned,
+} from './redis-semaphore.js';
 import { redissonLike } from './redisson-like.js';
 import { redlock, redlockTuned } from './redlock.js';
 import { redlockUniversal, redlockUniversalTuned } from './redlock-universal.js';
@@ -18,6 +23,8 @@ const COMPETITORS: readonly Peer[] = [
   redlockTuned,
   redisSemaphore,
   redisSemaphoreTuned,
+  redisSemaphorePermits,
+  redisSemaphorePermitsTuned,
   redlockUniversal,
   redlockUniversalTuned,
   nodeRedisson,
@@ -32,6 +39,8 @@ export const PEERS: readonly Peer[] = [
   plain,
   fair,
   fenced,
+  readWrite,
+  semaphore,
   redissonLike,
   ...COMPETITORS,
 ];

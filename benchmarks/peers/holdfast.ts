@@ -1,6 +1,7 @@
-// holdfast: the locks of getLock(), getFairLock() and getFencedLock(), and getRedLock() where there are several masters.
+// holdfast: the locks of getLock(), getFairLock(), getFencedLock() and getReadWriteLock(), the permits of getSemaphore(), and
+// getRedLock() where there are several masters.
 
-import type { Holdfast as HoldfastClient, Lock } from '../../src/index.js';
+import type { Holdfast as HoldfastClient, Lock, PermitHold } from '../../src/index.js';
 import { Holdfast } from '../support/built-holdfast.js';
 import type { Peer, PeerClient, PeerOptions } from './peer.js';
 
@@ -31,14 +32,64 @@ export const fenced: Peer = {
   connect: (options) => connect(options, ([client], name) => client!.getFencedLock(name)),
 };
 
-async function connect(
-  { urls, leaseMs }: PeerOptions,
-  getLock: (clients: readonly HoldfastClient[], name: string) => Lock,
-): Promise<PeerClient> {
+export const readWrite: Peer = {
+  id: 'holdfast-read-write',
+  label: 'holdfast getReadWriteLock',
+  role: 'ours',
+  isShared: true,
+  pollMs: 0,
+  async connect(options) {
+    const [client] = await connected(options);
+    return {
+      ...lockClient([client!], ([one], name) => one!.getReadWriteLock(name).writeLock()),
+      async acquireToRead(name) {
+        const hold = await client!.getReadWriteLock(name).readLock().acquire();
+        return () => hold.release();
+      },
+    };
+  },
+};
+
+export const semaphore: Peer = {
+  id: 'holdfast-semaphore',
+  label: 'holdfast getSemaphore',
+  role: 'ours',
+  isShared: true,
+  pollMs: 0,
+  async connect(options) {
+    const [client] = await connected(options);
+    const permits = options.permits ?? 1;
+    const acquire = (name: string): Promise<PermitHold> =>
+      client!.getSemaphore(name, { permits }).acquire();
+    return {
+      async acquire(name) {
+        const hold = await acquire(name);
+        return () => hold.release();
+      },
+      withLock: (name, work) => client!.getSemaphore(name, { permits }).withPermits(work),
+      async keep(name) {
+        await acquire(name);
+      },
+      close: () => void client!.close(),
+    };
+  },
+};
+
+type GetLock = (clients: readonly HoldfastClient[], name: string) => Lock;
+
+async function connect(options: PeerOptions, getLock: GetLock): Promise<PeerClient> {
+  return lockClient(await connected(options), getLock);
+}
+
+async function connected({ urls, leaseMs }: PeerOptions): Promise<HoldfastClient[]> {
   const clients = urls.map(
     (redis) => new Holdfast({ redis, ...(leaseMs && { lockWatchdogTimeout: leaseMs }) }),
   );
   await Promise.all(clients.map((client) => client.getLock('bench:connected').isLocked()));
+  return clients;
+}
+
+function lockClient(clients: readonly HoldfastClient[], getLock: GetLock): PeerClient {
   return {
     async acquire(name) {
       const hold = await getLock(clients, name).acquire();

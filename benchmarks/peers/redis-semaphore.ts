@@ -1,6 +1,6 @@
-// npm's redis-semaphore: Mutex, and RedlockMutex where there are several masters.
+// npm's redis-semaphore: Mutex, RedlockMutex where there are several masters, and Semaphore.
 
-import { Mutex, RedlockMutex, TimeoutError, type LockOptions } from 'redis-semaphore';
+import { Mutex, RedlockMutex, Semaphore, TimeoutError, type LockOptions } from 'redis-semaphore';
 import { connected } from './connected.js';
 import { insist } from './insist.js';
 import type { Peer, PeerClient, PeerOptions, Release } from './peer.js';
@@ -23,15 +23,41 @@ export const redisSemaphoreTuned: Peer = {
   connect: (options) => connect(options, { retryInterval: 1 }),
 };
 
-async function connect({ urls, leaseMs }: PeerOptions, settings: LockOptions): Promise<PeerClient> {
+export const redisSemaphorePermits: Peer = {
+  id: 'redis-semaphore-permits',
+  label: 'redis-semaphore Semaphore',
+  role: 'competitor',
+  isShared: true,
+  pollMs: 10,
+  connect: (options) => connect(options, {}),
+};
+
+export const redisSemaphorePermitsTuned: Peer = {
+  id: 'redis-semaphore-permits-tuned',
+  label: 'redis-semaphore Semaphore, tuned',
+  role: 'competitor',
+  isShared: true,
+  tuned: '`retryInterval: 1`',
+  isTunedForWaiting: true,
+  pollMs: 1,
+  connect: (options) => connect(options, { retryInterval: 1 }),
+};
+
+async function connect(
+  { urls, leaseMs, permits }: PeerOptions,
+  settings: LockOptions,
+): Promise<PeerClient> {
   const servers = await Promise.all(urls.map(connected));
   const options = { ...settings, ...(leaseMs && { lockTimeout: leaseMs }) };
   let isClosed = false;
+  const lockOf = (name: string): Mutex | RedlockMutex => {
+    if (servers.length > 1) return new RedlockMutex(servers, name, options);
+    return permits === undefined
+      ? new Mutex(servers[0]!, name, options)
+      : new Semaphore(servers[0]!, name, permits, options);
+  };
   const acquire = async (name: string): Promise<Release> => {
-    const mutex =
-      servers.length === 1
-        ? new Mutex(servers[0]!, name, options)
-        : new RedlockMutex(servers, name, options);
+    const mutex = lockOf(name);
     await insist(
       () => mutex.acquire(),
       (error) => error instanceof TimeoutError,

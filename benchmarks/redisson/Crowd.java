@@ -14,12 +14,16 @@ import org.redisson.api.RLock;
 final class Crowd {
   private static final long GRACE_MS = 1_000;
 
-  record Stay(int caller, double askedMs, double enteredMs, long number) {}
+  record Ask(int caller, double askedMs, boolean writes) {}
+
+  record Stay(Ask ask, double enteredMs, long number) {}
 
   private final Order order;
   private final List<Stay> stays = new ArrayList<>();
-  private final Map<Integer, Double> waiting = new ConcurrentHashMap<>();
+  private final Map<Integer, Ask> waiting = new ConcurrentHashMap<>();
   private final AtomicLong entries = new AtomicLong();
+  private final AtomicLong writes = new AtomicLong();
+  private final AtomicLong intrusions = new AtomicLong();
   private final CountDownLatch callers;
   private final List<Throwable> troubles = new ArrayList<>();
   /** Read-locked by who is inside. */
@@ -30,13 +34,14 @@ final class Crowd {
     this.order = order;
     callers = new CountDownLatch(order.callers());
     var lock = Locks.lock(order, order.name());
+    var lockToRead = Locks.lockToRead(order, order.name());
     var counterUrl = order.counterUrl();
     var counter = counterUrl == null ? null : Locks.counter(counterUrl, order.name());
     for (int i = 0; i < order.callers(); i++) {
       int caller = i;
       Machine.THREADS.execute(() -> {
         try {
-          call(caller, lock, counter);
+          call(caller, lock, lockToRead, counter);
         } catch (Throwable error) {
           synchronized (troubles) {
             troubles.add(error);
@@ -48,20 +53,25 @@ final class Crowd {
     }
   }
 
-  private void call(int caller, RLock lock, RBucket<String> counter) throws Exception {
+  private void call(int caller, RLock lockToWrite, RLock lockToRead, RBucket<String> counter) throws Exception {
     Machine.sleepUntil(order.fromMs());
+    int writeEvery = Math.max(order.writeEvery(), 1);
+    int number = caller; // from one of its own on, so that not all write at the same time
     for (double askedMs = Machine.nowMs(); order.toMs() < 0 || askedMs < order.toMs(); askedMs = Machine.nowMs()) {
-      waiting.put(caller, askedMs);
+      var ask = new Ask(caller, askedMs, number++ % writeEvery == 0);
+      var lock = ask.writes ? lockToWrite : lockToRead;
+      waiting.put(caller, ask);
       lock.lock();
       waiting.remove(caller);
       inside.readLock().lock();
       try {
         if (isOver) continue;
         entries.incrementAndGet();
+        if (ask.writes) writes.incrementAndGet();
         double enteredMs = Machine.nowMs();
-        long number = counter == null ? -1 : countUp(counter);
+        long found = counter == null ? -1 : ask.writes ? countUp(counter) : readTwice(counter);
         synchronized (stays) {
-          stays.add(new Stay(caller, askedMs, enteredMs, number));
+          stays.add(new Stay(ask, enteredMs, found));
         }
       } finally {
         inside.readLock().unlock();
@@ -70,10 +80,21 @@ final class Crowd {
     }
   }
 
+  private static long read(RBucket<String> counter) {
+    var value = counter.get();
+    return value == null ? 0 : Long.parseLong(value);
+  }
+
+  /** Returns what it found, which must not change meanwhile. */
+  private long readTwice(RBucket<String> counter) {
+    long number = read(counter);
+    if (read(counter) != number) intrusions.incrementAndGet();
+    return number;
+  }
+
   /** Returns what it found. */
   private static long countUp(RBucket<String> counter) {
-    var value = counter.get();
-    long number = value == null ? 0 : Long.parseLong(value);
+    long number = read(counter);
     counter.set(String.valueOf(number + 1));
     return number;
   }
@@ -96,20 +117,32 @@ final class Crowd {
     var whose = new ArrayList<Integer>();
     var numbers = new ArrayList<Long>();
     var waitsMs = new ArrayList<Double>();
+    var writerWaitsMs = new ArrayList<Double>();
     synchronized (stays) {
       for (var stay : stays) {
         boolean isCounted = stay.enteredMs < order.toMs();
-        if (isCounted) whose.add(stay.caller);
+        if (isCounted) whose.add(stay.ask.caller);
         if (isCounted) numbers.add(stay.number);
-        if (stay.askedMs < order.toMs()) waitsMs.add(Math.min(stay.enteredMs, order.toMs()) - stay.askedMs);
+        if (stay.ask.askedMs < order.toMs()) {
+          double waitMs = Math.min(stay.enteredMs, order.toMs()) - stay.ask.askedMs;
+          waitsMs.add(waitMs);
+          if (stay.ask.writes) writerWaitsMs.add(waitMs);
+        }
       }
     }
-    for (double askedMs : waiting.values()) waitsMs.add(order.toMs() - askedMs);
+    for (var ask : waiting.values()) {
+      double waitMs = order.toMs() - ask.askedMs;
+      waitsMs.add(waitMs);
+      if (ask.writes) writerWaitsMs.add(waitMs);
+    }
     return Map.of(
         "callers", whose,
         "numbers", numbers,
         "waitsMs", waitsMs,
+        "writerWaitsMs", writerWaitsMs,
         "entries", entries.get(),
+        "writes", writes.get(),
+        "intrusions", intrusions.get(),
         "stuck", waiting.size());
   }
 }

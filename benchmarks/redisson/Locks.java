@@ -17,7 +17,14 @@ final class Locks {
 
   static RLock lock(Order order, String name) {
     var client = client(order.urls().get(0), order.leaseMs());
+    if (order.peer().equals("redisson-read-write")) return client.getReadWriteLock(name).writeLock();
     return order.peer().equals("redisson-fair") ? client.getFairLock(name) : client.getLock(name);
+  }
+
+  /** For one who only reads: the same lock, unless that is a read-write lock. */
+  static RLock lockToRead(Order order, String name) {
+    if (!order.peer().equals("redisson-read-write")) return lock(order, name);
+    return client(order.urls().get(0), order.leaseMs()).getReadWriteLock(name).readLock();
   }
 
   /** A number that others count up, too. */

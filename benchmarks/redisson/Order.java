@@ -16,4 +16,5 @@ record Order(
     double durationMs,
     double fromMs,
     double toMs,
-    String counterUrl) {}
+    String counterUrl,
+    int writeEvery) {}

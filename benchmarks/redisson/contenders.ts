@@ -20,13 +20,18 @@ export function redissonContenders(): Contender[] {
   }
   const pom = readFileSync(new URL('../../test/redisson/pom.xml', import.meta.url), 'utf8');
   const version = /<redisson.version>(.*)<\/redisson.version>/.exec(pom)?.[1] ?? '';
-  const lock = (id: string, kind: string): Contender => ({
+  const lock = (id: string, kind: string, isShared?: true): Contender => ({
     id,
     label: `Redisson ${version} ${kind} (Java)`,
     role: 'competitor',
     runtime: 'java',
     pollMs: 0,
+    ...(isShared && { isShared }),
     start: () => WorkerProcess.java([...JVM, '-cp', classPath, 'RedissonWorker']),
   });
-  return [lock('redisson', 'getLock'), lock('redisson-fair', 'getFairLock')];
+  return [
+    lock('redisson', 'getLock'),
+    lock('redisson-fair', 'getFairLock'),
+    lock('redisson-read-write', 'getReadWriteLock', true),
+  ];
 }

@@ -18,6 +18,11 @@ const CONTENDERS: readonly Contender[] = PEERS.map((peer) => ({
   start: (...nodeOptions) => WorkerProcess.node(...nodeOptions),
 }));
 
+/** Those of which more than one may be inside. */
+export function semaphores(): Contender[] {
+  return CONTENDERS.filter(({ id, isShared }) => isShared && id !== 'holdfast-read-write');
+}
+
 export function contender(id: string): Contender {
   return CONTENDERS.find((known) => known.id === id)!;
 }
@@ -25,7 +30,7 @@ export function contender(id: string): Contender {
 /** The locks of npm, ours among them; the tuned ones too. */
 export function npmLocks(): Contender[] {
   const others = CONTENDERS.filter(
-    ({ id, role }) => role === 'competitor' && id !== 'redisson-like',
+    ({ id, role, isShared }) => role === 'competitor' && !isShared && id !== 'redisson-like',
   );
   return [contender('holdfast'), contender('holdfast-fair'), ...others];
 }

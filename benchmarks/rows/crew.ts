@@ -14,20 +14,20 @@ export class Crew implements Disposable {
     this.#size = size;
   }
 
-  /** Has its processes run, each with so many callers, until the function that is called with them is done. */
+  /** Has its processes run, each with so many callers, of a semaphore with so many `permits`, until the function that is called with them is done. */
   async on<T>(
     one: Contender,
     urls: readonly string[],
     callers: number,
     work: (parties: Party[]) => Promise<T>,
+    permits?: number,
   ): Promise<T> {
     const workers = this.#workersOf(one);
     for (const worker of workers) worker.resume();
     try {
       await Promise.all(workers.map((worker) => worker.ask({ do: 'usage' }))); // they are there
-      return await work(
-        workers.map((worker) => ({ worker, target: { peer: one.id, urls }, callers })),
-      );
+      const target = { peer: one.id, urls, ...(permits !== undefined && { permits }) };
+      return await work(workers.map((worker) => ({ worker, target, callers })));
     } finally {
       for (const worker of workers) worker.pause();
     }

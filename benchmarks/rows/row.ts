@@ -17,6 +17,8 @@ export interface RowContext {
   readonly effort: Effort;
   /** The real Redisson, where there is Java. */
   readonly redisson: readonly Contender[];
+  /** Its read-write lock, in the same way. */
+  readonly redissonReadWrite: readonly Contender[];
   readonly progress: Progress;
 }
 

@@ -29,6 +29,8 @@ export interface Section {
     readonly p50: number;
     readonly p99: number;
     readonly longest: number;
+    /** Of those who wanted to write. */
+    readonly longestWrite: number;
     /** Per acquisition, without what the section itself sends. */
     readonly scripts: number;
     readonly commands: number;
@@ -40,14 +42,16 @@ export interface Section {
 /** `counter` is a connection to the server at `counterUrl`; the commands counted are those that this one executes. */
 export async function section(
   parties: readonly Party[],
-  { name, counter, counterUrl, durationMs }: SectionOptions,
+  { name, counter, counterUrl, durationMs, writeEvery }: SectionOptions,
 ): Promise<Section> {
   const { result: crowds, used } = await serverUsageOf(counter, async () => {
     const fromMs = monotonicMs() + HEAD_START_MS;
     const toMs = fromMs + durationMs;
     return await Promise.all(
       parties.map(async ({ worker, target, callers }) => {
-        await worker.ask({ do: 'crowd', ...target, name, callers, fromMs, toMs, counterUrl });
+        const mix = writeEvery === undefined ? {} : { writeEvery };
+        const span = { fromMs, toMs, counterUrl };
+        await worker.ask({ do: 'crowd', ...target, name, callers, ...span, ...mix });
         return await worker.ask({ do: 'disband', name });
       }),
     );
@@ -58,6 +62,8 @@ export async function section(
   const turns = turnsOf(crowds);
   const counts = countsOf(parties, turns);
   const waitsMs = crowds.flatMap((crowd) => crowd.waitsMs);
+  const writes = sum(crowds.map((crowd) => crowd.writes));
+  const isSemaphore = parties.some(({ target }) => target.permits !== undefined);
   return {
     crowds,
     figures: {
@@ -67,10 +73,15 @@ export async function section(
       p50: quantile(waitsMs, 0.5),
       p99: quantile(waitsMs, 0.99),
       longest: quantile(waitsMs, 1),
+      longestWrite: quantile(
+        crowds.flatMap((crowd) => crowd.writerWaitsMs),
+        1,
+      ),
       scripts: used.scripts / entries,
       commands: (used.commands - 2 * entries) / entries,
-      // Two that read the same number: one of them wrote over the other.
-      violations: entries - counted,
+      // Two that read the same number: one of them wrote over the other. Who has a permit counts up and down again.
+      violations:
+        (isSemaphore ? 0 : writes - counted) + sum(crowds.map((crowd) => crowd.intrusions)),
       stuck: sum(crowds.map((crowd) => crowd.stuck)),
     },
   };
@@ -112,4 +123,6 @@ export interface SectionOptions {
   readonly counter: Redis;
   readonly counterUrl: string;
   readonly durationMs: number;
+  /** Each so-manieth time a caller writes, else it reads; not set: it always writes. */
+  readonly writeEvery?: number;
 }

@@ -1,29 +1,36 @@
 // Callers of one process that all want one lock, again and again.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PeerClient } from '../peers/peer.js';
+import type { PeerClient, Release } from '../peers/peer.js';
 import { monotonicMs } from '../support/clock.js';
-import { Counter } from './counter.js';
+import { Counter, type Found } from './counter.js';
 import type { Crowd as Outcome, CrowdOrder } from './messages.js';
 
 /** How long after the end somebody may still wait before it counts as stuck: a poller that sleeps looks once more. */
 const GRACE_MS = 1_000;
 
-interface Stay {
+interface Ask {
   readonly caller: number;
   readonly askedMs: number;
+  readonly writes: boolean;
+}
+
+interface Stay extends Ask {
   readonly enteredMs: number;
   /** What it found inside. */
-  number: number;
+  found: Found;
 }
+
+/** Nothing was looked at. */
+const NOTHING: Found = { number: -1, isIntrusion: false };
 
 export class Crowd {
   readonly #client: PeerClient;
   readonly #order: CrowdOrder;
   readonly #stays: Stay[] = [];
   readonly #inside = new Set<Promise<void>>();
-  /** Since when each caller waits, of those who do. */
-  readonly #waiting = new Map<number, number>();
+  /** What each caller waits for, of those who do. */
+  readonly #waiting = new Map<number, Ask>();
   #counter: Counter | undefined;
   #isOver = false;
   #trouble: Error | undefined;
@@ -52,15 +59,19 @@ export class Crowd {
     const late = this.#stays.filter(
       ({ askedMs, enteredMs }) => askedMs < toMs && enteredMs >= toMs,
     );
-    const inVain = [...late.map(({ askedMs }) => askedMs), ...this.#waiting.values()];
+    const inVain = [...late, ...this.#waiting.values()];
+    const waits = [
+      ...counted.map(({ askedMs, enteredMs, writes }) => ({ ms: enteredMs - askedMs, writes })),
+      ...inVain.map(({ askedMs, writes }) => ({ ms: toMs - Math.max(askedMs, fromMs), writes })),
+    ];
     return {
       callers: counted.map(({ caller }) => caller),
-      numbers: counted.map(({ number }) => number),
-      waitsMs: [
-        ...counted.map(({ askedMs, enteredMs }) => enteredMs - askedMs),
-        ...inVain.map((askedMs) => toMs - Math.max(askedMs, fromMs)),
-      ],
+      numbers: counted.map(({ found }) => found.number),
+      waitsMs: waits.map(({ ms }) => ms),
+      writerWaitsMs: waits.filter(({ writes }) => writes).map(({ ms }) => ms),
       entries: this.#stays.length,
+      writes: this.#stays.filter(({ writes }) => writes).length,
+      intrusions: this.#stays.filter(({ found }) => found.isIntrusion).length,
       stuck: this.#waiting.size,
     };
   }
@@ -74,8 +85,8 @@ export class Crowd {
   }
 
   async #run(): Promise<void> {
-    const { name, callers, fromMs, counterUrl } = this.#order;
-    if (counterUrl !== undefined) this.#counter = await Counter.open(counterUrl, name);
+    const { name, callers, fromMs, counterUrl, permits } = this.#order;
+    if (counterUrl !== undefined) this.#counter = await Counter.open(counterUrl, name, permits);
     await sleep(Math.max(fromMs - monotonicMs(), 0));
     await Promise.all(Array.from({ length: callers }, (_, caller) => this.#call(caller))).catch(
       (error: unknown) => {
@@ -84,29 +95,36 @@ export class Crowd {
     );
   }
 
-  async #countUp(counter: Counter, stay: Stay): Promise<void> {
-    const counted = counter.countUp().then((number) => {
-      stay.number = number;
+  async #lookInside(counter: Counter, stay: Stay): Promise<void> {
+    const looked = counter.stay(stay.writes).then((found) => {
+      stay.found = found;
     });
-    this.#inside.add(counted);
-    await counted;
-    this.#inside.delete(counted);
+    this.#inside.add(looked);
+    await looked;
+    this.#inside.delete(looked);
   }
 
   async #call(caller: number): Promise<void> {
-    const { name, toMs } = this.#order;
+    const { name, toMs, writeEvery = 1 } = this.#order;
     let askedMs = monotonicMs();
-    while (toMs < 0 || askedMs < toMs) {
-      this.#waiting.set(caller, askedMs);
-      const release = await this.#client.acquire(name);
+    // From a number of its own on, so that not all write at the same time.
+    for (let number = caller; toMs < 0 || askedMs < toMs; number++) {
+      const ask = { caller, askedMs, writes: number % writeEvery === 0 };
+      this.#waiting.set(caller, ask);
+      const release = await this.#acquire(name, ask.writes);
       this.#waiting.delete(caller);
       if (!this.#isOver) {
-        const stay = { caller, askedMs, enteredMs: monotonicMs(), number: -1 };
+        const stay = { ...ask, enteredMs: monotonicMs(), found: NOTHING };
         this.#stays.push(stay);
-        if (this.#counter) await this.#countUp(this.#counter, stay);
+        if (this.#counter) await this.#lookInside(this.#counter, stay);
       }
       await release();
       askedMs = monotonicMs();
     }
+  }
+
+  #acquire(name: string, writes: boolean): Promise<Release> {
+    const client = this.#client;
+    return !writes && client.acquireToRead ? client.acquireToRead(name) : client.acquire(name);
   }
 }

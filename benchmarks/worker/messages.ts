@@ -7,6 +7,8 @@ export interface Target {
   readonly peer: string;
   readonly urls: readonly string[];
   readonly leaseMs?: number;
+  /** Of a semaphore: how many may be inside. */
+  readonly permits?: number;
 }
 
 /** Take and release, over and over, where nobody else wants it. */
@@ -39,8 +41,13 @@ export interface CrowdOrder extends Target {
   readonly fromMs: number;
   /** Nobody asks any more from then on; -1: they never stop. */
   readonly toMs: number;
-  /** Where the key is that is read, awaited and written inside; none: nothing is done inside. */
+  /**
+   * Where the key is that is looked at inside: read, awaited and written by who is to be alone, read twice by who reads, counted up
+   * and down by who has a permit. None: nothing is done inside.
+   */
   readonly counterUrl?: string;
+  /** Each so-manieth time a caller writes, else it reads; not set: it always writes. */
+  readonly writeEvery?: number;
 }
 
 /** Asked for when they are done: what became of them. */
@@ -52,12 +59,18 @@ interface DisbandOrder {
 export interface Crowd {
   /** Who came in between `fromMs` and `toMs`, counted from 0. */
   readonly callers: readonly number[];
-  /** The number that each of them found inside: their order, across all processes. */
+  /** The number that each of them found inside: the order of those who write, across all processes. */
   readonly numbers: readonly number[];
   /** How long those waited, and those who still did at the end, in milliseconds. */
   readonly waitsMs: readonly number[];
+  /** Those of them who wanted to write. */
+  readonly writerWaitsMs: readonly number[];
   /** All stays, also those that began after the end. */
   readonly entries: number;
+  /** How many of them counted the number up. */
+  readonly writes: number;
+  /** Who found inside what must not be: a number that changed while it read, or more than there are permits. */
+  readonly intrusions: number;
   /** Callers that did not get in within a second after everybody had stopped asking. */
   readonly stuck: number;
 }

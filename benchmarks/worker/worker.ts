@@ -52,10 +52,10 @@ async function carryOut(order: Order): Promise<unknown> {
   }
 }
 
-function clientOf({ peer, urls, leaseMs }: Target): Promise<PeerClient> {
-  const key = JSON.stringify([peer, urls, leaseMs]);
+function clientOf({ peer, urls, leaseMs, permits }: Target): Promise<PeerClient> {
+  const key = JSON.stringify([peer, urls, leaseMs, permits]);
   let client = clients.get(key);
-  if (!client) clients.set(key, (client = peerOf(peer).connect({ urls, leaseMs })));
+  if (!client) clients.set(key, (client = peerOf(peer).connect({ urls, leaseMs, permits })));
   return client;
 }
 
