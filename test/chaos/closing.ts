@@ -16,6 +16,10 @@ export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<V
   };
   await Promise.all(
     crew.map(async (member) => {
+      if (plan.permits) {
+        member.send({ type: 'count' });
+        await member.next('counted');
+      }
       member.send({ type: 'close' });
       const isClosed = await member.next('closed', plan.commandTimeoutMs + CLOSE_SLACK_MS).then(
         () => true,

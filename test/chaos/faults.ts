@@ -14,6 +14,10 @@ export interface Excuses {
   readonly loses?: 'all' | readonly string[];
   /** Holders may be told that a lock is lost though its lease went on. */
   readonly endsHolds?: boolean;
+  /** With `loses`: whoever held one of these before has lost it for certain. */
+  readonly isCertain?: boolean;
+  /** The order in the lines for these locks may be another one than before. */
+  readonly disorders?: readonly string[];
   /** By how much the clock of a server is ahead meanwhile: whoever goes by it may then be ahead of whoever does later. */
   readonly aheadMs?: number;
 }
@@ -35,9 +39,15 @@ export class FaultLog {
   readonly all: Fault[] = [];
   readonly #busy = new Set<string>();
 
-  /** Notes that it begins now. */
-  begin(nemesis: string, touched: Touched, excuses: Excuses = {}, detail = ''): FaultNote {
-    const fault = { nemesis, ...touched, ...excuses, from: machineMs(), until: Infinity, detail };
+  /** Notes that it begins now, or began at an earlier time. */
+  begin(
+    nemesis: string,
+    touched: Touched,
+    excuses: Excuses = {},
+    detail = '',
+    from = machineMs(),
+  ): FaultNote {
+    const fault = { nemesis, ...touched, ...excuses, from, until: Infinity, detail };
     this.all.push(fault);
     return {
       end: () => {

@@ -5,7 +5,16 @@ import { NEMESES } from './nemeses/all.js';
 import { STEPS_SERVER_CLOCK } from './nemeses/clock.js';
 import { Random } from './random.js';
 
-export const KINDS = ['reentrant', 'fair', 'mixed', 'fenced', 'multi', 'red'] as const;
+export const KINDS = [
+  'reentrant',
+  'fair',
+  'mixed',
+  'fenced',
+  'multi',
+  'red',
+  'semaphore',
+  'read-write',
+] as const;
 /** Which locks a round is about; `mixed`: reentrant and fair ones of the same names; `fenced`: both, or one of them, with tokens. */
 export type Kind = (typeof KINDS)[number];
 
@@ -31,6 +40,13 @@ export interface Fencing {
   readonly tokenTtlMs: number | undefined;
 }
 
+/** How many may be inside of a semaphore. */
+export interface Permits {
+  readonly declared: number;
+  /** Whether callers set other numbers now and then. */
+  readonly isChanged: boolean;
+}
+
 export interface Plan {
   readonly kind: Kind;
   readonly seed: number;
@@ -53,6 +69,8 @@ export interface Plan {
   readonly faults: readonly PlannedFault[];
   /** undefined: they give none. */
   readonly fencing?: Fencing;
+  /** Of semaphores. */
+  readonly permits?: Permits;
 }
 
 export interface PlanWishes {
@@ -91,9 +109,16 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     commandTimeoutMs: Math.round(watchdogMs * random.between(0.3, 1.5)),
     nodeTimeoutMs: Math.round(watchdogMs * random.between(0.1, 0.25)),
     phases,
-    faults: faults(random, topology, watchdogMs, phases, wishes.nemeses),
+    faults: faults(random, kind, topology, watchdogMs, phases, wishes.nemeses),
   };
-  return kind === 'fenced' ? { ...plan, fencing: fencing(random, plan) } : plan;
+  if (kind === 'fenced') return { ...plan, fencing: fencing(random, plan) };
+  if (kind !== 'semaphore') return plan;
+  return { ...plan, permits: { declared: random.whole(1, 6), isChanged: random.chance(0.5) } };
+}
+
+/** Whether a lock has several holders, each with a weight and a lease of its own. */
+export function isWeighted({ kind }: Plan): boolean {
+  return kind === 'semaphore' || kind === 'read-write';
 }
 
 /** Where a server's clock steps, no token is forgotten by itself: else it could not be told whether one may be smaller. */
@@ -119,14 +144,17 @@ function drawnTopology(kind: Kind, random: Random): Topology {
 /** Several faults may be under way at a time: each track has one after the other. */
 function faults(
   random: Random,
+  kind: Kind,
   topology: Topology,
   watchdogMs: number,
   { startMs, faultsMs }: Plan['phases'],
   wanted: readonly string[] | undefined,
 ): PlannedFault[] {
   const possible = NEMESES.filter(
-    ({ name, topologies }) =>
-      (wanted?.includes(name) ?? true) && (topologies?.includes(topology) ?? true),
+    ({ name, kinds, topologies }) =>
+      (wanted?.includes(name) ?? true) &&
+      (kinds?.includes(kind) ?? true) &&
+      (topologies?.includes(topology) ?? true),
   );
   if (possible.length === 0) return [];
   const planned: PlannedFault[] = [];

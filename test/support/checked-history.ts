@@ -5,7 +5,7 @@ import { History } from '../chaos/checker/history.js';
 import type { Look } from '../chaos/checker/observer.js';
 import type { Fault } from '../chaos/faults.js';
 import { planRound, type Plan } from '../chaos/plan.js';
-import type { Note } from '../chaos/worker/journal.js';
+import type { Half, Note } from '../chaos/worker/journal.js';
 
 /** The one that the round is about. */
 export const LOCK = 'x';
@@ -29,6 +29,8 @@ export type Noted = readonly [at: number, note: Note];
 
 interface HeldMore {
   readonly isFair?: boolean;
+  readonly half?: Half;
+  readonly permits?: number;
   readonly inside?: string;
   readonly locks?: readonly string[];
   readonly token?: string;
@@ -50,19 +52,29 @@ export function held(
   ];
 }
 
+/** Of a lock with one holder it is enough to name the owner. */
+export interface LookMade extends Partial<Look> {
+  readonly owner?: string;
+  readonly count?: number;
+}
+
 export function rulesBroken(
   notes: readonly Noted[],
-  more: { faults?: Partial<Fault>[]; looks?: Partial<Look>[]; plan?: Partial<Plan> } = {},
+  more: { faults?: Partial<Fault>[]; looks?: LookMade[]; plan?: Partial<Plan> } = {},
 ): string[] {
   const history = new History(1);
   for (const [at, note] of notes) history.take({ at, ...note }, 'w0.0.');
   const fault = { nemesis: 'restart a server', from: 0, until: 0, detail: '' };
-  const look = { server: 0, lock: LOCK, owner: undefined, count: 1, ttlMs: 500 };
+  const look = { server: 0, lock: LOCK, ttlMs: 500, from: 0, until: 0 };
   const evidence: Evidence = {
     plan: { ...PLAN, ...more.plan },
     history,
     faults: (more.faults ?? []).map((each) => ({ ...fault, ...each })),
-    looks: (more.looks ?? []).map((each) => ({ ...look, from: 0, until: 0, ...each })),
+    looks: (more.looks ?? []).map(({ owner, count = 1, ...each }) => ({
+      ...look,
+      holders: owner === undefined ? [] : [{ owner, count }],
+      ...each,
+    })),
     healedAt: 1e6,
     stoppedAt: 1e6,
     ownLags: [],

@@ -6,13 +6,27 @@ import { orphans } from './orphans.js';
 import { falseAlarms, untoldLosses } from './telling.js';
 import { forgottenTokens, smallerTokens, wrongTokens } from './tokens.js';
 import { unknownTokens } from './known-tokens.js';
-import { lateCalls, overtakings, slowWakeUps } from './waiting.js';
+import { lateCalls, overtakings } from './waiting.js';
+import { slowWakeUps } from './wake-ups.js';
+import {
+  brokenBooks,
+  isRightlyRefused,
+  leakedPermits,
+  tooManyHolders,
+  upgrades,
+  wrongWeights,
+} from './weights.js';
 
 const RULES = [
   twoHolders,
   notOnTheServer,
   wrongCounts,
   withoutExpiry,
+  tooManyHolders,
+  wrongWeights,
+  brokenBooks,
+  upgrades,
+  leakedPermits,
   untoldLosses,
   falseAlarms,
   orphans,
@@ -54,10 +68,12 @@ const KNOWN_CODES = new Set([
   'NO_QUORUM',
 ]);
 
-function oddErrors({ history }: Evidence): Violation[] {
+function oddErrors(evidence: Evidence): Violation[] {
+  const { history } = evidence;
   return [...history.sections.values()].flatMap((section): Violation[] => {
     const { failure, endedAt, id } = section;
     if (!failure || KNOWN_CODES.has(failure.code)) return [];
+    if (isRightlyRefused(evidence, section)) return [];
     const message = `${id} failed: ${failure.code} ${failure.message}`;
     return [
       { rule: 'an odd error', at: endedAt!, lock: section.locks[0], sections: [section], message },

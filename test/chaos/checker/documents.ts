@@ -39,9 +39,7 @@ export function refusedHolders(evidence: Evidence): Violation[] {
     const believed = belief(section);
     if (refusedBy === undefined || !believed) return [];
     if (believed[0] > from || believed[1] < until) return [];
-    const isLost = losses.some(
-      (loss) => isTouched(grant, loss, evidence.plan.watchdogMs) && loss.from <= until,
-    );
+    const isLost = losses.some((loss) => isTouched(evidence, grant, loss) && loss.from <= until);
     const early = writes.find((each) => each.grant.token === refusedBy);
     if (isLost || (early && order.isExcused(early.grant, grant))) return [];
     const [lock] = section.locks;

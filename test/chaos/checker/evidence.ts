@@ -1,6 +1,7 @@
 // All that a round left for the checker, and what excuses what.
 import type { Fault } from '../faults.js';
 import type { Plan } from '../plan.js';
+import type { Half } from '../worker/journal.js';
 import { belief, type History, type Section } from './history.js';
 import type { Look } from './observer.js';
 
@@ -32,6 +33,8 @@ export interface Loss {
   readonly from: number;
   readonly until: number;
   readonly locks: 'all' | readonly string[];
+  /** Only those who read, or only who writes. */
+  readonly half?: Half | undefined;
   readonly why: string;
   /** Whoever held it before `from` certainly has lost it by `until`. */
   readonly isCertain: boolean;
@@ -40,29 +43,36 @@ export interface Loss {
 /** Other faults may cost a key, or not; this one does, where it is noted as a loss at all. */
 export const RESTART_EMPTY = 'restart a server';
 
-/** A forceUnlock whose outcome is not known may still be on its way for so long. */
-const LATE_FORCE_MS = 4_000;
+/** A command whose outcome is not known, as that of a forceUnlock, may still be on its way for so long. */
+export const LATE_COMMAND_MS = 4_000;
 
 export function lossesOf({ faults, history }: Evidence): Loss[] {
-  const byFaults = faults.flatMap(({ loses, from, until, nemesis }): Loss[] =>
-    loses
-      ? [{ from, until, locks: loses, why: nemesis, isCertain: nemesis === RESTART_EMPTY }]
-      : [],
-  );
-  const byForce = [...history.forcings.values()].map(({ locks, from, until, isKnown }) => ({
+  const byFaults = faults.flatMap(({ loses, from, until, nemesis, ...fault }): Loss[] => {
+    const isCertain = fault.isCertain ?? nemesis === RESTART_EMPTY;
+    return loses ? [{ from, until, locks: loses, why: nemesis, isCertain }] : [];
+  });
+  const byForce = [...history.forcings.values()].map(({ locks, half, from, until, isKnown }) => ({
     from,
-    until: isKnown ? until : until + LATE_FORCE_MS,
+    until: isKnown ? until : until + LATE_COMMAND_MS,
     locks,
+    half,
     why: 'forceUnlock',
     // What a server may forget besides is that it was forced.
     isCertain:
-      isKnown && !byFaults.some((loss) => loss.from <= until + LATE_FORCE_MS && loss.until >= from),
+      isKnown &&
+      !byFaults.some((loss) => loss.from <= until + LATE_COMMAND_MS && loss.until >= from),
   }));
   return [...byFaults, ...byForce];
 }
 
-/** What the server gave this section may have been lost in it, from `loss.from` on. */
-export function isTouched(section: Section, loss: Loss, watchdogMs: number): boolean {
+/** What the server gave this section, or the one around it, may have been lost in it, from `loss.from` on. */
+export function isTouched({ history, plan }: Evidence, section: Section, loss: Loss): boolean {
+  // Who goes on reading when the write lock goes outlives what is around it.
+  return [history.root(section), section].some((each) => touches(loss, each, plan.watchdogMs));
+}
+
+function touches(loss: Loss, section: Section, watchdogMs: number): boolean {
+  if (loss.half !== undefined && loss.half !== section.half) return false;
   if (loss.locks !== 'all' && !section.locks.some((lock) => loss.locks.includes(lock)))
     return false;
   if (section.enteredAt === undefined) return false;

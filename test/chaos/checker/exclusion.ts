@@ -1,18 +1,20 @@
 // Never two who both believe that they hold a lock; and nobody who believes while the server says otherwise.
+import { isWeighted } from '../plan.js';
 import { isTouched, lossesOf, type Evidence, type Loss, type Violation } from './evidence.js';
 import { belief, type Section } from './history.js';
 import { grouped } from './grouped.js';
-import type { Look } from './observer.js';
+import { heldBy, looksByOwner, type Look } from './observer.js';
 
 /** The fault that delivers a command once more, or late. */
 const COPIES = 'lose, double and delay commands';
 
 /** Two holders that both still believed at one instant, neither within the other. */
 export function twoHolders(evidence: Evidence): Violation[] {
-  const { history } = evidence;
+  const { history, plan } = evidence;
+  if (plan.permits) return []; // there may be, as long as there are permits
   const losses = lossesOf(evidence);
   const violations: Violation[] = [];
-  for (const lock of evidence.plan.locks) {
+  for (const lock of plan.locks) {
     const believing: { section: Section; from: number; until: number }[] = [];
     for (const section of history.entered) {
       const interval = section.locks.includes(lock) ? belief(section) : undefined;
@@ -20,6 +22,7 @@ export function twoHolders(evidence: Evidence): Violation[] {
       const [from, until] = interval;
       for (const other of believing) {
         if (other.until <= from || other.from >= until) continue;
+        if (section.half === 'read' && other.section.half === 'read') continue;
         if (history.around(section).includes(other.section)) continue;
         if (history.around(other.section).includes(section)) continue;
         if (isExcused(evidence, losses, other.section, section)) continue;
@@ -40,17 +43,17 @@ export function twoHolders(evidence: Evidence): Violation[] {
 
 /** One of them had lost it, by something that was noted, when the other one came. */
 function isExcused(
-  { plan, history }: Evidence,
+  evidence: Evidence,
   losses: readonly Loss[],
   one: Section,
   other: Section,
 ): boolean {
-  const [first, second] = [history.root(one), history.root(other)];
-  if (first === second) return false; // branches of one holder: no server decides about them
+  const { history } = evidence;
+  if (history.root(one) === history.root(other)) return false; // branches of one holder: no server decides about them
   return losses.some(
     (loss) =>
-      (isTouched(first, loss, plan.watchdogMs) && loss.from <= other.enteredAt!) ||
-      (isTouched(second, loss, plan.watchdogMs) && loss.from <= one.enteredAt!),
+      (isTouched(evidence, one, loss) && loss.from <= other.enteredAt!) ||
+      (isTouched(evidence, other, loss) && loss.from <= one.enteredAt!),
   );
 }
 
@@ -64,14 +67,12 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
   return history.entered.flatMap((section): Violation[] => {
     const interval = section.owner === undefined ? undefined : belief(section);
     if (!interval) return [];
-    const touching = losses.filter((loss) =>
-      isTouched(history.root(section), loss, plan.watchdogMs),
-    );
+    const touching = losses.filter((loss) => isTouched(evidence, section, loss));
     return section.locks.flatMap((lock) => {
       const looks = byLock.get(lock) ?? [];
       // Of two servers that both take themselves for its master, the one that has let it in is asked.
       const letIn = new Set(
-        looks.filter(({ owner }) => owner === section.owner).map(({ server }) => server),
+        looks.filter((look) => heldBy(look, section.owner)).map(({ server }) => server),
       );
       const within = looksWithin(looks, interval).filter(
         ({ until }) => !touching.some(({ from }) => from <= until),
@@ -79,13 +80,14 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       // Nobody saw that, of a short stay: then it may have been any that takes itself for the master.
       const masters = letIn.size > 0 ? letIn : mastersAround(evidence, looks, interval);
       const others = within.filter(
-        ({ owner, server }) => owner !== section.owner && (masters?.has(server) ?? true),
+        (look) => !heldBy(look, section.owner) && (masters?.has(look.server) ?? true),
       );
       const [look] = others;
       if (!look) return [];
       const denying = new Set(others.map(({ server }) => server));
       if (letIn.size === 0 && masters && denying.size < masters.size) return [];
-      const whose = look.owner === undefined ? "nobody's" : `that of ${look.owner}`;
+      const owners = look.holders.map(({ owner }) => owner).join(' and ');
+      const whose = owners === '' ? "nobody's" : `that of ${owners}`;
       return [
         {
           rule: 'not on the server',
@@ -100,7 +102,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
 }
 
 /** The servers that took themselves for the master about then; undefined: only with Sentinel there may be two at a time. */
-function mastersAround(
+export function mastersAround(
   { plan: { topology, watchdogMs: marginMs } }: Evidence,
   looks: readonly Look[],
   [from, until]: readonly [number, number],
@@ -128,58 +130,60 @@ function looksWithin(looks: readonly Look[], [from, until]: readonly [number, nu
 /** A holder whose count on the server is not that of its holds, though nothing is on its way. */
 export function wrongCounts(evidence: Evidence): Violation[] {
   const { plan, history, looks } = evidence;
-  if (plan.topology === 'masters') return [];
-  const byOwner = grouped(
-    looks.filter(({ owner }) => owner !== undefined),
-    ({ owner }) => owner!,
-  );
+  if (plan.topology === 'masters' || isWeighted(plan)) return [];
+  const byOwner = looksByOwner(looks);
   const byLock = grouped(looks, ({ lock }) => lock);
   const families = grouped(history.sections.values(), (section) => history.root(section));
   return [...families].flatMap(([root, family]): Violation[] => {
     const ours = root.owner === undefined ? [] : (byOwner.get(root.owner) ?? []);
     // What failed may or may not have happened.
     if (ours.length === 0 || family.some(({ failure }) => failure)) return [];
-    const unknown = `lock "${root.locks[0]!}" not known to be released`;
-    const wrong = ours.find((look) => {
-      // withLock() tells of a release that failed by an event, and its section ends as if nothing had happened.
-      const mayCountMore = history.warnings.some(
-        ({ process, at, message }) =>
-          process === root.process &&
-          at > root.calledAt &&
-          at < look.until &&
-          message.includes(unknown),
-      );
-      if (mayCountMore) return false;
-      const isChanging = family.some(
-        ({ calledAt, enteredAt = Infinity, leavingAt = Infinity, endedAt = Infinity }) =>
-          (calledAt <= look.until && enteredAt >= look.from) ||
-          (leavingAt <= look.until && endedAt >= look.from),
-      );
-      if (isChanging) return false;
+    const wrong = ours.find(({ look, count }) => {
+      if (mayNotBeReleased(evidence, root, look.until)) return false;
+      if (isChanging(family, look)) return false;
       const holds = family.filter(
         ({ enteredAt = Infinity, leavingAt = Infinity }) =>
           enteredAt < look.from && leavingAt > look.until,
       ).length;
       // A late copy of a command sets a count that once was the right one.
-      const mayBeOlder = look.count > 0 && mayHaveCopies(evidence, root, look.until);
-      if (mayBeOlder && look.count <= mostHolds(family, look.until)) return false;
-      const isUnconfirmed = look.count === 0 && holds === 1; // a hand-over that is being confirmed
-      if (look.count === holds || holds === 0 || isUnconfirmed) return false;
+      const mayBeOlder = count > 0 && mayHaveCopies(evidence, root, look.until);
+      if (mayBeOlder && count <= mostHolds(family, look.until)) return false;
+      const isUnconfirmed = count === 0 && holds === 1; // a hand-over that is being confirmed
+      if (count === holds || holds === 0 || isUnconfirmed) return false;
       // A replica that has just taken over may not know of what the former master did last.
       const sameLock = byLock.get(look.lock) ?? [];
       return (mastersAround(evidence, sameLock, [look.from, look.until])?.size ?? 1) === 1;
     });
     if (!wrong) return [];
+    const { lock, from } = wrong.look;
     return [
       {
         rule: 'wrong count',
-        at: wrong.from,
-        lock: wrong.lock,
+        at: from,
+        lock,
         sections: family,
-        message: `"${wrong.lock}" was held by ${wrong.owner!} with a count of ${wrong.count}, which is not that of its holds`,
+        message: `"${lock}" was held by ${root.owner!} with a count of ${wrong.count}, which is not that of its holds`,
       },
     ];
   });
+}
+
+/** withLock() tells of a release that failed by an event, and its section ends as if nothing had happened. */
+export function mayNotBeReleased({ history }: Evidence, root: Section, until: number): boolean {
+  const unknown = `lock "${root.locks[0]!}" not known to be released`;
+  return history.warnings.some(
+    ({ process, at, message }) =>
+      process === root.process && at > root.calledAt && at < until && message.includes(unknown),
+  );
+}
+
+/** Somebody of them may have come or gone during the look. */
+export function isChanging(family: readonly Section[], look: Look): boolean {
+  return family.some(
+    ({ calledAt, enteredAt = Infinity, leavingAt = Infinity, endedAt = Infinity }) =>
+      (calledAt <= look.until && enteredAt >= look.from) ||
+      (leavingAt <= look.until && endedAt >= look.from),
+  );
 }
 
 /** Commands of its client were delivered twice or late while it was held, as far as the plan goes. */
@@ -207,8 +211,8 @@ function mostHolds(family: readonly Section[], until: number): number {
 
 /** A lock that would stay for ever if its holder died. */
 export function withoutExpiry({ looks }: Evidence): Violation[] {
-  const look = looks.find(({ owner, ttlMs }) => owner !== undefined && ttlMs === -1);
+  const look = looks.find(({ holders, ttlMs }) => holders.length > 0 && ttlMs === -1);
   if (!look) return [];
-  const message = `"${look.lock}" was held by ${look.owner!} without an expiry`;
+  const message = `"${look.lock}" was held by ${look.holders[0]!.owner} without an expiry`;
   return [{ rule: 'no expiry', at: look.from, lock: look.lock, sections: [], message }];
 }

@@ -1,5 +1,5 @@
 // What the workers wrote down, put together: each call as one section, on the machine's one time axis.
-import type { CallNote, Entry, Failure } from '../worker/journal.js';
+import type { CallNote, Entry, Failure, Half } from '../worker/journal.js';
 
 /** A call to acquire, and what became of it. */
 export interface Section extends Omit<CallNote, 'what'> {
@@ -41,6 +41,17 @@ export interface Write {
 
 export interface Forcing {
   readonly locks: readonly string[];
+  /** Of a read-write lock: who reads, or who writes. */
+  readonly half?: Half | undefined;
+  readonly from: number;
+  until: number;
+  isKnown: boolean;
+}
+
+/** A semaphore is to have so many permits. */
+export interface Setting {
+  readonly lock: string;
+  readonly permits: number;
   readonly from: number;
   until: number;
   isKnown: boolean;
@@ -61,6 +72,13 @@ export interface Noted {
 export class History {
   readonly sections = new Map<string, Section>();
   readonly forcings = new Map<string, Forcing>();
+  readonly settings = new Map<string, Setting>();
+  /** What clients said at the end, when nobody held permits any more. */
+  readonly available: (Noted & {
+    readonly client: string;
+    readonly lock: string;
+    readonly permits: number;
+  })[] = [];
   readonly closings = new Map<string, Closing>();
   readonly lost: (Noted & {
     readonly owner: string;
@@ -156,12 +174,23 @@ export class History {
         return;
       }
       case 'forcing': {
-        const { id, locks } = entry;
-        this.forcings.set(id, { locks, from: at, until: Infinity, isKnown: false });
+        const { id, locks, half } = entry;
+        this.forcings.set(id, { locks, half, from: at, until: Infinity, isKnown: false });
         return;
       }
       case 'forced':
         Object.assign(this.forcings.get(entry.id)!, { until: at, isKnown: entry.isKnown });
+        return;
+      case 'setting': {
+        const { id, lock, permits } = entry;
+        this.settings.set(id, { lock, permits, from: at, until: Infinity, isKnown: false });
+        return;
+      }
+      case 'set':
+        Object.assign(this.settings.get(entry.id)!, { until: at, isKnown: entry.isKnown });
+        return;
+      case 'available':
+        this.available.push({ ...entry, process });
         return;
       case 'opened':
         return;

@@ -10,6 +10,8 @@ const AT_ONCE_MS = 1_500;
 
 /** How long the last token of a lock is remembered by default. */
 const TOKEN_TTL_MS = 7 * 86_400_000;
+/** How long it is remembered how many permits were set. */
+const PERMITS_TTL_MS = 30 * 86_400_000;
 /** By how much it may be ahead of the server's clock, which steps, and is remembered for longer. */
 const MOST_AHEAD_MS = 10_000;
 
@@ -56,9 +58,10 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
 }
 
 /** For how long a key may stand when nobody is there any more. */
-function memoryMs(key: string, { watchdogMs, fencing }: Plan): number {
-  if (/^holdfast_(forced|longest_lease):/.test(key)) return 2 * watchdogMs;
+function memoryMs(key: string, { watchdogMs, fencing, permits }: Plan): number {
+  if (/^holdfast_(forced|forced_owners|longest_lease):/.test(key)) return 2 * watchdogMs;
   if (fencing && key.startsWith('redisson_lock_token:'))
     return (fencing.tokenTtlMs ?? TOKEN_TTL_MS) + MOST_AHEAD_MS;
+  if (permits?.isChanged && key.startsWith('holdfast_permits:')) return PERMITS_TTL_MS;
   return 0;
 }

@@ -1,9 +1,11 @@
 // Looks at the servers past all proxies, all the time: who has which lock there.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
+import { grouped } from './grouped.js';
+import { booksOf, liveHolders, type Books, type Ledger } from './books.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { machineMs } from '../../support/machine-clock.js';
-import type { Plan } from '../plan.js';
+import { isWeighted, type Plan } from '../plan.js';
 import type { StageServer } from '../stage/server.js';
 
 /** What a server said of a lock at some instant between `from` and `until`. */
@@ -12,12 +14,30 @@ export interface Look {
   readonly until: number;
   readonly server: number;
   readonly lock: string;
-  /** undefined: nobody has it. */
-  readonly owner: string | undefined;
-  readonly count: number;
+  /** Nobody, or one; of a semaphore or a read-write lock perhaps several. Who has lapsed is none. */
+  readonly holders: readonly Holder[];
   readonly ttlMs: number;
+  /** Of a semaphore or a read-write lock that is in use. */
+  readonly books?: Books | undefined;
   /** The last fencing token; undefined: it knows of none. */
   readonly counter?: bigint | undefined;
+}
+
+export interface Holder {
+  readonly owner: string;
+  /** How often it holds the lock; of a semaphore or a read-write lock how many permits. */
+  readonly count: number;
+}
+
+/** The look's entry of this owner, if it was a holder. */
+export function heldBy({ holders }: Look, owner: string | undefined): Holder | undefined {
+  return holders.find((holder) => holder.owner === owner);
+}
+
+/** The looks at which each owner was a holder, and what was said of it. */
+export function looksByOwner(looks: readonly Look[]): Map<string, { look: Look; count: number }[]> {
+  const entries = looks.flatMap((look) => look.holders.map((holder) => ({ look, ...holder })));
+  return grouped(entries, ({ owner }) => owner);
 }
 
 const LOOK_EVERY_MS = 8;
@@ -61,21 +81,38 @@ export class Observer implements AsyncDisposable {
     const from = machineMs();
     // In a transaction, so that all of it is about one instant.
     const { fencing, topology } = this.#plan;
+    const keys = new LockKeys(lock);
     const asked = connection.multi().role().hgetall(lock).pttl(lock);
-    if (fencing) asked.get(new LockKeys(lock).counter(topology === 'cluster'));
+    if (fencing) asked.get(keys.counter(topology === 'cluster'));
+    const hasLedger = isWeighted(this.#plan);
+    if (hasLedger)
+      asked
+        .time()
+        .zrange(keys.leases, '0', '-1', 'WITHSCORES')
+        .zrange(keys.line, '0', '0')
+        .hgetall(keys.places);
     const replies = await asked.exec();
     const until = machineMs();
     if (!replies || replies.some(([error]) => error)) return;
-    const [[, role], [, fields], [, ttlMs], last] = replies as [unknown, unknown][] as [
-      [null, unknown[]],
-      [null, Record<string, string>],
-      [null, number],
-      [null, string | null] | undefined,
+    const [role, fields, ttlMs, ...rest] = replies.map(([, reply]) => reply) as [
+      unknown[],
+      Record<string, string>,
+      number,
+      ...unknown[],
     ];
     if (role[0] !== 'master') return;
-    const [[owner, count] = []] = Object.entries(fields);
-    const held = { owner, count: Number(count ?? 0), ttlMs };
-    const counter = last?.[1] == null ? undefined : BigInt(last[1]);
-    this.looks.push({ from, until, server: index, lock, ...held, counter });
+    const seen = { from, until, server: index, lock, ttlMs };
+    if (hasLedger) {
+      const ledger = [fields, ...rest] as unknown as Ledger;
+      this.looks.push({ ...seen, holders: liveHolders(ledger), books: booksOf(ledger) });
+      return;
+    }
+    const holders = Object.entries(fields).map(([owner, count]) => ({
+      owner,
+      count: Number(count),
+    }));
+    const [last] = rest as (string | null)[];
+    const counter = last == null ? undefined : BigInt(last);
+    this.looks.push({ ...seen, holders, counter });
   }
 }

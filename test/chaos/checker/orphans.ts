@@ -2,7 +2,6 @@
 import { isDisturbed, type Evidence, type Violation } from './evidence.js';
 import { grouped } from './grouped.js';
 import type { Section } from './history.js';
-import type { Look } from './observer.js';
 
 /** How long removing them may take. */
 const AT_ONCE_MS = 500;
@@ -10,12 +9,12 @@ const AT_ONCE_MS = 500;
 export function orphans(evidence: Evidence): Violation[] {
   const { plan, history, looks } = evidence;
   const ofClient = grouped(history.sections.values(), clientOf);
-  const owned = looks.filter(({ owner }) => owner !== undefined);
-  const standing = grouped(owned, ({ owner, lock, server }) => `${owner!} ${lock} ${server}`);
+  const owned = looks.flatMap((look) => look.holders.map(({ owner }) => ({ ...look, owner })));
+  const standing = grouped(owned, ({ owner, lock, server }) => `${owner} ${lock} ${server}`);
   return [...standing.values()].flatMap((seen): Violation[] => {
     const [first] = seen;
     const last = seen.at(-1)!;
-    const sections = (ofClient.get(clientOfOwner(first!)) ?? []).filter(({ locks }) =>
+    const sections = (ofClient.get(clientOfOwner(first!.owner)) ?? []).filter(({ locks }) =>
       locks.includes(first!.lock),
     );
     const [any] = sections;
@@ -31,7 +30,7 @@ export function orphans(evidence: Evidence): Violation[] {
         at: last.from,
         lock: last.lock,
         sections: [],
-        message: `${last.owner!} stood in "${last.lock}" for ${Math.round(last.from - since)} ms, and nobody of that client held it or called for it`,
+        message: `${last.owner} stood in "${last.lock}" for ${Math.round(last.from - since)} ms, and nobody of that client held it or called for it`,
       },
     ];
   });
@@ -47,6 +46,6 @@ function clientOf({ client }: Section): string {
   return client;
 }
 
-function clientOfOwner({ owner }: Look): string {
-  return owner!.slice(0, owner!.lastIndexOf(':')).replace(/m\d+$/, '');
+function clientOfOwner(owner: string): string {
+  return owner.slice(0, owner.lastIndexOf(':')).replace(/m\d+$/, '');
 }

@@ -36,7 +36,10 @@ export function untoldLosses(evidence: Evidence): Violation[] {
     if (plan.kind === 'red') continue;
     for (const loss of losses.filter(({ isCertain }) => isCertain)) {
       const root = history.root(section);
-      if (!isTouched(root, loss, plan.watchdogMs) || root.enteredAt! > loss.from) continue;
+      if (!isTouched(evidence, section, loss) || root.enteredAt! > loss.from) continue;
+      // Who goes on reading is forced out with the readers, and not with who writes.
+      const isOfHalf = loss.half === root.half && (root.leavingAt ?? Infinity) > loss.until;
+      if (loss.half !== undefined && !isOfHalf) continue;
       // Its lease was not prolonged since then.
       const endsAt =
         loss.until + Math.max(root.longestLeaseMs, section.longestLeaseMs, plan.watchdogMs);
@@ -71,7 +74,7 @@ const TURN_MS = 250;
 
 /** A loss is told though the lease went on, the key was there, and nothing that was noted explains it. */
 export function falseAlarms(evidence: Evidence): Violation[] {
-  const { plan, history } = evidence;
+  const { history } = evidence;
   const losses = lossesOf(evidence);
   return history.entered.flatMap((section): Violation[] => {
     const { doubtedAt, endedAt, failure, beliefs, client } = section;
@@ -82,8 +85,7 @@ export function falseAlarms(evidence: Evidence): Violation[] {
     const root = history.root(section);
     const closing = [...history.closings.values()].find((each) => each.client === client);
     if (closing && closing.from <= lostAt) return [];
-    if (losses.some((loss) => isTouched(root, loss, plan.watchdogMs) && loss.from <= lostAt))
-      return [];
+    if (losses.some((loss) => isTouched(evidence, section, loss) && loss.from <= lostAt)) return [];
     const excuse = evidence.faults.find(
       ({ endsHolds, from, until, workers }) =>
         endsHolds &&

@@ -1,6 +1,7 @@
 // Everything that may go wrong.
 import { CLOCK_NEMESES } from './clock.js';
 import { COMMAND_NEMESES } from './commands.js';
+import { KEY_NEMESES } from './keys.js';
 import { NETWORK_NEMESES } from './network.js';
 import type { Nemesis } from './nemesis.js';
 import { PROCESS_NEMESES } from './process.js';
@@ -14,6 +15,7 @@ export const NEMESES: readonly Nemesis[] = [
   ...NETWORK_NEMESES,
   ...COMMAND_NEMESES,
   ...SERVER_NEMESES,
+  ...KEY_NEMESES,
   ...REPLICA_NEMESES,
   ...VOTER_NEMESES,
 ];

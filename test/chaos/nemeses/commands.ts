@@ -86,11 +86,13 @@ async function deliver(
 }
 
 /** forceUnlock frees whoever holds the lock when it runs: nobody promises anything about a second time. */
-const FORCE = readFileSync(new URL('../../../lua/force-unlock.lua', import.meta.url));
-const FORCE_SHA1 = createHash('sha1').update(FORCE).digest('hex');
+const FORCES = ['force-unlock', 'weighted-force'].map((name) =>
+  readFileSync(new URL(`../../../lua/${name}.lua`, import.meta.url)),
+);
+const FORCE_SHA1S = FORCES.map((force) => createHash('sha1').update(force).digest('hex'));
 
 /** Whether it may run when its connection is gone: a script does; what concerns a connection concerns another one. */
 function mayRunTwice([name, script]: readonly Buffer[]): boolean {
-  if (/^evalsha$/i.test(String(name))) return String(script) !== FORCE_SHA1;
-  return /^eval$/i.test(String(name)) && !script!.equals(FORCE);
+  if (/^evalsha$/i.test(String(name))) return !FORCE_SHA1S.includes(String(script));
+  return /^eval$/i.test(String(name)) && !FORCES.some((force) => force.equals(script!));
 }

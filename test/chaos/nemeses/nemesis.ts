@@ -1,11 +1,13 @@
 // One way in which things go wrong.
-import type { PlannedFault, Topology } from '../plan.js';
+import type { Kind, PlannedFault, Topology } from '../plan.js';
 import type { Stage } from '../stage/stage.js';
 
 export interface Nemesis {
   readonly name: string;
   /** How often it is drawn, against the others. */
   readonly weight: number;
+  /** Of which locks it is a fault; left out: of all. */
+  readonly kinds?: readonly Kind[];
   /** Where it can happen; left out: everywhere. */
   readonly topologies?: readonly Topology[];
   /** How long it lasts, in leases: from, to. */

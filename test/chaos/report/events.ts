@@ -46,6 +46,15 @@ export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
       { at: from, who: id, what: `forceUnlock ${locks.join(' ')}`, kind: 'fault' },
       { at: until, who: id, what: isKnown ? 'forced' : 'perhaps forced', kind: 'fault' },
     ]),
+    ...[...history.settings].flatMap(
+      ([id, { lock, permits, from, until, isKnown }]): TimedEvent[] =>
+        isHere([lock])
+          ? [
+              { at: from, who: id, what: `setPermits(${permits}) of ${lock}`, kind: 'fault' },
+              { at: until, who: id, what: isKnown ? 'set' : 'perhaps set', kind: 'fault' },
+            ]
+          : [],
+    ),
     ...history.lost.map(({ at, process, lock, owner, reason }): TimedEvent => {
       return {
         at,
@@ -71,11 +80,11 @@ export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
 }
 
 function ofSection(section: Section): TimedEvent[] {
-  const { id, how, locks, owner, beliefs, failure, inside } = section;
+  const { id, how, locks, owner, beliefs, failure, inside, half, permits } = section;
   const events: { at: number | undefined; what: string }[] = [
     {
       at: section.calledAt,
-      what: `${how}(${locks.join(' + ')})${section.isWatched ? '' : ` for ${section.leaseMs} ms`}${inside ? ` inside ${inside}` : ''}`,
+      what: `${how}(${[...locks, half, permits].filter((each) => each !== undefined).join(' + ')})${section.isWatched ? '' : ` for ${section.leaseMs} ms`}${inside ? ` inside ${inside}` : ''}`,
     },
     {
       at: section.enteredAt,
@@ -101,11 +110,11 @@ function ofSection(section: Section): TimedEvent[] {
 /** Only where the server said something new. */
 function changes(looks: readonly Look[]): TimedEvent[] {
   const last = new Map<string, string>();
-  return looks.flatMap(({ from, server, lock, owner, count, ttlMs }): TimedEvent[] => {
-    const said = owner === undefined ? 'nobody' : `${owner} (${count})`;
+  return looks.flatMap(({ from, server, lock, holders, ttlMs, books }): TimedEvent[] => {
+    const said = holders.map(({ owner, count }) => `${owner} (${count})`).join(' and ') || 'nobody';
     if (last.get(`${server} ${lock}`) === said) return [];
     last.set(`${server} ${lock}`, said);
-    const what = `"${lock}": ${said}${owner === undefined ? '' : `, ${ttlMs} ms`}`;
+    const what = `"${lock}": ${said}${holders.length === 0 ? '' : `, ${ttlMs} ms`}${books?.first ? `; first in line ${books.first.owner} (${books.first.count})` : ''}`;
     return [{ at: from, who: `server ${server}`, what, kind: 'seen' }];
   });
 }

@@ -76,7 +76,8 @@ function faultRows({ faults }: Evidence): Row[] {
 /** One bar for each time in which a server named the same owner. */
 function serverRows({ looks }: Evidence, { lock }: Violation): Row[] {
   const rows = new Map<string, Bar[]>();
-  for (const { server, lock: name, owner, from, until } of looks) {
+  for (const { server, lock: name, holders, from, until } of looks) {
+    const owner = holders.map((holder) => holder.owner).join(', ') || undefined;
     if (lock !== undefined && name !== lock) continue;
     const label = `server ${server}: ${name}`;
     const bars = rows.get(label) ?? [];

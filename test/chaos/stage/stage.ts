@@ -86,7 +86,7 @@ export class Stage implements AsyncDisposable {
   #member(index: number, library: string | undefined): CrewMember {
     const { plan } = this;
     const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs } = plan;
-    const { commandTimeoutMs, nodeTimeoutMs, fencing } = plan;
+    const { commandTimeoutMs, nodeTimeoutMs, fencing, permits } = plan;
     const clients = Array.from({ length: clientsPerWorker }, (_, client) =>
       this.topology.address(this.links(index * clientsPerWorker + client)),
     );
@@ -102,6 +102,7 @@ export class Stage implements AsyncDisposable {
       commandTimeoutMs,
       nodeTimeoutMs,
       fencing,
+      permits,
       documents: this.#documents?.url,
     }));
   }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcquireOptions, Hold } from '../../../src/index.js';
 import type { Caller } from './caller.js';
 import type { PartyLock } from './party.js';
+import type { Random } from '../random.js';
 import { optionsOf, SectionError, type Section } from './section.js';
 
 export interface Action {
@@ -42,9 +43,11 @@ async function withLock(
         await steps(caller, section);
         if (depth < 2 && random.chance(0.25)) {
           const branches = random.whole(1, 3);
-          // Branches are each other's siblings: they take turns within this section.
+          // Branches are each other's siblings: they take turns within this section, unless they only read.
           await Promise.all(
-            Array.from({ length: branches }, () => withLock(caller, lock, section, depth + 1)),
+            Array.from({ length: branches }, () =>
+              withLock(caller, inside(lock, random), section, depth + 1),
+            ),
           );
         }
         if (random.chance(0.1)) await extend(caller, hold, section);
@@ -71,7 +74,9 @@ async function hold(caller: Caller): Promise<void> {
     await steps(caller, section);
     if (random.chance(0.3)) await extend(caller, acquired, section);
     if (random.chance(0.2))
-      await acquired.run(() => withLock(caller, lock, section, 2)).catch(() => undefined);
+      await acquired
+        .run(() => withLock(caller, inside(lock, random), section, 2))
+        .catch(() => undefined);
     section.leave();
     const isDoubled = random.chance(0.2);
     await Promise.all([acquired.release(), isDoubled && acquired.release()]);
@@ -97,7 +102,7 @@ async function run(caller: Caller): Promise<void> {
         }
         section.enter(undefined, true, locked.token);
         await caller.steps(() => undefined);
-        if (random.chance(0.4)) await lockAgain(caller, lock, section);
+        if (random.chance(0.4)) await lockAgain(caller, inside(lock, random), section);
         section.leave();
         await lock.lock.unlock();
         section.end();
@@ -186,7 +191,7 @@ async function meet({ party, partner, random, sections, watchdogMs }: Caller): P
   if (!partner) return;
   const name = `meeting of ${sections.nextId}`;
   const ours = party.ownLock(name);
-  const theirs = partner.party.ownLock(name);
+  const theirs = inside(partner.party.ownLock(name), random);
   const first = sections.call('meet', party.clientId, ours, {});
   try {
     const held = await ours.lock.acquire();
@@ -272,17 +277,26 @@ async function force(caller: Caller): Promise<void> {
   await sleep(caller.watchdogMs); // once it was forced, nobody forces it for a while
 }
 
-async function extend(caller: Caller, held: Hold, section: Section): Promise<void> {
+export async function extend(
+  caller: Caller,
+  held: Pick<Hold, 'extend'>,
+  section: Section,
+): Promise<void> {
   const leaseMs = caller.random.whole(100, 2 * caller.watchdogMs);
   section.extending(leaseMs);
   await held.extend(leaseMs).catch(() => undefined); // a loss is told by the release, too
 }
 
-async function steps(caller: Caller, section: Section): Promise<void> {
+export async function steps(caller: Caller, section: Section): Promise<void> {
   await caller.steps(() => {
     section.look();
   });
   if (caller.party.isFenced && caller.random.chance(0.5)) await section.write();
+}
+
+/** The same lock, or the half of it that only reads. */
+function inside(lock: PartyLock, random: Random): PartyLock {
+  return lock.reads && random.chance(0.5) ? lock.reads : lock;
 }
 
 /** Without what is undefined. */

@@ -5,9 +5,12 @@ import type { Journal } from './journal.js';
 
 const LOOK_EVERY_MS = 4;
 
+/** A hold of a lock, or of permits. */
+export type Held = Pick<Hold, 'ownerId' | 'remaining' | 'signal'> & Partial<Pick<Hold, 'token'>>;
+
 export class Beliefs {
   readonly #journal: Journal;
-  readonly #held = new Map<string, Hold>();
+  readonly #held = new Map<string, Held>();
   readonly #doubted = new Set<string>();
   #ticker: NodeJS.Timeout | undefined;
 
@@ -16,7 +19,7 @@ export class Beliefs {
   }
 
   /** It was just acquired; `isLookedAt`: it is also asked while its section does nothing. */
-  begin(id: string, hold: Hold, isLookedAt: boolean): void {
+  begin(id: string, hold: Held, isLookedAt: boolean): void {
     const leftMs = hold.remaining();
     // After the look: whoever is stopped in between does not believe before it goes on.
     const token = hold.token?.toString();
@@ -30,7 +33,7 @@ export class Beliefs {
    * The time of a belief is taken before the look: one who is stopped in between must not seem to believe for longer than it does. That
    * of a doubt after it: the same must not seem to doubt too early.
    */
-  look(id: string, hold: Hold): void {
+  look(id: string, hold: Held): void {
     const at = machineMs();
     const leftMs = hold.remaining();
     const isAborted = hold.signal.aborted;
@@ -43,7 +46,7 @@ export class Beliefs {
   }
 
   /** It is about to be released. */
-  end(id: string, hold: Hold): void {
+  end(id: string, hold: Held): void {
     this.look(id, hold);
     this.#held.delete(id);
     this.#doubted.delete(id);

@@ -1,9 +1,11 @@
 // One caller: does one thing after the other with the locks of its party, at random, until it is told to stop.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../random.js';
-import { ACTIONS } from './actions.js';
+import { ACTIONS, type Action } from './actions.js';
 import { LATE_WRITES } from './late-writes.js';
 import type { Party } from './party.js';
+import { PERMIT_ACTIONS } from './permits.js';
+import { READ_WRITE_ACTIONS } from './read-write.js';
 import type { Request, Sections } from './section.js';
 
 /** Another client of the same process, and where its part in what two of them do is written down. */
@@ -44,11 +46,18 @@ export class Caller {
 
   /** Resolves when it has stopped. */
   async work(): Promise<void> {
-    const actions = this.party.isFenced ? [...ACTIONS, ...LATE_WRITES] : ACTIONS;
+    const actions = this.#actions;
     while (!this.#isStopping) {
       await this.random.weighted(actions).act(this);
       await sleep(this.random.between(0, 25));
     }
+  }
+
+  get #actions(): readonly Action[] {
+    const { kind, isFenced } = this.party;
+    if (kind === 'semaphore') return PERMIT_ACTIONS;
+    if (kind === 'read-write') return [...ACTIONS, ...READ_WRITE_ACTIONS];
+    return isFenced ? [...ACTIONS, ...LATE_WRITES] : ACTIONS;
   }
 
   /** How a lock is asked for: with or without a limit, a lease, a signal. */

@@ -33,7 +33,12 @@ export type Note =
       readonly owner: string;
       readonly reason: string;
     }
-  | { readonly what: 'forcing'; readonly id: string; readonly locks: readonly string[] }
+  | {
+      readonly what: 'forcing';
+      readonly id: string;
+      readonly locks: readonly string[];
+      readonly half?: Half | undefined;
+    }
   // Unless its outcome is known, it may still happen.
   | {
       readonly what: 'forced';
@@ -41,9 +46,27 @@ export type Note =
       readonly locks: readonly string[];
       readonly isKnown: boolean;
     }
+  // So many permits are to be there from now on; unless its outcome is known, it may still happen.
+  | {
+      readonly what: 'setting';
+      readonly id: string;
+      readonly lock: string;
+      readonly permits: number;
+    }
+  | { readonly what: 'set'; readonly id: string; readonly isKnown: boolean }
+  // Nobody of all callers holds permits any more, and a client says how many there are.
+  | {
+      readonly what: 'available';
+      readonly client: string;
+      readonly lock: string;
+      readonly permits: number;
+    }
   | { readonly what: 'opened' | 'closing' | 'closed'; readonly client: string }
   | { readonly what: 'trouble' | 'warned'; readonly message: string }
   | { readonly what: 'lagged'; readonly ms: number };
+
+/** Of a read-write lock. */
+export type Half = 'read' | 'write';
 
 export interface CallNote {
   readonly what: 'call';
@@ -53,6 +76,9 @@ export interface CallNote {
   readonly client: string;
   readonly locks: readonly string[];
   readonly isFair: boolean;
+  readonly half?: Half | undefined;
+  /** How many of a semaphore. */
+  readonly permits?: number | undefined;
   readonly leaseMs: number;
   readonly isWatched: boolean;
   /** undefined: for ever. */

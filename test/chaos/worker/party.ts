@@ -1,20 +1,32 @@
 // One client (of a Redlock: one for each master) and its locks; it may be closed, and is then opened anew.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { Cluster, type RedisOptions } from 'ioredis';
-import type { FencedLock, Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
+import type { FencedLock, Holdfast, HoldfastOptions, Lock, Semaphore } from '../../../src/index.js';
+import type { Kind } from '../plan.js';
 import type { Random } from '../random.js';
 import type { Journal } from './journal.js';
 import { HoldfastOf } from './library.js';
+import type { Locked } from './section.js';
 import type { Address, WorkOrder } from './work-order.js';
 
 /** A lock, what it locks, and what the checker has to know of it. */
-export interface PartyLock {
+export interface PartyLock extends Locked {
   readonly lock: Lock;
-  readonly names: readonly string[];
-  readonly isFair: boolean;
   /** The same lock, where it gives tokens. */
   readonly fenced?: FencedLock;
+  /** The half of a read-write lock that only reads, where this one writes. */
+  readonly reads?: PartyLock;
 }
+
+export interface PartySemaphore extends Locked {
+  readonly semaphore: Semaphore;
+  /** How many permits it is declared with. */
+  readonly declared: number;
+}
+
+const COUNTS = 20;
+const COUNT_EVERY_MS = 100;
 
 export class Party {
   readonly #order: WorkOrder;
@@ -38,6 +50,16 @@ export class Party {
     return `${this.#name}.${this.#times}`;
   }
 
+  /** Which locks it is about. */
+  get kind(): Kind {
+    return this.#order.kind;
+  }
+
+  /** Whether callers change how many permits there are. */
+  get changesPermits(): boolean {
+    return this.#order.permits?.isChanged ?? false;
+  }
+
   /** Whether its locks give tokens. */
   get isFenced(): boolean {
     return this.#order.fencing !== undefined;
@@ -55,7 +77,24 @@ export class Party {
       kind === 'multi' ? random.some(locks, random.whole(1, 3)) : [random.pick(locks)];
     const share = kind === 'mixed' ? 0.5 : fencing?.fairShare;
     const isFair = kind === 'fair' || (share !== undefined && random.chance(share));
-    return this.lock(several, isFair, random);
+    const lock = this.lock(several, isFair, random);
+    return lock.reads && random.chance(0.65) ? lock.reads : lock;
+  }
+
+  /** Any of the read-write locks that this round is about: the half that writes. */
+  someWriteLock(random: Random): PartyLock & { readonly reads: PartyLock } {
+    return this.#writeLock(random.pick(this.#order.locks));
+  }
+
+  /** Any of the semaphores that this round is about. */
+  someSemaphore(random: Random): PartySemaphore {
+    return this.semaphore(random.pick(this.#order.locks));
+  }
+
+  semaphore(name: string): PartySemaphore {
+    const { declared } = this.#order.permits!;
+    const semaphore = this.client.getSemaphore(name, { permits: declared });
+    return { semaphore, names: [name], isFair: true, declared };
   }
 
   /** The lock of a name that this round is not about. */
@@ -104,6 +143,12 @@ export class Party {
       this.#journal.note({ what: 'warned', message: inspect(client, { depth: 4 }) });
   }
 
+  /** All callers have stopped: all permits are there, after a moment, as many as were declared. Writes down how many are. */
+  async countPermits(): Promise<void> {
+    if (this.kind !== 'semaphore') return;
+    await Promise.all(this.#order.locks.map((name) => this.#countPermits(this.semaphore(name))));
+  }
+
   async close(): Promise<void> {
     const client = this.clientId;
     this.#journal.note({ what: 'closing', client });
@@ -115,10 +160,37 @@ export class Party {
     const { client } = this;
     const { fencing } = this.#order;
     const names = [name];
+    if (this.kind === 'read-write') return this.#writeLock(name);
     if (!fencing)
       return { lock: isFair ? client.getFairLock(name) : client.getLock(name), names, isFair };
     const fenced = client.getFencedLock(name, { fair: isFair, tokenTtl: fencing.tokenTtlMs });
     return { lock: fenced, fenced, names, isFair };
+  }
+
+  #writeLock(name: string): PartyLock & { readonly reads: PartyLock } {
+    const pair = this.client.getReadWriteLock(name);
+    const names = [name];
+    const reads: PartyLock = { lock: pair.readLock(), names, isFair: true, half: 'read' };
+    return { lock: pair.writeLock(), names, isFair: true, half: 'write', reads };
+  }
+
+  async #countPermits({ semaphore, declared }: PartySemaphore): Promise<void> {
+    const { clientId: client } = this;
+    const lock = semaphore.name;
+    const ask = async (): Promise<number> => {
+      if (this.changesPermits) await semaphore.setPermits(declared);
+      return await semaphore.availablePermits();
+    };
+    let permits = -1;
+    // What was given up in the last moment is still on its way back.
+    for (let tries = 0; tries < COUNTS && permits !== declared; tries++) {
+      if (tries > 0) await sleep(COUNT_EVERY_MS);
+      permits = await ask().catch((error: unknown) => {
+        this.#journal.note({ what: 'warned', message: `${client}: ${String(error)}` });
+        return -1;
+      });
+    }
+    this.#journal.note({ what: 'available', client, lock, permits });
   }
 
   #open(): Holdfast[] {

@@ -1,14 +1,22 @@
 // One acquisition as the checker sees it: called, entered, left; what is written down at each step.
-import type { AcquireOptions, Hold } from '../../../src/index.js';
-import type { Beliefs } from './beliefs.js';
+import type { AcquireOptions } from '../../../src/index.js';
+import type { Beliefs, Held } from './beliefs.js';
 import type { Documents } from './documents.js';
-import { failureOf, type Journal } from './journal.js';
-import type { PartyLock } from './party.js';
+import { failureOf, type Half, type Journal } from './journal.js';
 
 export interface Request {
   readonly wait?: number | undefined;
   readonly lease?: number | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** How many of a semaphore. */
+  readonly permits?: number | undefined;
+}
+
+/** What is asked for, as far as the checker has to know it. */
+export interface Locked {
+  readonly names: readonly string[];
+  readonly isFair: boolean;
+  readonly half?: Half;
 }
 
 /** Thrown by a section on purpose; its caller must see it. */
@@ -43,8 +51,8 @@ export class Sections {
   call(
     how: string,
     client: string,
-    { names, isFair }: PartyLock,
-    { wait, lease }: Request,
+    { names, isFair, half }: Locked,
+    { wait, lease, permits }: Request,
     inside?: string,
   ): Section {
     const id = `${this.#caller}.${this.#count++}`;
@@ -55,6 +63,8 @@ export class Sections {
       client,
       locks: names,
       isFair,
+      half,
+      permits,
       leaseMs: lease ?? this.#context.watchdogMs,
       isWatched: lease === undefined,
       waitMs: wait,
@@ -64,12 +74,25 @@ export class Sections {
   }
 
   /** forceUnlock: whoever holds it loses it. */
-  async force({ names }: PartyLock, force: () => Promise<boolean>): Promise<void> {
+  async force({ names, half }: Locked, force: () => Promise<boolean>): Promise<void> {
     const id = `${this.#caller}.${this.#count++}`;
     const { journal } = this.#context;
-    journal.note({ what: 'forcing', id, locks: names });
+    journal.note({ what: 'forcing', id, locks: names, half });
     const failure = await force().then(() => undefined, failureOf);
     journal.note({ what: 'forced', id, locks: names, isKnown: failure === undefined });
+  }
+
+  /** setPermits: a semaphore has so many from now on. */
+  async setPermits(
+    { names: [lock] }: Locked,
+    permits: number,
+    set: () => Promise<void>,
+  ): Promise<void> {
+    const id = `${this.#caller}.${this.#count++}`;
+    const { journal } = this.#context;
+    journal.note({ what: 'setting', id, lock: lock!, permits });
+    const failure = await set().then(() => undefined, failureOf);
+    journal.note({ what: 'set', id, isKnown: failure === undefined });
   }
 }
 
@@ -77,7 +100,7 @@ export class Section {
   readonly id: string;
   readonly #context: SectionsContext;
   readonly #lock: string;
-  #hold: Hold | undefined;
+  #hold: Held | undefined;
   #state: 'called' | 'entered' | 'over' = 'called';
 
   constructor(context: SectionsContext, id: string, lock: string) {
@@ -87,7 +110,7 @@ export class Section {
   }
 
   /** It holds the lock now; without a hold, only the success of its unlock can tell, and what token there is. */
-  enter(hold?: Hold, isLookedAt = true, token?: bigint): void {
+  enter(hold?: Held, isLookedAt = true, token?: bigint): void {
     this.#state = 'entered';
     this.#hold = hold;
     if (hold) this.#context.beliefs.begin(this.id, hold, isLookedAt);

@@ -1,6 +1,6 @@
 // What a worker process is told to do.
 import type { NatMap } from '../stage/nat-map.js';
-import type { Fencing, Kind } from '../plan.js';
+import type { Fencing, Kind, Permits } from '../plan.js';
 
 /** The exit code of a worker that was kept from ending, by something that its clients had left. */
 export const STAYED = 9;
@@ -41,6 +41,8 @@ export interface WorkOrder {
   readonly nodeTimeoutMs: number;
   /** undefined: locks give no tokens. */
   readonly fencing: Fencing | undefined;
+  /** Of semaphores. */
+  readonly permits: Permits | undefined;
   /** Where the documents are that fenced locks guard. */
   readonly documents: string | undefined;
 }

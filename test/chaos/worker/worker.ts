@@ -6,6 +6,7 @@
 // wall {ms}         the wall clock is so much ahead
 // stop          ->  stopped, when no caller does anything any more
 // describe          the clients say how they are, in the journal
+// count         ->  counted, after it was written down how many permits there are
 // close         ->  closed; then the process ends by itself
 import { Socket } from 'node:net';
 import { machineMs } from '../../support/machine-clock.js';
@@ -72,6 +73,10 @@ onMessage(async ({ type, ms }) => {
       for (const caller of callers) caller.stop();
       await working;
       tell('stopped');
+      return;
+    case 'count':
+      await Promise.all(parties.map((party) => party.countPermits()));
+      tell('counted');
       return;
     case 'close':
       clearTimeout(lagTimer);

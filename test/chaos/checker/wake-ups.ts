@@ -1,0 +1,163 @@
+// All is well, somebody waits, and there is room: then somebody comes in at once.
+import { isWeighted } from '../plan.js';
+import { aftermathMs, overlapMs, stoodStillMs, type Evidence, type Violation } from './evidence.js';
+import { grouped } from './grouped.js';
+import type { Section } from './history.js';
+import { looksByOwner, type Look } from './observer.js';
+
+const SLOW_WAKE_UP_MS = 150;
+
+/** All is well: somebody waits, the lock is free, and nobody takes it. */
+export function slowWakeUps(evidence: Evidence): Violation[] {
+  const { plan, faults, healedAt, stoppedAt } = evidence;
+  const gaps = isWeighted(plan)
+    ? [...idlePermits(evidence), ...unheardGrants(evidence)]
+    : plan.locks.flatMap((lock) => gapsOf(evidence, lock));
+  const calm = gaps.filter(
+    ({ from, until }) => from > healedAt + aftermathMs(plan) && until < stoppedAt + 10_000,
+  );
+  const firstFaultAt = Math.min(healedAt, ...faults.map(({ from }) => from));
+  const met = meetings(evidence).filter(
+    ({ from, until }) =>
+      until < firstFaultAt || (from > healedAt + aftermathMs(plan) && until < stoppedAt + 10_000),
+  );
+  const isQuiet = (each: Gap): boolean => !stoodAnybodyStill(evidence, each);
+  return [
+    ...tooManySlow(calm.filter(isQuiet), 0.3, 'somebody waited'),
+    ...tooManySlow(met.filter(isQuiet), 0.1, 'another client had just called'),
+  ];
+}
+
+/** A machine that has more to do than it can lets everybody wait, also those who stand still for too short a time to be noted. */
+function stoodAnybodyStill({ history, ownLags }: Evidence, { from, until, next }: Gap): boolean {
+  return [...history.lags, ...ownLags].some(
+    ({ at, ms }) => overlapMs(at - ms, at, from, next?.enteredAt ?? until) > 0,
+  );
+}
+
+function tooManySlow(gaps: readonly Gap[], share: number, who: string): Violation[] {
+  const slow = gaps.filter(({ from, until }) => until - from > SLOW_WAKE_UP_MS);
+  const [first] = slow;
+  if (!first || slow.length < 3 || slow.length < share * gaps.length) return [];
+  return [
+    {
+      rule: 'nobody is woken',
+      at: first.from,
+      lock: first.lock,
+      sections: slow.slice(0, 5).flatMap(({ next }) => next ?? []),
+      message: `${slow.length} of ${gaps.length} times nobody entered for more than ${SLOW_WAKE_UP_MS} ms though the lock was free, ${who}, and all was well`,
+    },
+  ];
+}
+
+interface Gap {
+  readonly lock: string;
+  readonly from: number;
+  readonly until: number;
+  /** undefined: whoever it was did not get in. */
+  readonly next: Section | undefined;
+}
+
+/** The times in which there was room for the first in line, and nobody let it in. */
+function idlePermits(evidence: Evidence): Gap[] {
+  const sectionOf = new Map(evidence.history.entered.map((section) => [section.owner, section]));
+  const byLock = grouped(evidence.looks, ({ server, lock }) => `${server} ${lock}`);
+  return [...byLock.values()].flatMap((looks) =>
+    runsOf(looks, roomFor).map(({ owner, first, last }) => {
+      const next = sectionOf.get(owner);
+      const until = last.from - 3 * slowestAnswerMs(evidence, first.from, last.until);
+      return { lock: first.lock, from: first.until, until, next };
+    }),
+  );
+}
+
+/** Who is first in line, if there are as many permits as it wants that nobody holds. */
+function roomFor({ holders, books }: Look): string | undefined {
+  if (!books?.first) return undefined;
+  const held = holders.reduce((sum, { count }) => sum + count, 0);
+  return held + books.first.count <= books.capacity ? books.first.owner : undefined;
+}
+
+/** Looks one after another that say the same of the same owner. */
+function runsOf(
+  looks: readonly Look[],
+  ownerIn: (look: Look) => string | undefined,
+): { owner: string; first: Look; last: Look }[] {
+  const runs: { owner: string; first: Look; last: Look }[] = [];
+  let owner: string | undefined;
+  for (const look of looks) {
+    const before = owner;
+    owner = ownerIn(look);
+    if (owner === undefined) continue;
+    if (owner === before) runs.at(-1)!.last = look;
+    else runs.push({ owner, first: look, last: look });
+  }
+  return runs;
+}
+
+/** The times from when the server let somebody in until it entered. */
+function unheardGrants(evidence: Evidence): Gap[] {
+  const byOwner = looksByOwner(evidence.looks);
+  return evidence.history.entered.flatMap((next): Gap[] => {
+    if (next.inside !== undefined || next.owner === undefined) return [];
+    const seen = byOwner.get(next.owner)?.[0]?.look;
+    if (!seen || seen.from >= next.enteredAt!) return [];
+    const { lock, from } = seen;
+    const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
+    const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
+    return [{ lock, from, until: next.enteredAt! - lagMs - 3 * answersMs, next }];
+  });
+}
+
+/** The times between a release and the next one's entry, where the next one waited already. */
+function gapsOf(evidence: Evidence, lock: string): Gap[] {
+  const { history } = evidence;
+  // A lock of several that has it is not what somebody waits for a wake-up from, but the lock is not free meanwhile.
+  const roots = history.entered.filter(
+    ({ inside, locks }) => inside === undefined && locks.includes(lock),
+  );
+  return roots.flatMap((next, index): Gap[] => {
+    const before = roots[index - 1];
+    if (before?.endedAt === undefined || before.failure) return [];
+    const from = Math.max(before.endedAt, next.calledAt);
+    // Somebody must have waited all the time; it need not be the one who got it.
+    const waited = [...history.sections.values()].some(
+      ({ calledAt, inside, locks, enteredAt = Infinity, endedAt = Infinity }) =>
+        inside === undefined &&
+        locks.includes(lock) &&
+        locks.length === 1 &&
+        calledAt < before.endedAt! - 50 &&
+        Math.min(enteredAt, endedAt) >= next.enteredAt!,
+    );
+    if (!waited || next.enteredAt! <= from) return [];
+    return [gap(evidence, lock, from, next)];
+  });
+}
+
+/** Two clients who met at a name of their own: from the first one's release to the second one's entry. */
+function meetings(evidence: Evidence): Gap[] {
+  const met = evidence.history.entered.filter(({ how }) => how === 'meet');
+  return [...grouped(met, ({ locks }) => locks[0]!)].flatMap(([lock, [before, next]]): Gap[] => {
+    if (before?.endedAt === undefined || before.failure || !next) return [];
+    const from = Math.max(before.endedAt, next.calledAt);
+    return next.enteredAt! <= from ? [] : [gap(evidence, lock, from, next)];
+  });
+}
+
+/** Without what the machine took of it. */
+function gap(evidence: Evidence, lock: string, from: number, next: Section): Gap {
+  const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
+  const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
+  // A lock of several may take it for a moment and give it back, without ever entering.
+  const taken = evidence.looks.find(
+    (look) => look.lock === lock && look.holders.length > 0 && look.from >= from,
+  );
+  const until = Math.min(next.enteredAt! - lagMs - 3 * answersMs, taken?.until ?? Infinity);
+  return { lock, from, until, next };
+}
+
+/** How long the servers took to answer at most: a hand-over takes some answers. */
+function slowestAnswerMs({ looks }: Evidence, from: number, until: number): number {
+  const meanwhile = looks.filter((look) => look.until > from && look.from < until);
+  return Math.max(0, ...meanwhile.map((look) => look.until - look.from));
+}

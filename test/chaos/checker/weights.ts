@@ -1,0 +1,142 @@
+// Locks with several holders: never more inside than there is room for, each with what it asked for, and no permit is lost.
+import { Capacities } from './capacities.js';
+import { isDisturbed, isTouched, lossesOf, type Evidence, type Violation } from './evidence.js';
+import { isChanging, mastersAround, mayNotBeReleased } from './exclusion.js';
+import { grouped } from './grouped.js';
+import { belief, type Section } from './history.js';
+import { looksByOwner, type Look } from './observer.js';
+
+/** What a writer has on the server. */
+const ALL = 2 ** 31;
+
+/** More that believed at one instant than the semaphore may have had permits when the last of them was let in. */
+export function tooManyHolders(evidence: Evidence): Violation[] {
+  const { plan, history } = evidence;
+  if (!plan.permits) return [];
+  const losses = lossesOf(evidence);
+  const capacities = new Capacities(evidence);
+  return plan.locks.flatMap((lock) => {
+    let inside: { section: Section; until: number }[] = [];
+    return history.entered.flatMap((section): Violation[] => {
+      const interval = section.locks.includes(lock) ? belief(section) : undefined;
+      if (!interval) return [];
+      const [at, until] = interval;
+      inside = [...inside.filter((each) => each.until > at), { section, until }];
+      // Who had lost its permits when another one came takes no room.
+      const certain = inside.filter(
+        (each) =>
+          !losses.some((loss) => loss.from <= at && isTouched(evidence, each.section, loss)),
+      );
+      const sections = certain.map((each) => each.section);
+      const held = sections.reduce((sum, { permits = 1 }) => sum + permits, 0);
+      const lastCalledAt = Math.max(...sections.map(({ calledAt }) => calledAt));
+      const most = Math.max(...capacities.possible(lock, lastCalledAt, at));
+      if (held <= most) return [];
+      const ids = sections.map(({ id, permits = 1 }) => `${id} (${permits})`).join(', ');
+      const message = `${ids} believed at one instant that they hold ${held} permits of "${lock}", of which there were ${most}`;
+      return [{ rule: 'too many holders', at, lock, sections, message }];
+    });
+  });
+}
+
+/** Who has not the weight on the server that it asked for; or still that of a writer when it only reads. */
+export function wrongWeights(evidence: Evidence): Violation[] {
+  const byOwner = looksByOwner(evidence.looks);
+  const families = grouped(evidence.history.sections.values(), (section) =>
+    evidence.history.root(section),
+  );
+  return [...families].flatMap(([root, family]): Violation[] => {
+    if (root.permits === undefined && root.half === undefined) return [];
+    const ours = root.owner === undefined ? [] : (byOwner.get(root.owner) ?? []);
+    const wrong = ours.find(({ look, count }) => !isRight(evidence, root, family, look, count));
+    if (!wrong) return [];
+    const { lock, from } = wrong.look;
+    const message = `${root.id} had ${wrong.count} permits of "${lock}" as ${root.owner!}, which is not what it held`;
+    return [{ rule: 'wrong weight', at: from, lock, sections: family, message }];
+  });
+}
+
+function isRight(
+  evidence: Evidence,
+  root: Section,
+  family: readonly Section[],
+  look: Look,
+  count: number,
+): boolean {
+  if (root.permits !== undefined) return count === root.permits;
+  if (root.half === 'read') return count === 1;
+  const isInside = ({ enteredAt = Infinity, leavingAt = Infinity }: Section): boolean =>
+    enteredAt < look.from && leavingAt > look.until;
+  const writers = family.filter(({ half }) => half === 'write');
+  if (count === 1)
+    return !writers.some((writer) => isInside(writer) && writer.doubtedAt === undefined);
+  if (count !== ALL) return false;
+  // It is a reader now, and must let others read, unless something was in the way of that.
+  const wroteUntil = Math.max(...writers.map(({ endedAt = Infinity }) => endedAt));
+  return (
+    wroteUntil >= look.from ||
+    !family.some(isInside) ||
+    family.some(({ failure }) => failure) ||
+    isChanging(family, look) ||
+    mayNotBeReleased(evidence, root, look.until) ||
+    isDisturbed(evidence, root, root.calledAt, look.until) ||
+    // A replica that has just taken over may not know of what the former master did last.
+    (mastersAround(evidence, evidence.looks, [look.from, look.until])?.size ?? 1) > 1
+  );
+}
+
+/** A server whose books do not balance: then permits are lost for ever, or there are too many. */
+export function brokenBooks({ plan, looks }: Evidence): Violation[] {
+  const most = plan.permits?.isChanged ? Infinity : (plan.permits?.declared ?? ALL);
+  const byLock = grouped(looks, ({ lock }) => lock);
+  return [...byLock].flatMap(([lock, seen]): Violation[] => {
+    const broken = seen.find(({ books }) => books && (books.mistake ?? books.used > most));
+    if (!broken?.books) return [];
+    const { mistake, used, capacity } = broken.books;
+    const what = mistake ?? `${used} permits were in use, and there were ${capacity}`;
+    const message = `"${lock}" on server ${broken.server}: ${what}`;
+    return [{ rule: 'broken books', at: broken.from, lock, sections: [], message }];
+  });
+}
+
+/** Somebody who began to write while it was reading. */
+export function upgrades({ history }: Evidence): Violation[] {
+  return history.entered.flatMap((section): Violation[] => {
+    const reading = history.around(section).find(({ half }) => half === 'read');
+    if (section.half !== 'write' || !reading) return [];
+    const message = `${section.id} was let in to write inside ${reading.id}, which reads`;
+    const sections = [reading, section];
+    return [
+      { rule: 'an upgrade', at: section.enteredAt!, lock: section.locks[0], sections, message },
+    ];
+  });
+}
+
+/** All callers have stopped, and yet not all permits are there. */
+export function leakedPermits({ plan, history }: Evidence): Violation[] {
+  return history.available
+    .filter(({ permits }) => permits !== plan.permits?.declared)
+    .map(({ at, client, lock, permits }) => ({
+      rule: 'leaked permits',
+      at,
+      lock,
+      sections: [],
+      message: `nobody held permits of "${lock}" any more, and ${client} was told that ${permits} of ${plan.permits?.declared ?? 0} were available`,
+    }));
+}
+
+/** What a caller was told is wrong with its request is so. */
+export function isRightlyRefused(evidence: Evidence, section: Section): boolean {
+  const { failure, half, permits, calledAt, endedAt = Infinity, locks } = section;
+  const [lock] = locks;
+  if (failure?.code === 'LOCK_UPGRADE') {
+    const around = evidence.history.around(section);
+    return half === 'write' && around.some((each) => each.half === 'read');
+  }
+  if (failure?.code !== 'INVALID_OPTION' || permits === undefined) return false;
+  const capacities = new Capacities(evidence);
+  if (capacities.possible(lock!, calledAt, endedAt).some((most) => most < permits)) return true;
+  // That another number than the declared one was set may have been forgotten while the semaphore is in use.
+  const wasSet = [...evidence.history.settings.values()].some((each) => each.lock === lock);
+  return wasSet && capacities.isForgotten(lock!, -Infinity, endedAt);
+}

@@ -1,0 +1,163 @@
+// What a caller may do with a semaphore: acquire some of its permits in each of the ways, give up, extend, set how many there are.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { PermitHold, PermitOptions } from '../../../src/index.js';
+import { extend, steps, type Action } from './actions.js';
+import type { Caller, Partner } from './caller.js';
+import type { PartySemaphore } from './party.js';
+import { optionsOf, SectionError, type Request, type Section } from './section.js';
+
+export const PERMIT_ACTIONS: readonly Action[] = [
+  { weight: 6, act: withPermits },
+  { weight: 5, act: hold },
+  { weight: 3, act: (caller) => tryOnce(caller, caller.party.someSemaphore(caller.random)) },
+  { weight: 2, act: tryForAWhile },
+  { weight: 2, act: meet },
+  { weight: 1.5, act: overstay },
+  { weight: 0.4, act: setPermits },
+  { weight: 0.3, act: (caller) => caller.party.reopen() },
+];
+
+/** Mostly one, now and then several, or all. */
+function someRequest(caller: Caller, { declared }: PartySemaphore): Request {
+  const { random } = caller;
+  const permits = random.chance(0.6) ? 1 : random.whole(1, declared);
+  return { ...caller.someRequest(), permits };
+}
+
+function permitOptionsOf(request: Request): PermitOptions {
+  return { ...optionsOf(request), permits: request.permits };
+}
+
+async function withPermits(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const asked = party.someSemaphore(random);
+  const request = someRequest(caller, asked);
+  const section = sections.call('withPermits', party.clientId, asked, request);
+  const isLookedAt = random.chance(0.8);
+  const fails = random.chance(0.05);
+  try {
+    await asked.semaphore.withPermits(permitOptionsOf(request), async (held) => {
+      section.enter(held, isLookedAt);
+      try {
+        await steps(caller, section);
+        // Somebody else's, as far as the semaphore knows: it may not wait for them here.
+        if (random.chance(0.15)) await tryOnce(caller, asked);
+        if (random.chance(0.1)) await extend(caller, held, section);
+        if (fails) throw new SectionError('a section fails');
+      } finally {
+        section.leave();
+      }
+    });
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+/** A hold, released by hand, perhaps twice. */
+async function hold(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const asked = party.someSemaphore(random);
+  const request = someRequest(caller, asked);
+  const section = sections.call('acquire', party.clientId, asked, request);
+  const acquired = asked.semaphore.acquire(permitOptionsOf(request));
+  const releases = random.chance(0.2) ? 2 : 1;
+  const inside = async (held: PermitHold): Promise<void> => {
+    await steps(caller, section);
+    if (random.chance(0.3)) await extend(caller, held, section);
+  };
+  await holdFor(section, acquired, inside, releases);
+}
+
+/** One attempt. */
+async function tryOnce(caller: Caller, asked: PartySemaphore): Promise<void> {
+  const { random } = caller;
+  const lease = random.chance(0.5) ? random.whole(100, caller.watchdogMs) : undefined;
+  await tryAcquire(caller, asked, { ...someRequest(caller, asked), lease, wait: 0 });
+}
+
+/** Gives up after a short while: its place in line goes, also where it had just come first. */
+async function tryForAWhile(caller: Caller): Promise<void> {
+  const { random, party } = caller;
+  const asked = party.someSemaphore(random);
+  await tryAcquire(caller, asked, { ...someRequest(caller, asked), wait: random.whole(1, 60) });
+}
+
+async function tryAcquire(caller: Caller, asked: PartySemaphore, request: Request): Promise<void> {
+  const { sections, party } = caller;
+  const section = sections.call('tryAcquire', party.clientId, asked, request);
+  const acquired = asked.semaphore.tryAcquire(permitOptionsOf(request));
+  await holdFor(section, acquired, () => steps(caller, section));
+}
+
+/** Stays inside for longer than its lease, which is not renewed: permits come back though nobody releases them. */
+async function overstay(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const asked = party.someSemaphore(random);
+  const lease = random.whole(40, 120);
+  const request = { ...someRequest(caller, asked), wait: undefined, signal: undefined, lease };
+  const section = sections.call('overstay', party.clientId, asked, request);
+  await holdFor(section, asked.semaphore.acquire(permitOptionsOf(request)), () =>
+    sleep(lease + random.between(0, 60)),
+  );
+}
+
+/**
+ * A name that nobody has used: one client has all of its permits, another one waits for one, and has to subscribe to its channel; the
+ * release comes before, while or shortly after it does.
+ */
+async function meet({ party, partner, random, sections, watchdogMs }: Caller): Promise<void> {
+  if (!partner) return;
+  const name = `meeting of ${sections.nextId}`;
+  const ours = party.semaphore(name);
+  const { declared: permits } = ours;
+  const first = sections.call('meet', party.clientId, ours, { permits });
+  let second: Promise<void> | undefined;
+  await holdFor(first, ours.semaphore.acquire({ permits }), async () => {
+    second = meetIn(partner, partner.party.semaphore(name), { permits: 1, wait: 3 * watchdogMs });
+    await sleep(random.between(0, 4));
+  });
+  await second;
+}
+
+async function meetIn(
+  { party, sections }: Partner,
+  asked: PartySemaphore,
+  request: Request,
+): Promise<void> {
+  const section = sections.call('meet', party.clientId, asked, request);
+  const acquired = asked.semaphore.acquire(permitOptionsOf(request));
+  await holdFor(section, acquired, () => Promise.resolve());
+}
+
+/** Does not reject: what fails is written down. */
+async function holdFor(
+  section: Section,
+  acquired: Promise<PermitHold | undefined>,
+  inside: (held: PermitHold) => Promise<void>,
+  releases = 1,
+): Promise<void> {
+  try {
+    const held = await acquired;
+    if (!held) {
+      section.refuse();
+      return;
+    }
+    section.enter(held);
+    await inside(held);
+    section.leave();
+    await Promise.all(Array.from({ length: releases }, () => held.release()));
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+async function setPermits(caller: Caller): Promise<void> {
+  const { party, random, sections } = caller;
+  if (!party.changesPermits) return;
+  const asked = party.someSemaphore(random);
+  const permits = random.whole(1, 2 * asked.declared);
+  await sections.setPermits(asked, permits, () => asked.semaphore.setPermits(permits));
+  await sleep(caller.watchdogMs); // once it was set, nobody sets it for a while
+}
