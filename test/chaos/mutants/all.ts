@@ -306,4 +306,110 @@ export const MUTANTS: readonly Mutant[] = [
       { in: 'src', from: '    if (holds.length > 0) await undo(holds);', to: '    void undo;' },
     ],
   },
+  {
+    name: 'permits of any owner',
+    what: 'a release takes the permits of whoever would lapse first',
+    kinds: ['semaphore', 'read-write'],
+    edits: [
+      {
+        in: 'lua',
+        from: '  if isHeld then\n    goes(owner, weightOf(field))\n  end',
+        to: "  if isHeld then\n    goes(holders[1], weightOf(redis.call('HGET', lock, holders[1])))\n  end",
+      },
+    ],
+  },
+  {
+    name: 'lapsed holders count',
+    what: 'who has lapsed keeps its permits',
+    kinds: ['semaphore', 'read-write'],
+    edits: [
+      {
+        in: 'lua',
+        from: 'if holders[2] and tonumber(holders[2]) <= nowMs then',
+        to: 'if holders[2] and tonumber(holders[2]) <= 0 then',
+      },
+      {
+        in: 'lua',
+        from: 'local hasLapsed = holder[1] ~= nil and tonumber(holder[2]) <= nowMs',
+        to: 'local hasLapsed = false',
+      },
+    ],
+  },
+  {
+    name: 'small requests overtake',
+    what: 'whoever wants few enough permits is let in past the first in line, who wants more',
+    kinds: ['semaphore'],
+    edits: [
+      {
+        in: 'lua',
+        from: "      if letIn(candidate, place) == 'wait' then\n        waiting = place\n        break\n      end\n      leaving[#leaving + 1] = candidate",
+        to: "      if letIn(candidate, place) == 'wait' then\n        waiting = waiting or place\n      else\n        leaving[#leaving + 1] = candidate\n      end",
+      },
+    ],
+  },
+  {
+    name: 'newcomers take free permits',
+    what: 'permits that nobody holds go to whoever asks, whoever waits',
+    kinds: ['semaphore', 'read-write'],
+    edits: [
+      {
+        in: 'lua',
+        from: 'if isFirst and not hasLapsed and used + weight <= capacity then',
+        to: 'if not hasLapsed and used + weight <= capacity then',
+      },
+    ],
+  },
+  {
+    name: 'writer beside readers',
+    what: 'who wants to write is let in while others read',
+    kinds: ['read-write'],
+    edits: [
+      {
+        in: 'lua',
+        from: 'if isFirst and not hasLapsed and used + weight <= capacity then',
+        to: 'if isFirst and not hasLapsed and (used + weight <= capacity or weight > 1 and used < capacity) then',
+      },
+    ],
+  },
+  {
+    name: 'downgrade that is not told',
+    what: 'who goes on reading keeps others from it',
+    kinds: ['read-write'],
+    edits: [
+      {
+        in: 'src',
+        from: 'isShared && leaseMs === 0\n        ? await this.lower',
+        to: 'isShared && leaseMs < 0\n        ? await this.lower',
+      },
+    ],
+  },
+  {
+    name: 'extension that shortens',
+    what: 'a lease of permits ends when it was last said to, and not later',
+    kinds: ['semaphore'],
+    edits: [
+      {
+        in: 'lua',
+        from: 'local mayShorten = isUnconfirmed and isConfirmation',
+        to: 'local mayShorten = isUnconfirmed or not isConfirmation',
+      },
+    ],
+  },
+  {
+    name: 'remains count',
+    what: 'when the leases of a lock were deleted, its permits stay in use',
+    kinds: ['semaphore', 'read-write'],
+    edits: [
+      {
+        in: 'lua',
+        from: 'local isTorn = isNew and holder[1] or used > 0 and not holder[1]',
+        to: 'local isTorn = false',
+      },
+      {
+        in: 'lua',
+        from: 'local isTorn = used > 0 and not hadHolders',
+        to: 'local isTorn = false',
+      },
+    ],
+  },
 ];
