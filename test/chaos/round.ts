@@ -66,8 +66,8 @@ export async function playRound(plan: Plan, options: RoundOptions = {}): Promise
     const left = stuck.length > 0 ? [] : await findLeftovers(stage, healedAt);
     phase = 'checking';
     journals.read();
-    const { looks } = observer;
-    const faults = stage.faults.all;
+    const { looks, takeovers } = observer;
+    const faults = [...stage.faults.all, ...takeovers.besides(stage.faults.all)];
     const evidence = { plan, history, faults, looks, healedAt, stoppedAt, ownLags: ownLag.noted };
     const violations = [...check(evidence), ...stuck, ...unclosed, ...left];
     return { plan, evidence, violations, mess: stage.mess, tookMs: machineMs() - startedAt };

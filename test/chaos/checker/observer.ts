@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { grouped } from './grouped.js';
+import { Takeovers } from './takeovers.js';
 import { booksOf, liveHolders, type Books, type Ledger } from './books.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { machineMs } from '../../support/machine-clock.js';
@@ -45,6 +46,7 @@ const SLOW_MS = 50;
 
 export class Observer implements AsyncDisposable {
   readonly looks: Look[] = [];
+  readonly takeovers = new Takeovers();
   readonly #plan: Plan;
   readonly #watched: { server: StageServer; connection: Redis }[];
   readonly #looking: Promise<unknown>;
@@ -100,7 +102,9 @@ export class Observer implements AsyncDisposable {
       number,
       ...unknown[],
     ];
-    if (role[0] !== 'master') return;
+    const isMaster = role[0] === 'master';
+    this.takeovers.say(index, isMaster, from, until);
+    if (!isMaster) return;
     const seen = { from, until, server: index, lock, ttlMs };
     if (hasLedger) {
       const ledger = [fields, ...rest] as unknown as Ledger;

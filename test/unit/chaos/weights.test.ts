@@ -211,7 +211,7 @@ describe('a read-write lock', () => {
   it('that was forced excuses those of the half that was forced', () => {
     const forced = (half: 'read' | 'write'): Noted[] => [
       [120, { what: 'forcing', id: 'f', locks: [LOCK], half }],
-      [121, { what: 'forced', id: 'f', locks: [LOCK], half, isKnown: true }],
+      [121, { what: 'forced', id: 'f', locks: [LOCK], isKnown: true }],
     ];
     const both = inOrder(reads(A, 100, 200), writes(B, 150, 180));
     expect(broken(inOrder(both, forced('write')))).toEqual(['two holders']);

@@ -1,0 +1,49 @@
+// Replicas that take over though nobody asked them to: on a machine that is too busy, Sentinel takes a master for dead that is none.
+import type { Fault } from '../faults.js';
+
+const NAME = 'a replica takes over by itself';
+/** How long after a replica was made to take over a master may still change since it was. */
+const SETTLES_WITHIN_MS = 1_000;
+
+interface Takeover {
+  readonly server: number;
+  /** When it was still a replica. */
+  readonly from: number;
+  /** Until when another one took itself for the master. */
+  until: number;
+}
+
+export class Takeovers {
+  readonly #all: Takeover[] = [];
+  readonly #last = new Map<number, { readonly isMaster: boolean; readonly from: number }>();
+
+  /** What a server said of itself, at some instant between `from` and `until`. */
+  say(server: number, isMaster: boolean, from: number, until: number): void {
+    const last = this.#last.get(server);
+    this.#last.set(server, { isMaster, from });
+    if (!isMaster) return;
+    if (last && !last.isMaster) this.#all.push({ server, from: last.from, until });
+    const present = this.#all.at(-1);
+    if (present && present.server !== server) present.until = until;
+  }
+
+  /** Those that are not the doing of a fault that was noted. */
+  besides(noted: readonly Fault[]): Fault[] {
+    const doing = noted.filter(({ nemesis }) => nemesis.startsWith('a replica takes over'));
+    return this.#all
+      .filter(
+        ({ from, until }) =>
+          !doing.some((fault) => fault.from <= until && fault.until + SETTLES_WITHIN_MS >= from),
+      )
+      .map(({ server, from, until }) => ({
+        nemesis: NAME,
+        servers: [server],
+        // What the former master granted last, the new one may not know.
+        loses: 'all',
+        endsHolds: true,
+        from,
+        until,
+        detail: '',
+      }));
+  }
+}

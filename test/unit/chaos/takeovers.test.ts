@@ -1,0 +1,44 @@
+// Replicas that take over by themselves: what the fault campaign sees of it, and what that excuses.
+import { expect, it } from 'vitest';
+import { Takeovers } from '../../chaos/checker/takeovers.js';
+import type { Fault } from '../../chaos/faults.js';
+import { held, rulesBroken } from '../../support/checked-history.js';
+
+const A = 'w0.0.c0k0.0';
+const B = 'w1.0.c0k0.0';
+
+/** Server 1 is a replica at 100, and a master at 200; server 0 takes itself for one until 300. */
+function seen(): Takeovers {
+  const takeovers = new Takeovers();
+  takeovers.say(0, true, 90, 91);
+  takeovers.say(1, false, 100, 101);
+  takeovers.say(0, true, 110, 111);
+  takeovers.say(1, true, 200, 201);
+  takeovers.say(0, true, 298, 300);
+  takeovers.say(0, false, 310, 311);
+  takeovers.say(1, true, 320, 321);
+  return takeovers;
+}
+
+it('a replica that takes over by itself excuses whom its master had let in before, and nobody later', () => {
+  const faults = seen().besides([]);
+  expect(faults).toMatchObject([{ servers: [1], loses: 'all', from: 100, until: 300 }]);
+  const both = [...held(A, 95, 250), ...held(B, 205, 240)];
+  expect(rulesBroken(both)).toEqual(['two holders']);
+  expect(rulesBroken(both, { faults })).toEqual([]);
+  const later = [...held(A, 1_400, 1_500), ...held(B, 1_450, 1_480)];
+  expect(rulesBroken(later, { faults })).toEqual(['two holders']);
+});
+
+it('one that was made to take over is noted once', () => {
+  const fault = { nemesis: 'a replica takes over in order', from: 50, until: 150, detail: '' };
+  expect(seen().besides([fault satisfies Fault])).toEqual([]);
+  expect(seen().besides([{ ...fault, nemesis: 'CLIENT KILL' }])).toHaveLength(1);
+});
+
+it('a master that is one from the beginning, or says so again, has not taken over', () => {
+  const takeovers = new Takeovers();
+  for (const at of [0, 10, 20]) takeovers.say(0, true, at, at + 1);
+  for (const at of [0, 10, 20]) takeovers.say(1, false, at, at + 1);
+  expect(takeovers.besides([])).toEqual([]);
+});
