@@ -8,6 +8,8 @@ import { STAYED } from './worker/work-order.js';
 const CLOSE_SLACK_MS = 2_000;
 /** How long a process may live on when its clients are closed. */
 const EXIT_MS = 1_000;
+/** How long a machine that is slow may take to end one that has nothing left to do: how it ended tells which one it was. */
+const SLOW_EXIT_MS = 30_000;
 
 export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<Violation[]> {
   const violations: Violation[] = [];
@@ -30,7 +32,7 @@ export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<V
         return;
       }
       const closedAt = machineMs();
-      const exited = await member.exitedWithin(EXIT_MS + CLOSE_SLACK_MS);
+      const exited = await member.exitedWithin(SLOW_EXIT_MS);
       // One that had nothing left to do is ended by a machine that is slow.
       const hadNothingLeft = exited !== undefined && exited.code !== STAYED;
       const lateMs = (exited?.at ?? Infinity) - closedAt - EXIT_MS - ownLag.since(closedAt);

@@ -11,7 +11,7 @@ const NAME = 'delete a key';
 export const KEY_NEMESES: readonly Nemesis[] = [
   {
     name: NAME,
-    weight: 3,
+    weight: 6,
     kinds: ['semaphore', 'read-write'],
     leases: [0, 0],
     async act(stage, { target, amount }) {

@@ -1,0 +1,31 @@
+// The end of a round of the fault campaign: whose processes are accused of not ending.
+import { expect, it } from 'vitest';
+import { closeAll } from '../../chaos/closing.js';
+import { OwnLag } from '../../chaos/own-lag.js';
+import { planRound } from '../../chaos/plan.js';
+import type { Stage } from '../../chaos/stage/stage.js';
+import { STAYED } from '../../chaos/worker/work-order.js';
+import { machineMs } from '../../support/machine-clock.js';
+
+/** What becomes of a process that ends so long after its clients were closed, with this code. */
+async function accused(afterMs: number, code: number): Promise<string[]> {
+  const member = {
+    index: 0,
+    output: '',
+    send: () => undefined,
+    next: () => Promise.resolve({}),
+    exitedWithin: (ms: number) =>
+      Promise.resolve(ms < afterMs ? undefined : { at: machineMs() + afterMs, code }),
+  };
+  const stage = { crew: [member], plan: planRound('fair', 1) } as unknown as Stage;
+  using ownLag = new OwnLag();
+  return (await closeAll(stage, ownLag)).map(({ message }) => message);
+}
+
+it('a process that something keeps from ending is accused; one that had nothing left is not, however slow its machine', async () => {
+  expect(await accused(100, 0)).toEqual([]);
+  expect(await accused(900, STAYED)).toEqual([]);
+  expect(await accused(2_000, STAYED)).toHaveLength(1);
+  expect(await accused(10_000, 0)).toEqual([]);
+  expect(await accused(60_000, 0)).toHaveLength(1);
+});
