@@ -181,16 +181,14 @@ export class Party {
       if (this.changesPermits) await semaphore.setPermits(declared);
       return await semaphore.availablePermits();
     };
-    let permits = -1;
+    let permits: number | undefined;
     // What was given up in the last moment is still on its way back.
     for (let tries = 0; tries < COUNTS && permits !== declared; tries++) {
       if (tries > 0) await sleep(COUNT_EVERY_MS);
-      permits = await ask().catch((error: unknown) => {
-        this.#journal.note({ what: 'warned', message: `${client}: ${String(error)}` });
-        return -1;
-      });
+      // Where nobody answers any more, nothing is known.
+      permits = await ask().catch(() => permits);
     }
-    this.#journal.note({ what: 'available', client, lock, permits });
+    if (permits !== undefined) this.#journal.note({ what: 'available', client, lock, permits });
   }
 
   #open(): Holdfast[] {
