@@ -57,7 +57,10 @@ export async function measureSideBySide(
     progress.step(`round ${round} of ${rounds}, ${one.label}`);
     return await run(one, round === 0 ? sliceMs / 4 : sliceMs);
   });
-  const { violations: control = 0 } = await run(contender('nothing'), Math.max(sliceMs, CONTROL_MS));
+  const { violations: control = 0 } = await run(
+    contender('nothing'),
+    Math.max(sliceMs, CONTROL_MS),
+  );
   const notes = [`violations without any lock: ${control}`];
   const one: Case = { id, title, metrics, series: seriesOf(results), notes };
   const violations = violationsOf(one);
