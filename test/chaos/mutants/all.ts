@@ -86,8 +86,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         in: 'src',
-        from: "if (given?.answer !== 'acquired' || up >= required.upMs) return given;",
-        to: "if (given?.answer !== 'acquired' || up >= 0 * required.upMs) return given;",
+        from: "if (given?.answer !== 'acquired' || upMs >= required.upMs) return given;",
+        to: "if (given?.answer !== 'acquired' || upMs >= 0 * required.upMs) return given;",
       },
     ],
   },
