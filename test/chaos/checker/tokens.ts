@@ -1,6 +1,7 @@
 // Fencing tokens: each holder has a larger one than all before it, whatever the servers forgot; whoever is within another shares
 // its token; and what a server remembers is never below a token that it gave.
 import { lossesOf, type Evidence, type Loss, type Violation } from './evidence.js';
+import { mastersAround } from './exclusion.js';
 import { grouped } from './grouped.js';
 import { belief, type Section } from './history.js';
 
@@ -57,7 +58,10 @@ export function forgottenTokens(evidence: Evidence): Violation[] {
   const byLock = grouped(looks, ({ lock }) => lock);
   const forgetting = faults.filter((fault) => fault.loses && fault.aheadMs === undefined);
   return [...grantsByLock(evidence)].flatMap(([lock, grants]): Violation[] => {
-    for (const { from, until, counter, server } of byLock.get(lock) ?? []) {
+    const ofLock = byLock.get(lock) ?? [];
+    for (const { from, until, counter, server } of ofLock) {
+      // Of two servers that both take themselves for the master, only one gave the tokens.
+      if ((mastersAround(evidence, ofLock, [from, until])?.size ?? 1) > 1) continue;
       const forgotAt = forgetting
         .filter((fault) => fault.from <= until)
         .map((fault) => fault.until);

@@ -158,6 +158,19 @@ it('a server that remembers less than a token that it gave is accused, unless it
   expect(broken([holder], [steps(220, 230, 3_000)], [look(250)])).toEqual(['a forgotten token']);
 });
 
+it('of two servers that both take themselves for the master one may never have known a token; only with Sentinel there are two', () => {
+  const holder = held(A, 100, 200, { token: '7' });
+  const look = (server: number, from: number, counter?: bigint): Partial<Look> => ({
+    ...{ server, from, until: from + 1, counter },
+  });
+  const brokenOn = (topology: 'sentinel' | 'cluster', looks: Partial<Look>[]): string[] =>
+    rulesBroken(holder, { looks, plan: { kind: 'fenced', fencing: FENCING, topology } });
+  const two = [look(0, 250), look(1, 260, 7n)];
+  expect(brokenOn('sentinel', two)).toEqual([]);
+  expect(brokenOn('sentinel', [look(0, 250), look(0, 260, 7n)])).toEqual(['a forgotten token']);
+  expect(brokenOn('cluster', two)).toEqual(['a forgotten token']);
+});
+
 it('a token may be forgotten when its time is over, and not before', () => {
   const holder = held(A, 100, 200, { token: '7' });
   const look = (from: number): Partial<Look> => ({ from, until: from + 1 });
