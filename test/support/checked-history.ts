@@ -1,6 +1,6 @@
 // Histories of the fault campaign for its checker: who called, entered, believed, left, and which rules that breaks.
 import { check } from '../chaos/checker/check.js';
-import type { Evidence } from '../chaos/checker/evidence.js';
+import type { Evidence, Violation } from '../chaos/checker/evidence.js';
 import { History } from '../chaos/checker/history.js';
 import type { Look } from '../chaos/checker/observer.js';
 import type { Fault } from '../chaos/faults.js';
@@ -58,10 +58,17 @@ export interface LookMade extends Partial<Look> {
   readonly count?: number;
 }
 
-export function rulesBroken(
-  notes: readonly Noted[],
-  more: { faults?: Partial<Fault>[]; looks?: LookMade[]; plan?: Partial<Plan> } = {},
-): string[] {
+interface Besides {
+  readonly faults?: Partial<Fault>[];
+  readonly looks?: LookMade[];
+  readonly plan?: Partial<Plan>;
+}
+
+export function rulesBroken(notes: readonly Noted[], more: Besides = {}): string[] {
+  return violationsIn(notes, more).map(({ rule }) => rule);
+}
+
+export function violationsIn(notes: readonly Noted[], more: Besides = {}): Violation[] {
   const history = new History(1);
   for (const [at, note] of notes) history.take({ at, ...note }, 'w0.0.');
   const fault = { nemesis: 'restart a server', from: 0, until: 0, detail: '' };
@@ -79,5 +86,5 @@ export function rulesBroken(
     stoppedAt: 1e6,
     ownLags: [],
   };
-  return check(evidence).map(({ rule }) => rule);
+  return check(evidence);
 }

@@ -1,6 +1,13 @@
 // Never two who both believe that they hold a lock; and nobody who believes while the server says otherwise.
 import { isWeighted } from '../plan.js';
-import { isTouched, lossesOf, type Evidence, type Loss, type Violation } from './evidence.js';
+import {
+  grantedAfter,
+  isTouched,
+  lossesOf,
+  type Evidence,
+  type Loss,
+  type Violation,
+} from './evidence.js';
 import { belief, type Section } from './history.js';
 import { grouped } from './grouped.js';
 import { heldBy, looksByOwner, type Look } from './observer.js';
@@ -70,9 +77,13 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
     const touching = losses.filter((loss) => isTouched(evidence, section, loss));
     return section.locks.flatMap((lock) => {
       const looks = byLock.get(lock) ?? [];
-      // Of two servers that both take themselves for its master, the one that has let it in is asked.
+      // Of two servers that both take themselves for its master, the one that has let it in is asked: for what it believes. Another
+      // one may have let it in before, which it never heard of, and waited on.
+      const since = grantedAfter(section, plan.watchdogMs);
       const letIn = new Set(
-        looks.filter((look) => heldBy(look, section.owner)).map(({ server }) => server),
+        looks
+          .filter((look) => look.until >= since && heldBy(look, section.owner))
+          .map(({ server }) => server),
       );
       const within = looksWithin(looks, interval).filter(
         ({ until }) => !touching.some(({ from }) => from <= until),
@@ -94,7 +105,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
           at: look.from,
           lock,
           sections: [section],
-          message: `${section.id} (${section.owner!}) believed that it holds "${lock}" while the key was ${whose}`,
+          message: `${section.id} (${section.owner!}) believed that it holds "${lock}" while the key on server ${look.server} was ${whose}`,
         },
       ];
     });

@@ -2,7 +2,7 @@
 import type { Fault } from '../faults.js';
 
 const NAME = 'a replica takes over by itself';
-/** How long after a replica was made to take over a master may still change since it was. */
+/** How long before a replica was made to take over it may have been looked at last, and how long after that a master may still change. */
 const SETTLES_WITHIN_MS = 1_000;
 
 interface Takeover {
@@ -27,13 +27,19 @@ export class Takeovers {
     if (present && present.server !== server) present.until = until;
   }
 
-  /** Those that are not the doing of a fault that was noted. */
+  /**
+   * Those that are not the doing of a fault that was noted: all of it, from the last that is known of the replica to the last of the
+   * former master, lies within the fault. What began with it, and went on when it was over, may be another one.
+   */
   besides(noted: readonly Fault[]): Fault[] {
     const doing = noted.filter(({ nemesis }) => nemesis.startsWith('a replica takes over'));
     return this.#all
       .filter(
         ({ from, until }) =>
-          !doing.some((fault) => fault.from <= until && fault.until + SETTLES_WITHIN_MS >= from),
+          !doing.some(
+            (fault) =>
+              fault.from - SETTLES_WITHIN_MS <= from && until <= fault.until + SETTLES_WITHIN_MS,
+          ),
       )
       .map(({ server, from, until }) => ({
         nemesis: NAME,

@@ -1,6 +1,13 @@
 // The checker of the fault campaign: what it accuses, and what it must not.
 import { expect, it } from 'vitest';
-import { CALL, held, LOCK, rulesBroken, type Noted } from '../../support/checked-history.js';
+import {
+  CALL,
+  held,
+  LOCK,
+  rulesBroken,
+  violationsIn,
+  type Noted,
+} from '../../support/checked-history.js';
 import { planRound } from '../../chaos/plan.js';
 
 const A = 'w0.0.c0k0.0';
@@ -65,6 +72,23 @@ it('of two servers that take themselves for master, either may have let in a hol
   const gone = inOrder([...both, { from: 120, until: 122, server: 1 }]);
   expect(rulesBroken(held(A, 100, 200), { looks: gone, plan })).toEqual(['not on the server']);
   expect(rulesBroken(held(A, 100, 200), { looks: stale, plan })).toEqual(['not on the server']);
+});
+
+it('of two servers that take themselves for master, one that let a holder in which never heard of it is not asked', () => {
+  const [, ...entersAndLeaves] = held(A, 100, 200);
+  const notes: Noted[] = [[-3_000, { ...CALL, id: A }], ...entersAndLeaves];
+  const looks = [
+    { from: -2_500, until: -2_499, owner: `${A}:1`, server: 0 },
+    { from: -1_500, until: -1_499, server: 0 }, // it has lapsed there, and waits at the other one
+    { from: 95, until: 96, owner: `${A}:1`, server: 1 },
+    { from: 110, until: 112, server: 0 },
+  ];
+  const plan = { kind: 'read-write', topology: 'sentinel' } as const;
+  expect(rulesBroken(notes, { looks, plan })).toEqual([]);
+  const gone = [...looks, { from: 120, until: 122, server: 1 }];
+  const [violation] = violationsIn(notes, { looks: gone, plan });
+  expect(violation).toMatchObject({ rule: 'not on the server', at: 120 });
+  expect(violation?.message).toContain("the key on server 1 was nobody's");
 });
 
 it('a count that is not that of the holds is accused', () => {

@@ -36,6 +36,16 @@ it('one that was made to take over is noted once', () => {
   expect(seen().besides([{ ...fault, nemesis: 'CLIENT KILL' }])).toHaveLength(1);
 });
 
+it('one that takes over when what made another one do so is long over is noted', () => {
+  const takeovers = new Takeovers();
+  takeovers.say(1, false, 140, 141); // it stands still then, for long
+  takeovers.say(0, true, 5_090, 5_100);
+  takeovers.say(1, true, 6_000, 6_001);
+  takeovers.say(0, true, 6_500, 6_600);
+  const fault = { nemesis: 'a replica takes over in order', from: 50, until: 150, detail: '' };
+  expect(takeovers.besides([fault satisfies Fault])).toMatchObject([{ from: 140, until: 6_600 }]);
+});
+
 it('a master that is one from the beginning, or says so again, has not taken over', () => {
   const takeovers = new Takeovers();
   for (const at of [0, 10, 20]) takeovers.say(0, true, at, at + 1);
