@@ -1,4 +1,5 @@
 // All rules over all evidence of a round.
+import { desertions } from './desertions.js';
 import { refusedHolders, staleWrites } from './documents.js';
 import { type Evidence, type Violation } from './evidence.js';
 import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
@@ -30,6 +31,7 @@ const RULES = [
   untoldLosses,
   falseAlarms,
   orphans,
+  desertions,
   lateCalls,
   overtakings,
   slowWakeUps,

@@ -157,7 +157,7 @@ function gap(evidence: Evidence, lock: string, from: number, next: Section): Gap
 }
 
 /** How long the servers took to answer at most: a hand-over takes some answers. */
-function slowestAnswerMs({ looks }: Evidence, from: number, until: number): number {
+export function slowestAnswerMs({ looks }: Evidence, from: number, until: number): number {
   const meanwhile = looks.filter((look) => look.until > from && look.from < until);
   return Math.max(0, ...meanwhile.map((look) => look.until - look.from));
 }

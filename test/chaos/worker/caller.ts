@@ -2,11 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../random.js';
 import { ACTIONS, type Action } from './actions.js';
+import { DESERTIONS } from './desertions.js';
 import { LATE_WRITES } from './late-writes.js';
 import type { Party } from './party.js';
 import { PERMIT_ACTIONS } from './permits.js';
 import { READ_WRITE_ACTIONS } from './read-write.js';
 import type { Request, Sections } from './section.js';
+import { UNDERCUTS } from './undercuts.js';
 
 /** Another client of the same process, and where its part in what two of them do is written down. */
 export interface Partner {
@@ -56,8 +58,9 @@ export class Caller {
   get #actions(): readonly Action[] {
     const { kind, isFenced } = this.party;
     if (kind === 'semaphore') return PERMIT_ACTIONS;
-    if (kind === 'read-write') return [...ACTIONS, ...READ_WRITE_ACTIONS];
-    return isFenced ? [...ACTIONS, ...LATE_WRITES] : ACTIONS;
+    const everywhere = [...ACTIONS, ...UNDERCUTS, ...DESERTIONS];
+    if (kind === 'read-write') return [...everywhere, ...READ_WRITE_ACTIONS];
+    return isFenced ? [...everywhere, ...LATE_WRITES] : everywhere;
   }
 
   /** How a lock is asked for: with or without a limit, a lease, a signal. */
