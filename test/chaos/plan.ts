@@ -3,6 +3,7 @@
 import { fencedMasters } from './fenced-masters.js';
 import { NEMESES } from './nemeses/all.js';
 import { STEPS_SERVER_CLOCK } from './nemeses/clock.js';
+import type { Nemesis } from './nemeses/nemesis.js';
 import { Random } from './random.js';
 
 export const KINDS = [
@@ -94,8 +95,17 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     calmMs: 3_500 + 2 * watchdogMs,
   };
   const lockCount = kind === 'multi' ? random.whole(2, 4) : random.whole(1, 3);
+  const fenced = fencedMasters({ kind, seed, watchdogMs }, wishes);
+  const hasTokens = kind === 'fenced' || fenced.fencing !== undefined;
+  const possible = NEMESES.filter(
+    ({ name, kinds, topologies, isOfTokens }) =>
+      (wishes.nemeses?.includes(name) ?? true) &&
+      (kinds?.includes(kind) ?? true) &&
+      (topologies?.includes(topology) ?? true) &&
+      (!isOfTokens || hasTokens),
+  );
   const plan = {
-    ...fencedMasters({ kind, seed, watchdogMs }, wishes),
+    ...fenced,
     kind,
     seed,
     topology,
@@ -109,7 +119,7 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     commandTimeoutMs: Math.round(watchdogMs * random.between(0.3, 1.5)),
     nodeTimeoutMs: Math.round(watchdogMs * random.between(0.1, 0.25)),
     phases,
-    faults: faults(random, kind, topology, watchdogMs, phases, wishes.nemeses),
+    faults: faults(random, possible, watchdogMs, phases),
   };
   if (kind === 'fenced') return { ...plan, fencing: fencing(random, plan) };
   if (kind !== 'semaphore') return plan;
@@ -144,18 +154,10 @@ function drawnTopology(kind: Kind, random: Random): Topology {
 /** Several faults may be under way at a time: each track has one after the other. */
 function faults(
   random: Random,
-  kind: Kind,
-  topology: Topology,
+  possible: readonly Nemesis[],
   watchdogMs: number,
   { startMs, faultsMs }: Plan['phases'],
-  wanted: readonly string[] | undefined,
 ): PlannedFault[] {
-  const possible = NEMESES.filter(
-    ({ name, kinds, topologies }) =>
-      (wanted?.includes(name) ?? true) &&
-      (kinds?.includes(kind) ?? true) &&
-      (topologies?.includes(topology) ?? true),
-  );
   if (possible.length === 0) return [];
   const planned: PlannedFault[] = [];
   for (let track = random.whole(2, 4); track > 0; track--) {

@@ -8,6 +8,8 @@ export interface Nemesis {
   readonly weight: number;
   /** Of which locks it is a fault; left out: of all. */
   readonly kinds?: readonly Kind[];
+  /** Whether it is a fault only where locks give tokens. */
+  readonly isOfTokens?: true;
   /** Where it can happen; left out: everywhere. */
   readonly topologies?: readonly Topology[];
   /** How long it lasts, in leases: from, to. */

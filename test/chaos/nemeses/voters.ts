@@ -1,5 +1,8 @@
-// What happens to the votes of a Redlock: one of just enough is forgotten, and its holder cannot make that good.
+// What happens to the votes of a Redlock: one of just enough is forgotten, and its holder cannot make that good; and to its tokens:
+// those who are guarded must not make up for one that is not told.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { RESTART_EMPTY } from '../checker/evidence.js';
+import type { Stage } from '../stage/stage.js';
 import type { Nemesis } from './nemesis.js';
 
 /** By then, what other masters knew of a lock is over. */
@@ -53,4 +56,64 @@ export const VOTER_NEMESES: readonly Nemesis[] = [
       free();
     },
   },
+  {
+    name: 'a token is lost while masters are guarded',
+    weight: 4,
+    topologies: ['masters'],
+    isOfTokens: true,
+    // As long as the shortest guard: who restarted counts again after that.
+    leases: [1, 1],
+    async act(stage, { target }, lasting) {
+      const { servers } = stage;
+      const [untold, ...others] = servers.map((_, i) => (target + i) % servers.length);
+      const guarded = others.slice(0, Math.floor((servers.length - 1) / 2));
+      const taken = guarded.flatMap((index) => stage.faults.take(`server ${index}`) ?? []);
+      if (taken.length === guarded.length) {
+        const restarting = stage.faults.begin(
+          RESTART_EMPTY,
+          { servers: guarded },
+          { endsHolds: true },
+        );
+        await Promise.all(guarded.map((index) => servers[index]!.redis.kill()));
+        await Promise.all(guarded.map((index) => servers[index]!.redis.start()));
+        restarting.end();
+        await loseTokens(stage, untold!, this.name, lasting);
+      }
+      for (const free of taken) free();
+    },
+  },
 ];
+
+/** No client's token reaches that master meanwhile. */
+async function loseTokens(
+  stage: Stage,
+  untold: number,
+  name: string,
+  lasting: () => Promise<void>,
+): Promise<void> {
+  const taken = Array.from({ length: stage.clientCount }, (_, client) => client).flatMap(
+    (client) => {
+      const free = stage.faults.take(`commands of client ${client}`);
+      return free ? [{ client, free }] : [];
+    },
+  );
+  const fault = stage.faults.begin(name, { clients: taken.map(({ client }) => client) });
+  const links = taken.map(({ client }) => stage.links(client)[untold]!);
+  for (const link of links) {
+    link.treatCommands((args) => {
+      if (!isToken(args)) return undefined;
+      stage.mess.commands++;
+      return { kind: 'hold back', then: 'cut', done: () => undefined };
+    });
+  }
+  await lasting();
+  for (const link of links) link.treatCommands();
+  fault.end();
+  for (const { free } of taken) free();
+}
+
+/** Whether it writes a token, and nothing else: a script with that one key. */
+function isToken([name, , count, key]: readonly Buffer[]): boolean {
+  const isScript = /^eval(sha)?$/i.test(String(name)) && String(count) === '1';
+  return isScript && String(key).startsWith('redisson_lock_token:');
+}

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Action } from './actions.js';
 import type { Caller } from './caller.js';
 
-export const DESERTIONS: readonly Action[] = [{ weight: 1, act: desert }];
+export const DESERTIONS: readonly Action[] = [{ weight: 2, act: desert }];
 
 /** What each of the two calls is noted as. */
 export const DESERTION = 'desert';
