@@ -164,7 +164,9 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     if (this.#state.kind !== 'held') return;
     const left = leftMs(this.#deadline, at);
     const isSoon = left <= this.session.lockWatchdogTimeoutMs / 3;
-    if (isSoon && (left > 0 || this.holdCount > 0)) this.session.schedule.within(this, left);
+    if (!isSoon || (left <= 0 && this.holdCount === 0)) return;
+    // From now: since `at`, others may have been told of their loss, which takes as long as their listeners take.
+    this.session.schedule.within(this, leftMs(this.#deadline));
   }
 
   renewing(leaseMs: number): void {

@@ -163,6 +163,18 @@ it('of 5,000 fixed leases that end one by one each is lost in time, and they are
   expect(looks.mock.calls.length).toBeLessThan(10 * lost.length);
 });
 
+it('whose end passes while others of its round are told of theirs is lost right after that', () => {
+  const { grant } = granted();
+  const lost = vi.spyOn(grant, 'lose');
+  vi.advanceTimersByTime(LEASE_MS - 400);
+  const at = now(); // the round begins, 98 ms before the grant's end
+  vi.advanceTimersByTime(400); // so long do the listeners of the others take
+  grant.checkEnd(at);
+  expect(lost).not.toHaveBeenCalled();
+  vi.advanceTimersByTime(2);
+  expect(lost).toHaveBeenCalledOnce();
+});
+
 /** It is held by one who got it from another of the same client, whose release waits for a proof. */
 function passedOn(length = 1): { proof: Promise<void> } & ReturnType<typeof granted> {
   const heir = {
