@@ -1,5 +1,6 @@
 // What is renewed in one call, and how many calls are sent at a time.
 
+import { elapsedMs, now } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 
 /** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
@@ -7,7 +8,7 @@ const BATCH_SIZE = 500;
 
 /**
  * In how many turns of the event loop all calls are sent at most: between them others get their turn, and what one turn needs is
- * garbage before the next. Few enough that the last one is sent well before its leases end, however long a turn is.
+ * garbage before the next.
  */
 const MOST_TURNS = 32;
 
@@ -28,11 +29,15 @@ export function inBatches<T>(items: readonly T[], keyOf: (item: T) => string): T
   return batches;
 }
 
-/** Calls `send` for each, in order: for the first at once, for many of them in several turns of the event loop. */
-export function inTurns<T>(items: readonly T[], send: (item: T) => void): void {
+/**
+ * Calls `send` for each, in order: for the first at once, for many of them in several turns of the event loop. When those have taken
+ * `limitMs`, as they do in a process that is busy, all that are left have theirs in one: their leases would end meanwhile.
+ */
+export function inTurns<T>(items: readonly T[], limitMs: number, send: (item: T) => void): void {
   const perTurn = Math.ceil(items.length / MOST_TURNS);
+  const beganAt = now();
   const sendFrom = (start: number): void => {
-    const end = start + perTurn;
+    const end = elapsedMs(beganAt) < limitMs ? start + perTurn : items.length;
     for (const item of items.slice(start, end)) send(item);
     if (end < items.length) inOwnContext(() => setImmediate(sendFrom, end));
   };

@@ -95,7 +95,9 @@ export class Watchdog implements Due {
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
-    this.#watched.set(lease, { lease, target, renewer, isOver: false, doubt: undefined });
+    // A place in line is watched anew whenever its caller goes on waiting: what is on its way for it goes on, too.
+    if (!this.#watched.has(lease))
+      this.#watched.set(lease, { lease, target, renewer, isOver: false, doubt: undefined });
     // The lease began when it was asked for, which may have been a while ago.
     this.#schedule.within(this, this.#intervalMs - lease.ageMs());
   }
@@ -179,7 +181,8 @@ export class Watchdog implements Due {
       const batchKey = renewer.batchKey(target);
       return batchKey === '' ? renewer.kind : `${renewer.kind} ${batchKey}`;
     };
-    inTurns(inBatches(entries, keyOf), (batch) => void this.#renew(batch, leaseMs));
+    const limitMs = this.#intervalMs / 10;
+    inTurns(inBatches(entries, keyOf), limitMs, (batch) => void this.#renew(batch, leaseMs));
   }
 
   async #renew(whole: readonly Entry[], leaseMs: number): Promise<void> {

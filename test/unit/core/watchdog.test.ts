@@ -177,6 +177,49 @@ it('many batches are sent in some 30 turns of the event loop at most, and nothin
   expect(renew.mock.calls.length).toBe(inFirstTurns);
 });
 
+it('where turns of the event loop are long, what is left of a round is sent well before its leases end', async () => {
+  batchKey = ({ lock }) => lock;
+  watch(100);
+  const clock = vi.spyOn(performance, 'now');
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  const sentAtMs = performance.now();
+  const before = renew.mock.calls.length;
+  clock.mockReturnValue(sentAtMs + ROUND_MS / 10);
+  vi.advanceTimersToNextTimer();
+  expect(before).toBeLessThan(100);
+  expect(renew).toHaveBeenCalledTimes(100);
+  clock.mockRestore();
+});
+
+it('what is watched anew while it is unanswered is told as unanswered once, and the next outage again', async () => {
+  const renewer = { kind: 'place', batchKey: () => '', renew };
+  const [place] = watch(1);
+  renew.mockRejectedValueOnce(new Error('lost'));
+  await advance(ROUND_MS);
+  watchdog.watch(place!, new LockKeys('lock:0'), renewer); // its caller goes on waiting
+  watchdog.unwatch(place!); // … and has gone
+  expect(failed).toHaveBeenCalledTimes(1);
+  watch(1);
+  renew.mockRejectedValueOnce(new Error('lost again'));
+  await advance(ROUND_MS);
+  expect(failed).toHaveBeenCalledTimes(2);
+});
+
+it('what is watched anew while its batch waits for its turn is not renewed once it is over', async () => {
+  const renewer = { kind: 'place', batchKey: () => '', renew };
+  batchKey = ({ lock }) => lock;
+  const places = watch(100);
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  const sentCount = renew.mock.calls.length;
+  for (const place of places) {
+    watchdog.watch(place, new LockKeys('lock'), renewer);
+    watchdog.unwatch(place);
+  }
+  await advance(MOST_TURNS);
+  expect(sentCount).toBeLessThan(100);
+  expect(renew).toHaveBeenCalledTimes(sentCount);
+});
+
 it('a round that never gets an answer does not stop the next one', async () => {
   watch(1);
   renew.mockReturnValueOnce(new Promise(() => undefined));
