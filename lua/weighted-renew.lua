@@ -3,11 +3,11 @@
 -- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
 -- "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
 --
--- KEYS[1..] keys (hash, sorted set): for the i-th holder its lock at 2i-1 and the leases of that at 2i
+-- KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the i-th holder at 1+i
 --
--- Returns for each 'kept', or 'deleted' (also when it lapsed).
+-- Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
 local keys = KEYS
 local leaseMs = tonumber(ARGV[1])
 local owners = ARGV
@@ -61,10 +61,16 @@ local function renew(lock, leases, owner)
 end
 
 local answers = {}
-for i = 1, #keys / 2 do
-  answers[i] = renew(keys[2 * i - 1], keys[2 * i], owners[1 + i])
+for i = 1, #keys / 3 do
+  answers[i] = renew(keys[3 * i - 2], keys[3 * i - 1], owners[1 + i])
   if answers[i].err then
     return answers[i]
+  end
+end
+-- The word for who was forced out is for that owner alone. (pcall: that it is gone is known, whatever becomes of the word.)
+for i, answer in ipairs(answers) do
+  if answer == 'deleted' and redis.pcall('HDEL', keys[3 * i], owners[1 + i]) == 1 then
+    answers[i] = 'forced'
   end
 end
 return answers

@@ -1,14 +1,12 @@
 // One half of a read-write lock on one Redis: a weighted lock, of which a reader has one permit and a writer has all.
 
 import { KeyConflictError } from '../../api/errors.js';
-import type { Granted } from '../../core/granted-lock.js';
 import type { KeepReply } from '../../core/replies.js';
 import type { Server } from '../../core/server.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import { WeightedBackend } from '../shared/weighted-backend.js';
 import type { HalfBackend } from './half-lock.js';
-import { ReadWriteRenewer } from './read-write-renewer.js';
 
 /** More than any semaphore may have: by that its scripts tell the two apart. */
 const ALL_PERMITS = 2 ** 31;
@@ -53,10 +51,6 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
     return await this.#explained(ownerId, await super.confirm(ownerId, leaseMs));
   }
 
-  override watch(grant: Granted): void {
-    this.server.watchdog.watch(grant, this.keys, this.#renewer);
-  }
-
   async isLocked(): Promise<boolean> {
     return (await this.remainTimeToLive()) > 0;
   }
@@ -90,11 +84,15 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
     return await forced;
   }
 
-  get #renewer(): ReadWriteRenewer {
-    return this.server.shared(ReadWriteRenewer);
-  }
-
+  /** Why this owner is no holder any more: whoever forced it out left word, which is for this owner alone. */
   async #explained(ownerId: string, reply: KeepReply): Promise<KeepReply> {
-    return reply === 'deleted' ? await this.#renewer.wordFor(this.keys, ownerId) : reply;
+    if (reply !== 'deleted') return reply;
+    try {
+      const { forcedOwners } = this.keys;
+      const removed = await this.server.connection.command('hdel', forcedOwners, ownerId);
+      return removed === 1 ? 'forced' : 'deleted';
+    } catch {
+      return 'deleted'; // that it is gone is known, whatever becomes of the word
+    }
   }
 }

@@ -1,4 +1,4 @@
-// How the permits that a client holds on one Redis are renewed: many in one call.
+// How what a client holds of weighted locks on one Redis is renewed: many in one call.
 
 import type { KeepReply } from '../../core/replies.js';
 import { sendRenewal } from '../../core/send-renewal.js';
@@ -8,7 +8,7 @@ import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
 
 export class WeightedRenewer implements Renewer<LockKeys> {
-  readonly kind: string = 'weighted hold';
+  readonly kind = 'weighted hold';
   readonly #connection: Connection;
 
   constructor(connection: Connection) {
@@ -23,7 +23,11 @@ export class WeightedRenewer implements Renewer<LockKeys> {
     batch: readonly Watched<LockKeys>[],
     leaseMs: number,
   ): Promise<readonly (KeepReply | undefined)[]> {
-    const keys = batch.flatMap(({ target: { lock, leases } }) => [lock, leases]);
+    const keys = batch.flatMap(({ target: { lock, leases, forcedOwners } }) => [
+      lock,
+      leases,
+      forcedOwners,
+    ]);
     const ownerIds = batch.map(({ lease }) => lease.ownerId);
     return sendRenewal(this.#connection, scripts.weightedRenew, keys, ownerIds, leaseMs);
   }

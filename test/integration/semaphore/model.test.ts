@@ -228,7 +228,7 @@ function callOf(
     case 'renew':
       return {
         script: 'weightedRenew',
-        keys: each.owners.flatMap(() => [lock, leases]),
+        keys: each.owners.flatMap(() => [lock, leases, 'forced owners']),
         args: [each.leaseMs, ...each.owners],
         run: (now) => now.renew(each.owners, each.leaseMs),
       };

@@ -358,7 +358,7 @@ function keysOf(name: string, args: Args): [number, ...string[]] {
   const keys: Record<string, readonly string[]> = {
     'weighted-join': ALL,
     'weighted-hand-over': HOLDERS_AND_LINE,
-    'weighted-renew': Array.from({ length: owners }, () => [LOCK, LEASES]).flat(),
+    'weighted-renew': Array.from({ length: owners }, () => [LOCK, LEASES, FORCED]).flat(),
     'weighted-renew-places': HOLDERS_AND_LINE,
     'weighted-look': ALL,
     'weighted-force': [LOCK, LEASES, LINE, FORCED],

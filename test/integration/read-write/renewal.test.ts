@@ -1,0 +1,50 @@
+// How the holders of read-write locks are renewed, when some of them have been put out.
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Redis } from 'ioredis';
+import { connectedClient } from '../../support/connected-client.js';
+import { eventually } from '../../support/eventually.js';
+import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { recordCommands } from '../../support/recorded-commands.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+
+let server: RedisServer;
+let redis: Redis;
+
+beforeEach(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url);
+}, 60_000);
+
+afterEach(async () => {
+  redis.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+it('that some were forced out is found by the renewal itself, so that the others wait for no more than that', async () => {
+  const locks = Array.from({ length: 3 }, () => new TestReadWriteLock(redis));
+  const [one, two] = await Promise.all(
+    [3_000, 30_000].map((lockWatchdogTimeout) =>
+      connectedClient({ redis: server.url, lockWatchdogTimeout }),
+    ),
+  );
+  const [reader, writer, other] = await Promise.all([
+    locks[0]!.readLock(one!).acquire(),
+    locks[1]!.writeLock(one!).acquire(),
+    locks[2]!.writeLock(one!).acquire(),
+  ]);
+  expect(await locks[0]!.readLock(two!).forceUnlock()).toBe(true);
+  expect(await locks[1]!.writeLock(two!).forceUnlock()).toBe(true);
+  const commands = await recordCommands(server.url, () =>
+    eventually(() => {
+      expect([reader, writer].map(({ signal }) => signal.aborted)).toEqual([true, true]);
+    }, 10_000),
+  );
+  for (const { signal } of [reader, writer])
+    expect(signal.reason).toMatchObject({ lossReason: 'forced' });
+  expect(other.signal.aborted).toBe(false);
+  expect(commands.filter(({ name, byScript }) => name === 'HDEL' && !byScript)).toEqual([]);
+  const words = locks.map(({ name }) => `holdfast_forced_owners:{${name}}`);
+  expect(await redis.exists(...words)).toBe(0); // they were for these owners alone
+  await other.release();
+  await Promise.all([one!.close(), two!.close()]);
+});
