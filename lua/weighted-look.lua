@@ -10,7 +10,7 @@
 --
 -- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
 -- (string) of each)} of those that have not lapsed.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -29,6 +29,11 @@ end
 local READ_WRITE = 2147483648
 if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
   return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+end
+
+capacity = capacity or redis.call('GET', permits) or declared
+if not string.match(capacity, '^%d+$') then
+  return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
 end
 
 local holders = {}
@@ -51,4 +56,4 @@ for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
     waiters[#waiters + 1] = weight
   end
 end
-return { capacity or tonumber(redis.call('GET', permits) or declared), holders, waiters }
+return { tonumber(capacity), holders, waiters }

@@ -2001,7 +2001,7 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: 'b3a883a0bc4ceb99bc34c418ab248b46537b170c',
+    sha1: 'dc0b2a2e02e53d6f4d6ef6b8266d20c41c98409c',
     source: `-- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
 -- walks them all.
 --
@@ -2014,7 +2014,7 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
 --
 -- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
 -- (string) of each)} of those that have not lapsed.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -2033,6 +2033,11 @@ end
 local READ_WRITE = 2147483648
 if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
   return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+end
+
+capacity = capacity or redis.call('GET', permits) or declared
+if not string.match(capacity, '^%d+$') then
+  return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
 end
 
 local holders = {}
@@ -2055,7 +2060,7 @@ for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
     waiters[#waiters + 1] = weight
   end
 end
-return { capacity or tonumber(redis.call('GET', permits) or declared), holders, waiters }
+return { tonumber(capacity), holders, waiters }
 `,
   },
   weightedRenewPlaces: {

@@ -1,5 +1,6 @@
 // A semaphore on one Redis, as one who wants so many of its permits: a weighted lock whose capacity can be changed.
 
+import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { Server } from '../../core/server.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import { refusedPermits } from './semaphore-settings.js';
@@ -31,5 +32,14 @@ export class SemaphoreBackend extends WeightedBackend {
     await connection.run(scripts.weightedSetCapacity, [lock, permits], args, () => undefined);
     // If this fails, whoever waits sees to the line at the next renewal of its place.
     this.handOn().catch(() => undefined);
+  }
+
+  override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    const found = await super.keyInTheWay();
+    const { permits: key, lock } = this.keys;
+    if (found && found.key !== lock) return found;
+    const set = await this.server.connection.command('get', key).catch(() => null);
+    if (typeof set !== 'string' || /^\d+$/.test(set)) return found;
+    return { key, type: 'string', expected: 'the capacity that was set of a semaphore' };
   }
 }

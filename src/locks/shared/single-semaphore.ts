@@ -105,7 +105,11 @@ export class SingleSemaphore implements Semaphore {
     defaultWaitMs: number,
   ): { readonly permits: number; readonly hold: Promise<SingleHold> } {
     const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
-    const permits = parsePermits(given.permits ?? 1, 'permits', this.name);
+    const permits = parsePermits(
+      given.permits === undefined ? 1 : given.permits,
+      'permits',
+      this.name,
+    );
     const request = parseRequest(this.name, given, defaultWaitMs);
     const backend = this.#backend(permits);
     const hold = outsideScopes(() => acquire(this.#session, backend, request, 'acquire'));

@@ -134,8 +134,8 @@ describe('what cannot be', () => {
   it('bad options are told before anything is sent', async () => {
     const semaphore = client.getSemaphore(uniqueName(), { permits: 3 });
     for (const options of [
-      ...[{ permits: 0 }, { permits: 1.5 }, { permits: '1' }, { wait: -1 }, { lease: 0 }],
-      ...[{ signal: {} }, { permit: 1 }, 1, Promise.resolve({})],
+      ...[{ permits: 0 }, { permits: 1.5 }, { permits: '1' }, { permits: null }, { wait: -1 }],
+      ...[{ lease: 0 }, { signal: {} }, { permit: 1 }, 1, Promise.resolve({})],
     ]) {
       for (const call of [
         semaphore.acquire(options as never),
@@ -210,4 +210,27 @@ describe('what cannot be', () => {
       });
     },
   );
+
+  it('a capacity that is no number is told by its key, to whoever acquires or looks', async () => {
+    const semaphore = new TestSemaphore(redis, 3);
+    await redis.set(semaphore.setKey, 'something else', 'PX', 20_000);
+    const conflict = { key: semaphore.setKey, keyType: 'string' };
+    const acquired = await rejectionOf(semaphore.of(client).tryAcquire());
+    const looked = await rejectionOf(semaphore.of(client).availablePermits());
+    for (const error of [acquired, looked]) {
+      expect(error).toBeInstanceOf(KeyConflictError);
+      expect(error).toMatchObject(conflict);
+    }
+    await semaphore.of(client).setPermits(2);
+    expect(await semaphore.of(client).availablePermits()).toBe(2);
+    const hold = await semaphore.of(client).acquire();
+    // While it is in use, too, where that is asked for.
+    await redis.set(semaphore.setKey, '3 or so', 'PX', 20_000);
+    const used = await rejectionOf(semaphore.of(client).tryAcquire());
+    expect(used).toBeInstanceOf(KeyConflictError);
+    expect(used).toMatchObject(conflict);
+    await hold.release();
+    await semaphore.isGone();
+    await redis.del(semaphore.setKey);
+  });
 });
