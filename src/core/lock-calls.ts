@@ -46,23 +46,24 @@ export function anonymousLockId(
   return origin === 'lock' && !actingScope(position) ? id : undefined;
 }
 
-/** There is none to undo. `isHeldAround`: the caller is inside a hold of the lock. */
+/** There is none to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it. */
 export function nothingToUnlock(
   { acquisitions }: Session,
-  { id, name }: Named,
+  { id, name, isShared }: Named & { readonly isShared?: boolean },
   isHeldAround: boolean,
 ): LockNotHeldError {
   const acting = actingScope(currentScope());
   const isUnderWay = acting
     ? acting.lockCalls.has(id)
     : [...acquisitions].some(({ anonymousLockId }) => anonymousLockId === id);
+  const half = isShared === undefined ? '' : ` of the ${isShared ? 'read' : 'write'} lock`;
   const why = isUnderWay
     ? 'its lock() or tryLock() is still under way, since it was not awaited'
     : isHeldAround
       ? 'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()'
       : acting
-        ? 'this run has no lock() or tryLock() to undo'
-        : 'no lock() or tryLock() outside a run is left to undo';
+        ? `this run has no lock() or tryLock()${half} to undo`
+        : `no lock() or tryLock()${half} outside a run is left to undo`;
   return new LockNotHeldError(`lock "${name}" cannot be unlocked: ${why}`, { lockName: name });
 }
 

@@ -91,9 +91,9 @@ export abstract class LockSource {
   }
 
   /**
-   * A lock of several locks: all of them, or none. They may be reentrant, fair, fenced, or Redlocks, and of different clients.
-   * Inside it, each member is held, too: a fenced one has its own token there, and the whole has none. Callers may name the same
-   * locks in different orders.
+   * A lock of several locks: all of them, or none. They may be reentrant, fair, fenced, one half of a read-write lock, or Redlocks,
+   * and of different clients. Inside it, each member is held, too: a fenced one has its own token there, and the whole has none.
+   * Callers may name the same locks in different orders.
    *
    * @param locks - at least one, each once, no MultiLock
    * @throws {@link OptionError} a member cannot be one

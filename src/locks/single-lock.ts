@@ -53,14 +53,19 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
 
   override async unlock(): Promise<void> {
     this.#session.assertOpen(this.name);
-    if (!this.isUnlockable) throw nothingToUnlock(this.#session, this, this.isHeldAround);
+    if (!this.isUnlockable) {
+      throw nothingToUnlock(this.#session, this.#backend, this.isHeldAround);
+    }
     if (actingScope(currentScope())) await this.#holdOfRun()?.release();
     else await this.#session.anonymous.unlock(this.#backend);
   }
 
-  /** Whether the caller is inside a hold of it. */
+  /** Whether the caller is inside a hold of it; of one half of a read-write lock, of that half. */
   get isHeldAround(): boolean {
-    return nearestHolder(currentScope(), this.id) !== undefined;
+    const half = this.#backend.isShared ?? false;
+    return holdersAround(currentScope(), this.id).some(({ holds }) =>
+      holds.some(({ isShared }) => isShared === half),
+    );
   }
 
   /** Whether `unlock()` has something to undo, or to tell the loss of. */

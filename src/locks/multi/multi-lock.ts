@@ -19,7 +19,8 @@ export class MultiLock extends BaseLock {
   /** @throws OptionError a member cannot be one */
   constructor(session: Session, locks: readonly unknown[]) {
     super();
-    const right = 'it must be a lock of getLock(), getFairLock() or getRedLock()';
+    const right =
+      'it must be a lock of getLock(), getFairLock(), getFencedLock() or getRedLock(), or one half of getReadWriteLock()';
     this.#session = session;
     this.#members = parseMembers('a MultiLock', locks, right, () => true);
     this.name = `multi(${this.#members.map(({ name }) => name).join(', ')})`;

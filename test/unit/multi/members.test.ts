@@ -75,6 +75,12 @@ describe('a MultiLock is refused', () => {
     expect(refusal([lock]).message).toMatch(/member 1 .* is an array of 1/);
   });
 
+  it('with a read-write lock or a semaphore, which it names, and says what would be right', () => {
+    const whole = refusal(client.getReadWriteLock('catalog')).message;
+    expect(whole).toMatch(/is a read-write lock .*readLock\(\).*one half of getReadWriteLock\(\)/);
+    expect(refusal(client.getSemaphore('api', { permits: 1 })).message).toContain('is a semaphore');
+  });
+
   it('with a lock of another copy of the package, which it names', async () => {
     vi.resetModules();
     const { Holdfast: OtherHoldfast } = await import('../../../src/index.js');

@@ -118,6 +118,31 @@ describe('outside any run', () => {
   });
 });
 
+describe('unlock() of the wrong half', () => {
+  it('says which half is not held, in a run and outside', async () => {
+    const { readLock, writeLock, run } = made();
+    const notOf = (half: string): object => ({
+      ...notHeld,
+      message: expect.stringContaining(`lock() or tryLock() of the ${half} lock`) as unknown,
+    });
+    await readLock.lock();
+    await expect(writeLock.unlock()).rejects.toMatchObject(notOf('write'));
+    await readLock.unlock();
+    await run(async () => {
+      await readLock.lock();
+      await expect(writeLock.unlock()).rejects.toMatchObject(notOf('write'));
+      await readLock.unlock();
+    });
+    const around = expect.stringContaining('held around this call') as unknown;
+    await writeLock.withLock(async () => {
+      await expect(readLock.unlock()).rejects.toMatchObject(notOf('read'));
+      await run(async () => {
+        await expect(writeLock.unlock()).rejects.toMatchObject({ ...notHeld, message: around });
+      });
+    });
+  });
+});
+
 describe('what a half says of itself', () => {
   it('is about those who read, or about the one who writes', async () => {
     const { readLock, writeLock } = made();
