@@ -1,4 +1,4 @@
--- Puts out those holders of a weighted lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
+-- Puts out those holders of a read-write lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
 -- this sees to the line afterwards.
 --
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
@@ -12,7 +12,7 @@
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
 --
 -- Returns the owners that were put out (array of strings).
--- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -33,6 +33,10 @@ if not known[1] then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
   end
   return {}
+end
+
+if known[1] ~= '2147483648' then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
 
 local used = tonumber(known[2])

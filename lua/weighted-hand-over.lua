@@ -63,11 +63,15 @@ end
 
 local known = ours('HMGET', lock, 'capacity', 'used', owner) or {}
 local capacity = tonumber(known[1])
-local used = capacity and tonumber(known[2]) or 0
-local field = capacity and owner ~= '' and known[3] or nil
 -- Those who hold permits, by when they lapse; holders are in both keys, and with either of them missing there are none.
 local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
 local hadHolders = holders[1] ~= nil
+local lockTtlMs = capacity and not hadHolders and redis.call('PTTL', lock)
+if lockTtlMs == -1 then
+  capacity = nil -- a hash without an end is somebody else's, whatever its fields are called
+end
+local used = capacity and tonumber(known[2]) or 0
+local field = capacity and owner ~= '' and known[3] or nil
 local isTorn = used > 0 and not hadHolders
 if isTorn then
   used = 0
@@ -236,7 +240,7 @@ end
 
 -- The keys live as long as the last lease, of holders and of places in line.
 local mustLast = not hadHolders or newEndMs ~= nil
-local lastEndMs = mustLast and nowMs + redis.call('PTTL', lock) or nowMs
+local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
 for i = 1, #ends, 2 do
   lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
 end
@@ -296,7 +300,7 @@ local function write()
   if #gone > 0 then
     ours('ZREM', leases, unpack(gone))
   end
-  if isEmpty then
+  if isEmpty and capacity then
     gone[#gone + 1] = 'used'
     gone[#gone + 1] = 'capacity'
   end

@@ -61,7 +61,10 @@ local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
 local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
-if isNew and redis.call('EXISTS', lock) == 1 then
+-- The lock lives as long as its last lease, of holders and of places in line: a hash without an end is somebody else's, whatever
+-- its fields are called. (Asked before anything is written.)
+local lockTtlMs = redis.call('PTTL', isNew and line or lock)
+if isNew and redis.call('EXISTS', lock) == 1 or not isNew and lockTtlMs == -1 then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 end
 -- Of a read-write lock there is more than of any semaphore, and always as much.
@@ -97,8 +100,6 @@ local function answer(reply)
   return reply
 end
 
--- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
-local lockTtlMs = redis.call('PTTL', isNew and line or lock)
 local function later(untilMs, ttlMs)
   return whole(math.max(untilMs, nowMs + ttlMs))
 end

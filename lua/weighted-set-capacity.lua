@@ -15,7 +15,9 @@ local capacity = ARGV[1]
 local permitsTtlMs = ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
-if not former and redis.call('EXISTS', lock) == 1 or former == '2147483648' then
+-- A hash without an end is somebody else's, whatever its fields are called.
+local isForeign = former and redis.call('PTTL', lock) == -1 or not former and redis.call('EXISTS', lock) == 1
+if isForeign or former == '2147483648' then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a semaphore')
 end
 if former then

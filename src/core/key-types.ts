@@ -55,5 +55,5 @@ async function hashOfAnotherKind(
         : isLock
           ? 'a lock'
           : undefined;
-  return { key, expected, type: 'hash', hint };
+  return { key, expected, type: 'hash', hint: hint === expected ? undefined : hint };
 }

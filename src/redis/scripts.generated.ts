@@ -1305,8 +1305,8 @@ return owners
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: 'f93e8bfda8bda2b5b355b3ad4474556297ff28b2',
-    source: `-- Puts out those holders of a weighted lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
+    sha1: '7f3323432a06cebd322ab3e9672cc2fc0ac15920',
+    source: `-- Puts out those holders of a read-write lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
 -- this sees to the line afterwards.
 --
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
@@ -1320,7 +1320,7 @@ return owners
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
 --
 -- Returns the owners that were put out (array of strings).
--- Error KEYCONFLICT when the hash is no weighted lock; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
 local line = KEYS[3]
@@ -1341,6 +1341,10 @@ if not known[1] then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
   end
   return {}
+end
+
+if known[1] ~= '2147483648' then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
 
 local used = tonumber(known[2])
@@ -1398,7 +1402,7 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '29323db67fb0912709c1a9a11c7cd5f0add6e127',
+    sha1: '85cb1dc83519ae41b806dbd5200cfce463815b3c',
     source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
 -- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
 --
@@ -1464,11 +1468,15 @@ end
 
 local known = ours('HMGET', lock, 'capacity', 'used', owner) or {}
 local capacity = tonumber(known[1])
-local used = capacity and tonumber(known[2]) or 0
-local field = capacity and owner ~= '' and known[3] or nil
 -- Those who hold permits, by when they lapse; holders are in both keys, and with either of them missing there are none.
 local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
 local hadHolders = holders[1] ~= nil
+local lockTtlMs = capacity and not hadHolders and redis.call('PTTL', lock)
+if lockTtlMs == -1 then
+  capacity = nil -- a hash without an end is somebody else's, whatever its fields are called
+end
+local used = capacity and tonumber(known[2]) or 0
+local field = capacity and owner ~= '' and known[3] or nil
 local isTorn = used > 0 and not hadHolders
 if isTorn then
   used = 0
@@ -1637,7 +1645,7 @@ end
 
 -- The keys live as long as the last lease, of holders and of places in line.
 local mustLast = not hadHolders or newEndMs ~= nil
-local lastEndMs = mustLast and nowMs + redis.call('PTTL', lock) or nowMs
+local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
 for i = 1, #ends, 2 do
   lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
 end
@@ -1697,7 +1705,7 @@ local function write()
   if #gone > 0 then
     ours('ZREM', leases, unpack(gone))
   end
-  if isEmpty then
+  if isEmpty and capacity then
     gone[#gone + 1] = 'used'
     gone[#gone + 1] = 'capacity'
   end
@@ -1747,7 +1755,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '676ea7578fdce7ad633d70d5d36391da26386ac4',
+    sha1: '642f530ba5372b4134eba467d74b7474ea4940f9',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
 -- in it).
 --
@@ -1811,7 +1819,10 @@ local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
 local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
-if isNew and redis.call('EXISTS', lock) == 1 then
+-- The lock lives as long as its last lease, of holders and of places in line: a hash without an end is somebody else's, whatever
+-- its fields are called. (Asked before anything is written.)
+local lockTtlMs = redis.call('PTTL', isNew and line or lock)
+if isNew and redis.call('EXISTS', lock) == 1 or not isNew and lockTtlMs == -1 then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 end
 -- Of a read-write lock there is more than of any semaphore, and always as much.
@@ -1847,8 +1858,6 @@ local function answer(reply)
   return reply
 end
 
--- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
-local lockTtlMs = redis.call('PTTL', isNew and line or lock)
 local function later(untilMs, ttlMs)
   return whole(math.max(untilMs, nowMs + ttlMs))
 end
@@ -2261,7 +2270,7 @@ return answers
   },
   weightedSetCapacity: {
     name: 'weighted-set-capacity',
-    sha1: '4c1e43d097f87da363ce395f827d01efadb41a11',
+    sha1: '7fbcf5462c3d5a9c838570df66520f89d0b622a8',
     source: `-- Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
 --
 -- Safe to send twice: it is a target.
@@ -2279,7 +2288,9 @@ local capacity = ARGV[1]
 local permitsTtlMs = ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
-if not former and redis.call('EXISTS', lock) == 1 or former == '2147483648' then
+-- A hash without an end is somebody else's, whatever its fields are called.
+local isForeign = former and redis.call('PTTL', lock) == -1 or not former and redis.call('EXISTS', lock) == 1
+if isForeign or former == '2147483648' then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a semaphore')
 end
 if former then

@@ -77,3 +77,44 @@ describe('a semaphore of which more permits were set', () => {
     await redis.del(`holdfast_permits:{${lock.name}}`);
   });
 });
+
+describe('a hash of somebody else', () => {
+  it.each([{ used: 5 }, { capacity: 100, used: 5 }, { capacity: 3, used: 0 }])(
+    'like %o is told to whoever wants a semaphore or a read-write lock there, and stays as it is',
+    async (fields) => {
+      const { name } = new TestReadWriteLock(redis);
+      await redis.hset(name, fields);
+      const semaphore = client.getSemaphore(name, { permits: 3 });
+      const lock = client.getReadWriteLock(name);
+      for (const call of [
+        () => semaphore.tryAcquire(),
+        () => semaphore.acquire({ wait: 5_000 }),
+        () => semaphore.setPermits(7),
+        () => lock.readLock().acquire({ wait: 5_000 }),
+        () => lock.writeLock().forceUnlock(),
+      ])
+        expect(await rejectionOf(call())).toBeInstanceOf(KeyConflictError);
+      await client.close(); // what may be left of them has been removed
+      const found = await redis.hgetall(name);
+      await redis.del(name);
+      expect(found).toEqual(
+        Object.fromEntries(Object.entries(fields).map(([field, value]) => [field, String(value)])),
+      );
+    },
+  );
+});
+
+describe('the name of a semaphore that is held', () => {
+  it.each(['read', 'write'] as const)(
+    'is refused to who forces the %s lock of that name, and its holders stay',
+    async (half) => {
+      const lock = new TestReadWriteLock(redis);
+      const permit = await client.getSemaphore(lock.name, { permits: 3 }).acquire();
+      const forced = half === 'read' ? lock.readLock(client) : lock.writeLock(client);
+      expect(await rejectionOf(forced.forceUnlock())).toBeInstanceOf(KeyConflictError);
+      expect(permit.signal.aborted).toBe(false);
+      await permit.release();
+      await lock.isGone();
+    },
+  );
+});

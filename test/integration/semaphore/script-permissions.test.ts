@@ -64,6 +64,9 @@ interface Scenario {
 
 const { weightedJoin, weightedHandOver, weightedRenew, weightedRenewPlaces } = scripts;
 
+/** The capacity of a read-write lock. */
+const READ_WRITE = 2 ** 31;
+
 const SCENARIOS: readonly Scenario[] = [
   scenario('of what nobody has', weightedJoin, {}, join(2)),
   scenario(
@@ -216,20 +219,30 @@ const SCENARIOS: readonly Scenario[] = [
     'me:1',
     1,
   ]),
-  scenario('of the only one', scripts.weightedForce, { holders: [held] }, [2, 2, 20_000]),
+  scenario(
+    'of the only one',
+    scripts.weightedForce,
+    { capacity: READ_WRITE, holders: [held] },
+    [2, 2, 20_000],
+  ),
   scenario(
     'of one of three',
     scripts.weightedForce,
-    { capacity: 5, holders: [held, { ...byOther, weight: 1 }, lapsedHolder] },
+    { capacity: READ_WRITE, holders: [held, { ...byOther, weight: 1 }, lapsedHolder] },
     [1, 1, 20_000],
   ),
   scenario(
     'of all who have less, before a line',
     scripts.weightedForce,
-    { holders: [{ ...held, weight: 1 }, byOther], line: [large] },
+    { capacity: READ_WRITE, holders: [{ ...held, weight: 1 }, byOther], line: [large] },
     [1, 2, 20_000],
   ),
-  scenario('of nobody', scripts.weightedForce, { holders: [held] }, [3, 3, 20_000]),
+  scenario(
+    'of nobody',
+    scripts.weightedForce,
+    { capacity: READ_WRITE, holders: [held] },
+    [3, 3, 20_000],
+  ),
   scenario('of two', scripts.weightedLast, { holders: [held, byOther] }, []),
   scenario('at all', scripts.weightedLook, { holders: [held], line: [large] }, [3]),
   scenario('of one in use', scripts.weightedSetCapacity, { holders: [held] }, [5, 1_000_000]),
