@@ -33,7 +33,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
       redis: instance,
       replicas: 1,
       lockWatchdogTimeout: 30_000,
-      commandTimeout: 1_500,
+      commandTimeout: 3_000,
     });
   }
 
