@@ -12,7 +12,7 @@ local function virtualTime()
 end
 local function virtualTtl(key)
   local endsAtMs = redis.call('PEXPIRETIME', key)
-  return endsAtMs < 0 and endsAtMs or endsAtMs - virtualNowMs
+  return endsAtMs < 0 and endsAtMs or math.max(endsAtMs - virtualNowMs, 0) -- as the server itself: -1 is no end
 end
 local function virtualCount(channel)
   return { channel, redis.call('SISMEMBER', '${LISTENING_KEY}', channel) }
