@@ -131,7 +131,8 @@ export class WeightedModel {
       if (owner !== '' && target === 0) this.#leave(owner);
       return [0, NOW, []];
     }
-    let hasChanged = this.#isTorn;
+    // Of a lock without holders and without a line nothing is to be left.
+    let hasChanged = this.#isTorn || (this.holders.size === 0 && this.tickets.size === 0);
     for (const [lapsed, { endsAtMs }] of [...this.holders]) {
       if (endsAtMs > this.nowMs) continue;
       this.holders.delete(lapsed);
