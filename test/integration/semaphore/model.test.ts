@@ -12,7 +12,7 @@ import {
 } from '../../support/virtual-scripts.js';
 import { WeightedModel, type ModelPlace } from '../../support/weighted-model.js';
 
-const STEPS = Number(process.env['HOLDFAST_MODEL_STEPS'] ?? 3_000);
+const STEPS = Number(process.env['HOLDFAST_MODEL_STEPS'] ?? 20_000);
 const STEPS_OF_ONE_RUN = 60;
 
 const KEYS = ['lock', 'leases', 'line', 'places', 'permits'] as const;
