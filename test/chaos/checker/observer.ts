@@ -46,7 +46,7 @@ const SLOW_MS = 50;
 
 export class Observer implements AsyncDisposable {
   readonly looks: Look[] = [];
-  readonly takeovers = new Takeovers();
+  readonly takeovers: Takeovers;
   readonly #plan: Plan;
   readonly #watched: { server: StageServer; connection: Redis }[];
   readonly #looking: Promise<unknown>;
@@ -54,6 +54,7 @@ export class Observer implements AsyncDisposable {
 
   constructor(servers: readonly StageServer[], plan: Plan) {
     this.#plan = plan;
+    this.takeovers = new Takeovers(plan.topology);
     this.#watched = servers.map((server) => ({ server, connection: server.connection() }));
     this.#looking = Promise.all(this.#watched.map((watched) => this.#watch(watched)));
   }

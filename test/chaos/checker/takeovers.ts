@@ -1,5 +1,6 @@
 // Replicas that take over though nobody asked them to: on a machine that is too busy, Sentinel takes a master for dead that is none.
 import type { Fault } from '../faults.js';
+import type { Topology } from '../plan.js';
 
 const NAME = 'a replica takes over by itself';
 /** How long before a replica was made to take over it may have been looked at last, and how long after that a master may still change. */
@@ -7,7 +8,7 @@ const SETTLES_WITHIN_MS = 1_000;
 
 interface Takeover {
   readonly server: number;
-  /** When it was still a replica. */
+  /** When it was still a replica; where it never was one, since when there are two masters. */
   readonly from: number;
   /** Until when another one took itself for the master. */
   until: number;
@@ -16,15 +17,27 @@ interface Takeover {
 export class Takeovers {
   readonly #all: Takeover[] = [];
   readonly #last = new Map<number, { readonly isMaster: boolean; readonly from: number }>();
+  readonly #topology: Topology;
+
+  constructor(topology: Topology) {
+    this.#topology = topology;
+  }
 
   /** What a server said of itself, at some instant between `from` and `until`. */
   say(server: number, isMaster: boolean, from: number, until: number): void {
     const last = this.#last.get(server);
+    // Before anybody looked, one of two masters has taken over from the other one.
+    const isSecond =
+      this.#topology === 'sentinel' &&
+      !last &&
+      [...this.#last.values()].some((other) => other.isMaster);
     this.#last.set(server, { isMaster, from });
     if (!isMaster) return;
-    if (last && !last.isMaster) this.#all.push({ server, from: last.from, until });
+    if (isSecond || last?.isMaster === false)
+      this.#all.push({ server, from: last?.from ?? from, until });
     const present = this.#all.at(-1);
-    if (present && present.server !== server) present.until = until;
+    if (present && present.server !== server && this.#last.get(present.server)?.isMaster)
+      present.until = until;
   }
 
   /**

@@ -9,7 +9,7 @@ const B = 'w1.0.c0k0.0';
 
 /** Server 1 is a replica at 100, and a master at 200; server 0 takes itself for one until 300. */
 function seen(): Takeovers {
-  const takeovers = new Takeovers();
+  const takeovers = new Takeovers('sentinel');
   takeovers.say(0, true, 90, 91);
   takeovers.say(1, false, 100, 101);
   takeovers.say(0, true, 110, 111);
@@ -37,7 +37,7 @@ it('one that was made to take over is noted once', () => {
 });
 
 it('one that takes over when what made another one do so is long over is noted', () => {
-  const takeovers = new Takeovers();
+  const takeovers = new Takeovers('sentinel');
   takeovers.say(1, false, 140, 141); // it stands still then, for long
   takeovers.say(0, true, 5_090, 5_100);
   takeovers.say(1, true, 6_000, 6_001);
@@ -46,8 +46,29 @@ it('one that takes over when what made another one do so is long over is noted',
   expect(takeovers.besides([fault satisfies Fault])).toMatchObject([{ from: 140, until: 6_600 }]);
 });
 
+it('of two masters from the beginning one has taken over, until only one is left', () => {
+  const takeovers = new Takeovers('sentinel');
+  for (const at of [100, 200]) for (const server of [0, 1]) takeovers.say(server, true, at, at + 1);
+  takeovers.say(1, false, 300, 301);
+  for (const at of [310, 400]) takeovers.say(0, true, at, at + 1);
+  const faults = takeovers.besides([]);
+  expect(faults).toMatchObject([{ loses: 'all', from: 100, until: 201 }]);
+  const both = [...held(A, 95, 250), ...held(B, 205, 240)];
+  expect(rulesBroken(both, { faults })).toEqual([]);
+  const later = [...held(A, 1_400, 1_500), ...held(B, 1_450, 1_480)];
+  expect(rulesBroken(later, { faults })).toEqual(['two holders']);
+});
+
+it('several masters are no takeover where each has its own part, or its own vote', () => {
+  for (const topology of ['masters', 'cluster'] as const) {
+    const takeovers = new Takeovers(topology);
+    for (const at of [0, 10]) for (const server of [0, 1]) takeovers.say(server, true, at, at + 1);
+    expect(takeovers.besides([])).toEqual([]);
+  }
+});
+
 it('a master that is one from the beginning, or says so again, has not taken over', () => {
-  const takeovers = new Takeovers();
+  const takeovers = new Takeovers('sentinel');
   for (const at of [0, 10, 20]) takeovers.say(0, true, at, at + 1);
   for (const at of [0, 10, 20]) takeovers.say(1, false, at, at + 1);
   expect(takeovers.besides([])).toEqual([]);
