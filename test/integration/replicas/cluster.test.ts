@@ -6,6 +6,7 @@ import { slotOf } from '../../../src/redis/slots.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { SlotMover } from '../../support/slot-mover.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a replica', () => {
@@ -70,16 +71,17 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
 
   it('WAIT follows a slot that has moved, there and back', async () => {
     await using client = connect();
+    await using mover = await SlotMover.of(servers.masters);
     const name = nameOn(1);
     await rejectionOf(client.getLock(name).tryAcquire()); // it knows where the slot is
     await expect.poll(() => masters[1]!.exists(name)).toBe(0);
-    await move(name, 1, 0);
+    await mover.moveBy(2, slotOf(name)); // to the first
     try {
       const hold = await client.getLock(name).acquire();
       expect(await replica.keys(name)).toEqual([name]); // whatever it knows of slots
       await hold.release();
     } finally {
-      await move(name, 0, 1);
+      await mover.moveBy(1, slotOf(name));
     }
     expect(String(await rejectionOf(client.getLock(name).tryAcquire()))).toContain('0 of 1');
     await expect.poll(() => masters[1]!.exists(name)).toBe(0);
@@ -114,12 +116,5 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
 
   async function nodeId(node: number): Promise<string> {
     return String(await masters[node]!.call('CLUSTER', 'MYID'));
-  }
-
-  /** Gives the slot of a name, which is empty, to another master. */
-  async function move(name: string, from: number, to: number): Promise<void> {
-    const id = await nodeId(to);
-    for (const node of [to, from])
-      await masters[node]!.call('CLUSTER', 'SETSLOT', slotOf(name), 'NODE', id);
   }
 });
