@@ -12,6 +12,7 @@ import type { Link, LinkStatus, SubscriptionListener } from './link.js';
 import { Links } from './links.js';
 import { Postponed } from './postponed.js';
 import { Replicated } from './replicated.js';
+import { SameServer } from './same-server.js';
 import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import { slotOf } from './slots.js';
@@ -38,7 +39,7 @@ export class Connection {
   readonly #replicated: Replicated | undefined;
   readonly #readyListeners = new Set<() => void>();
   readonly #postponed = new Postponed();
-  #subscriber: Link | undefined;
+  readonly #sameServer = new SameServer();
 
   constructor(options: ConnectionOptions, events: Events) {
     const { driver, silenceLimitMs, replicas } = options;
@@ -46,9 +47,8 @@ export class Connection {
     this.silenceLimitMs = silenceLimitMs;
     this.#links = new Links(driver, silenceLimitMs, events);
     this.#greeting = new Greeting({
-      another: () => {
-        // After a failover nothing else would tell the subscriber that it listens to a replica now.
-        if (!this.isCluster) this.#subscriber?.reconnect();
+      another: (id) => {
+        this.#sameServer.follow(id);
       },
       tooOld: (error) => {
         events.emit('error', () => ({ error }));
@@ -211,9 +211,9 @@ export class Connection {
 
   /** The connection of a client for subscriptions, made for one of the homes; whoever asks for it closes it. */
   linkSubscriber(client: RedisClient, home: string, listener: SubscriptionListener): Link {
-    const link = this.#links.forSubscriptions(client, home, listener);
-    if (!this.isCluster) this.#subscriber = link;
-    return link;
+    const open = (observed: SubscriptionListener): Link =>
+      this.#links.forSubscriptions(client, home, observed);
+    return this.isCluster ? open(listener) : this.#sameServer.watch(open, listener);
   }
 
   async close(): Promise<void> {

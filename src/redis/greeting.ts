@@ -13,8 +13,8 @@ import {
 } from './server-info.js';
 
 export interface GreetingListener {
-  /** It is another server than the one before, or may be. */
-  another(): void;
+  /** It is another server than the one before, or may be; undefined: it does not say which. */
+  another(id: string | undefined): void;
   /** It is too old; told once. */
   tooOld(error: UnavailableError): void;
 }
@@ -66,7 +66,8 @@ export class Greeting implements ServerFacts {
     this.#isSharded =
       client.cluster !== undefined &&
       hasShardedChannels(await answerOf(client, 'pubsub', 'SHARDNUMSUB'), this.#server);
-    if (runId === undefined || runId !== this.#server.runId) this.#listener.another();
+    if (runId === undefined || runId !== this.#server.runId)
+      this.#listener.another(this.#server.runId);
     this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
     if (!isTooOld(this.#server)) {
       loadScripts(client);

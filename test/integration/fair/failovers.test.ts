@@ -19,6 +19,7 @@ const SOON_MS = 5_000;
 describe.skipIf(topologiesUnavailable)('the first in line listens at a master that', () => {
   let pair: Pair;
   let redis: Redis;
+  let newMaster: Redis;
   /** To wherever the master is when the connection is made, as a name or a load balancer would lead there. */
   let ofFirst: TcpProxy;
   let ofOthers: TcpProxy;
@@ -31,7 +32,7 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
   beforeEach(async () => {
     pair = await startPair();
     await loadScripts(pair.master.url);
-    redis = new Redis(pair.master.url);
+    [redis, newMaster] = [new Redis(pair.master.url), new Redis(pair.replica.url)];
     [ofFirst, ofOthers] = [await startProxy(pair.master.port), await startProxy(pair.master.port)];
     const options = { lockWatchdogTimeout: LEASE_MS, commandTimeout: 10_000 };
     const connect = ({ url }: TcpProxy): Promise<Holdfast> =>
@@ -48,7 +49,7 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
   afterEach(async () => {
     await Promise.all([holder, first, second].map((client) => client.close()));
     await Promise.all([ofFirst, ofOthers].map((proxy) => proxy[Symbol.asyncDispose]()));
-    redis.disconnect();
+    for (const connection of [redis, newMaster]) connection.disconnect();
     await pair[Symbol.asyncDispose]();
   });
 
@@ -64,16 +65,36 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
 
   /** Waits until so many clients listen for their grants at the new master. */
   async function listening(count: number): Promise<void> {
-    const newMaster = new Redis(pair.replica.url);
-    try {
-      await eventually(async () => {
-        const channels = await newMaster.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`);
-        expect(channels).toHaveLength(count);
-      }, SOON_MS);
-    } finally {
-      newMaster.disconnect();
-    }
+    await eventually(async () => {
+      const channels = await newMaster.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`);
+      expect(channels).toHaveLength(count);
+    }, SOON_MS);
   }
+
+  /** The connections that subscribe there. */
+  async function subscribers(): Promise<string[]> {
+    const list = String(await newMaster.call('CLIENT', 'LIST', 'TYPE', 'pubsub'));
+    return list.match(/^id=\d+/gm) ?? [];
+  }
+
+  it('is followed to the new one by the subscription before the commands: it stays there when they come', async () => {
+    const one = await line.joinAndStay(first, 'first');
+    await pair.swap('REPLICAOF');
+    await loadScripts(pair.replica.url);
+    for (const proxy of [ofFirst, ofOthers]) proxy.retarget(pair.replica.port);
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await listening(1);
+    const before = await subscribers();
+    ofOthers.cut();
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    for (const client of [holder, first])
+      await eventually(() => client.getLock('connected').isLocked());
+    await sleep(200);
+    expect(await subscribers()).toEqual(before);
+    await hold.release();
+    await line.hasTurn('first');
+    await one.end();
+  });
 
   describe.each(['REPLICAOF', 'FAILOVER'] as const)('becomes a replica by %s', (how) => {
     it('the second in line has the lock for itself', async () => {
