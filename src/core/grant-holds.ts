@@ -3,13 +3,18 @@
 import type { LockLostError } from '../api/errors.js';
 import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { GrantedHold, Heir } from './granted-lock.js';
+import type { RenewalLimit } from './renewal.js';
 
 export abstract class GrantHolds {
   #holds: GrantedHold[] = [];
   /** To whom it was passed on, until that hold begins. */
   #heir: Heir | undefined;
+  renewalLimit: RenewalLimit | undefined;
   /** Since when its present holder has it. */
   #heldSince: Instant = now();
+
+  /** Whether others may read beside it. */
+  abstract readonly isShared: boolean;
 
   get holdCount(): number {
     return this.#holds.length + Number(this.#heir !== undefined);
@@ -29,13 +34,14 @@ export abstract class GrantHolds {
     return elapsedMs(this.#heldSince);
   }
 
-  protected get heldSince(): Date {
+  get heldSince(): Date {
     return new Date(this.#heldSince.wallMs);
   }
 
-  /** Whether any of them wants the lease to be renewed. */
-  protected get isRenewalWanted(): boolean {
-    return this.#heir?.isWatched ?? this.#holds.some(({ isWatched }) => isWatched);
+  /** Whether any of them wants the lease to be renewed, and it may be now. */
+  get isWatched(): boolean {
+    const isWanted = this.#heir?.isWatched ?? this.#holds.some(({ isWatched }) => isWatched);
+    return isWanted && (this.renewalLimit?.isDue ?? true);
   }
 
   /** Returns whether it is the first: the one and only, and not the heir's. */

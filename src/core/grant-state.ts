@@ -1,16 +1,15 @@
 // Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
 
-import { shownToken } from '../api/description.js';
 import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import type { Due } from '../runtime/schedule.js';
 import { later, leftMs, type Deadline } from './deadline.js';
 import { GrantHolds } from './grant-holds.js';
 import type { Granted, GrantedHold, GrantedLock, Heir } from './granted-lock.js';
-import { lockLost } from './loss.js';
+import { lossOf } from './loss.js';
 import type { KeepReply } from './replies.js';
 import type { Session } from './session.js';
-import type { Renewal, RenewalLimit } from './watchdog.js';
+import type { Renewal } from './renewal.js';
 
 type State =
   // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
@@ -26,7 +25,6 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   readonly ownerId: string;
   /** What a fenced lock gave with it. */
   readonly token: bigint | undefined;
-  renewalLimit: RenewalLimit | undefined;
   protected readonly session: Session;
   #deadline: Deadline;
   /** When the confirmation that came last was asked for. */
@@ -72,9 +70,6 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     return this.#state.kind === 'released' && this.#state.isConfirmed;
   }
 
-  /** Whether others may read beside it. */
-  abstract readonly isShared: boolean;
-
   remaining(): number {
     return this.isHeld ? Math.max(leftMs(this.#deadline), 0) : 0;
   }
@@ -85,10 +80,6 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
 
   ageMs(at?: Instant): number {
     return this.#state.kind === 'held' ? elapsedMs(this.#confirmedAt, at) : -1;
-  }
-
-  get isWatched(): boolean {
-    return this.isRenewalWanted && (this.renewalLimit?.isDue ?? true);
   }
 
   /** A hold begins; the server counts it already. */
@@ -117,22 +108,18 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   }
 
   abstract decline(): void;
-
   abstract closed(error?: Error): void;
 
   /** It was lost: whoever relies on it learns it now. */
   lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
-    const { ownerId, heldForMs } = this;
-    const lost = { lockName: this.lock.name, ownerId, heldForMs };
-    const error = lockLost(lost, lossReason);
-    this.become({ kind: 'lost', error });
-    const told = { ...shownToken(this.token), heldSince: this.heldSince };
-    this.session.events.emit('lost', () => ({ ...lost, lossReason, ...told, error }));
+    const event = lossOf(this, lossReason);
+    this.become({ kind: 'lost', error: event.error });
+    this.session.events.emit('lost', () => event);
     // The server may still keep what we do not dare to rely on.
     const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
     if (mayStand || (this.lock.leavesRemains && lossReason !== 'closed')) this.abandon();
-    return error;
+    return event.error;
   }
 
   /** The lock of several that this one is a member of was lost: its holders learn that, and the server is told. */
@@ -163,8 +150,8 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   #noticeEnd(at?: Instant): void {
     if (this.#state.kind !== 'held') return;
     const left = leftMs(this.#deadline, at);
-    const isSoon = left <= this.session.lockWatchdogTimeoutMs / 3;
-    if (!isSoon || (left <= 0 && this.holdCount === 0)) return;
+    const isOver = left <= 0 && this.holdCount === 0;
+    if (isOver || left > this.session.lockWatchdogTimeoutMs / 3) return;
     // From now: since `at`, others may have been told of their loss, which takes as long as their listeners take.
     this.session.schedule.within(this, leftMs(this.#deadline));
   }
@@ -184,9 +171,9 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
       return;
     }
     this.prolong(deadline, answeredAt);
-    if (leaseMs === 0) return;
     const { ownerId, lock } = this;
-    this.session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
+    if (leaseMs > 0)
+      this.session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
   }
 
   /** The server confirmed it until then, or (of a mere look) that it is there. */

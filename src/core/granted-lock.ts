@@ -4,7 +4,7 @@ import type { LockLostError, SeenHolder } from '../api/errors.js';
 import type { TimeLimit } from '../runtime/clock.js';
 import type { Removable } from './cleanup.js';
 import type { KeepReply } from './replies.js';
-import type { Renewable, RenewalLimit } from './watchdog.js';
+import type { Renewable, RenewalLimit } from './renewal.js';
 
 /** What a server gave this client, as its lock and those who wait see it. */
 export interface Granted extends Renewable {

@@ -1,6 +1,8 @@
 // How the loss of a lock is told.
 
+import { shownToken } from '../api/description.js';
 import { LockLostError, type LossReason } from '../api/errors.js';
+import type { LostEvent } from '../api/events.js';
 
 const WHAT_HAPPENED: Record<LossReason, string> = {
   expired: 'its lease ended before it was released or renewed',
@@ -24,4 +26,22 @@ export function lockLost(lost: LostLock, lossReason: LossReason): LockLostError 
     `lock "${lockName}" lost after ${String(Math.round(heldForMs))} ms by ${ownerId}: ${WHAT_HAPPENED[lossReason]}`,
     { lockName, lossReason },
   );
+}
+
+/** A grant that was lost. */
+interface LostGrant extends Omit<LostLock, 'lockName'> {
+  readonly lock: { readonly name: string };
+  readonly heldSince: Date;
+  readonly token: bigint | undefined;
+}
+
+/** The loss of a grant, as its error and the event tell it. */
+export function lossOf(
+  grant: LostGrant,
+  lossReason: LossReason,
+): LostEvent & { error: LockLostError } {
+  const { lock, ownerId, heldForMs, heldSince, token } = grant;
+  const lost = { lockName: lock.name, ownerId, heldForMs };
+  const error = lockLost(lost, lossReason);
+  return { ...lost, lossReason, ...shownToken(token), heldSince, error };
 }

@@ -2,66 +2,13 @@
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
 import type { Due, Schedule } from '../runtime/schedule.js';
-import { now, type Instant } from '../runtime/clock.js';
+import { now } from '../runtime/clock.js';
 import { inBatches, inTurns } from './batches.js';
-import { deadlineOf, type Deadline } from './deadline.js';
-import type { KeepReply } from './replies.js';
+import { deadlineOf } from './deadline.js';
+import type { Renewable, Renewal, Renewer, Watched } from './renewal.js';
 
 /** How soon what stayed unanswered is sent again at the latest: somebody else may get in as soon as the server is back. */
 const LONGEST_RETRY_MS = 250;
-
-/** What the watchdog looks after: a grant, or a place in line. */
-export interface Renewable<Reply = KeepReply> {
-  readonly ownerId: string;
-  /** Whether the lease is prolonged; one of a fixed lease is only looked after. */
-  readonly isWatched: boolean;
-  /**
-   * Finds out whether the lease is over, where somebody relies on it, before anything else is done with it; and sees to it that its end
-   * is noticed, if that comes before the next round.
-   */
-  checkEnd?(at: Instant): void;
-  /** How long ago the confirmation that counts was asked for, `at` then or now, in milliseconds; -1: the lease is not relied on any more. */
-  ageMs(at?: Instant): number;
-  /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
-  renewing?(leaseMs: number): void;
-  /** The server's answer to a renewal; an unanswered one is never reported. */
-  renewed(reply: Reply, renewal: Renewal): void;
-}
-
-/** A renewal that was answered; one for all leases of its batch. */
-export interface Renewal {
-  readonly sentAt: Instant;
-  /** What it prolonged leases by, in milliseconds; 0: it was a mere look. */
-  readonly leaseMs: number;
-  /** Until when a lease may be relied on that it kept. */
-  readonly deadline: Deadline;
-  readonly answeredAt: Instant;
-}
-
-/** How often one lease may be prolonged, where that is limited. */
-export interface RenewalLimit {
-  /** Whether the lease may be prolonged now; otherwise it is only looked after. */
-  readonly isDue: boolean;
-  /** A renewal is on its way. */
-  renewing(): void;
-  /** A renewal that was sent at `sentAt` was answered. */
-  renewed(sentAt: Instant): void;
-}
-
-/** A lease under watch, and what its renewer needs to find it on the server. */
-export interface Watched<Target> {
-  readonly lease: Renewable<unknown>;
-  readonly target: Target;
-}
-
-/** How leases of one kind are renewed. */
-export interface Renewer<Target> {
-  readonly kind: string;
-  /** What may go into one script call has the same batch key. */
-  batchKey(target: Target): string;
-  /** Sends one batch, with a lease of 0 for a mere look; the answers are in the same order. */
-  renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]>;
-}
 
 export interface WatchdogOptions {
   schedule: Schedule;

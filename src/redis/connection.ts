@@ -47,9 +47,7 @@ export class Connection {
     this.silenceLimitMs = silenceLimitMs;
     this.#links = new Links(driver, silenceLimitMs, events);
     this.#greeting = new Greeting({
-      another: (id) => {
-        this.#sameServer.follow(id);
-      },
+      another: this.#sameServer.follow,
       tooOld: (error) => {
         events.emit('error', () => ({ error }));
       },
@@ -60,10 +58,9 @@ export class Connection {
         for (const listener of this.#readyListeners) listener();
       },
     });
-    if (replicas > 0) {
-      const link = this.#links.forCommands('acknowledged commands', { ready: () => undefined });
-      this.#replicated = new Replicated(link, options);
-    }
+    if (replicas === 0) return;
+    const link = this.#links.forCommands('acknowledged commands', { ready: () => undefined });
+    this.#replicated = new Replicated(link, options);
   }
 
   get isReady(): boolean {
@@ -160,11 +157,11 @@ export class Connection {
     const otherwise = (error: Error): Promise<T> | undefined => {
       const look = (key: string): Promise<unknown> =>
         this.#commands.ask('exists', [key], Number, undefined, sender);
-      if (!isUnknownScript(error)) return denied(error, script, keys, look);
-      if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
-      const inFull = [script.source, ...parts.slice(1)];
       const refused = (refusal: Error): Promise<T> | undefined =>
         denied(refusal, script, keys, look);
+      if (!isUnknownScript(error)) return refused(error);
+      if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
+      const inFull = [script.source, ...parts.slice(1)];
       return this.#commands.ask('eval', inFull, read, refused, sender);
     };
     return this.#commands.ask('evalsha', parts, read, otherwise, sender);
@@ -198,10 +195,10 @@ export class Connection {
   /** Asks the server, or every master of the cluster, whether it is there. */
   async ping(): Promise<void> {
     const { client } = this.#commands;
-    const nodes = client.cluster?.masters ?? [client];
-    const ping = (node: Sender): Promise<void> =>
-      this.#commands.ask('ping', [], () => undefined, undefined, node);
-    await Promise.all(nodes.map(ping));
+    const nodes: readonly Sender[] = client.cluster?.masters ?? [client];
+    await Promise.all(
+      nodes.map((node) => this.#commands.ask('ping', [], Boolean, undefined, node)),
+    );
   }
 
   /** The servers that tell of channels. */

@@ -14,7 +14,7 @@ import {
 
 export interface GreetingListener {
   /** It is another server than the one before, or may be; undefined: it does not say which. */
-  another(id: string | undefined): void;
+  readonly another: (id: string | undefined) => void;
   /** It is too old; told once. */
   tooOld(error: UnavailableError): void;
 }

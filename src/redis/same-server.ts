@@ -34,7 +34,7 @@ export class SameServer {
    * Commands go to this server now; undefined: it does not say which it is. A subscriber that is there already stays: while it
    * connected anew, those who wait in line would be taken for gone.
    */
-  follow(id: string | undefined): void {
+  readonly follow = (id: string | undefined): void => {
     if (id === undefined || id !== this.#id) this.#subscriber?.reconnect();
-  }
+  };
 }

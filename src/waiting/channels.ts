@@ -45,8 +45,8 @@ export interface Subscription {
   close(): void;
 }
 
-/** Of channels that are closed. */
-const SILENCE: Subscription = {
+/** Of channels that are closed, and of locks that tell nobody of their releases. */
+export const SILENCE: Subscription = {
   isUp: false,
   mayHaveMissed: () => false,
   close: () => undefined,

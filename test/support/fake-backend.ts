@@ -1,7 +1,7 @@
 // Locks on a server that exists only in memory: unit tests decide when it answers, and what.
 import type { AcquireReply, KeepReply } from '../../src/core/replies.js';
 import type { LockBackend } from '../../src/core/backend.js';
-import type { Renewable } from '../../src/core/watchdog.js';
+import type { Renewable, Renewer } from '../../src/core/renewal.js';
 import { ReentrantWaiter, type ContestedLock } from '../../src/locks/reentrant/reentrant-waiter.js';
 import type { Schedule } from '../../src/runtime/schedule.js';
 import { LostError, UnsentError } from '../../src/redis/failure.js';
@@ -10,7 +10,7 @@ import type { Heir } from '../../src/core/granted-lock.js';
 import { Contests } from '../../src/locks/reentrant/contests.js';
 import type { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
-import { Watchdog, type Renewer } from '../../src/core/watchdog.js';
+import { Watchdog } from '../../src/core/watchdog.js';
 
 interface Held {
   owner: string;

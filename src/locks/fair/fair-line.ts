@@ -1,7 +1,7 @@
 // The line for one fair lock as far as this client stands in it: its places, the channel where it hears that the lock
 // was handed to one of them, and a look at the lock when the holder's lease is over.
 
-import type { Renewable } from '../../core/watchdog.js';
+import type { Renewable } from '../../core/renewal.js';
 import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
 import type { Due, Schedule } from '../../runtime/schedule.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';

@@ -11,7 +11,7 @@ import { leftMs, deadlineOf } from '../../core/deadline.js';
 import type { Findings } from '../../waiting/findings.js';
 import type { FairLine } from './fair-line.js';
 import type { PlaceLock } from './place-lock.js';
-import type { Renewal } from '../../core/watchdog.js';
+import type { Renewal } from '../../core/renewal.js';
 import type { PlaceReply, RenewedPlace } from './place-renewer.js';
 import { Sendings, type PlaceGrant } from './sendings.js';
 

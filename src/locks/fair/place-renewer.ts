@@ -4,7 +4,7 @@ import { now, type Instant } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts, type Script } from '../../redis/scripts.generated.js';
-import type { Renewable, Renewer, Watched } from '../../core/watchdog.js';
+import type { Renewable, Renewer, Watched } from '../../core/renewal.js';
 
 /** What the renewal of a place found. */
 export type PlaceReply =

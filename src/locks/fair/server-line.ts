@@ -3,7 +3,7 @@
 
 import type { KeepReply } from '../../core/replies.js';
 import type { Server } from '../../core/server.js';
-import type { Renewable } from '../../core/watchdog.js';
+import type { Renewable } from '../../core/renewal.js';
 import type { LockKeys } from '../../redis/keys.js';
 import type { Schedule } from '../../runtime/schedule.js';
 import type { TimeLimit } from '../../runtime/clock.js';

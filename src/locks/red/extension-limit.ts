@@ -1,7 +1,7 @@
 // How often the watchdog extends one Redlock at most, by `maxExtensions`; besides that the lock is only looked after.
 
 import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
-import type { RenewalLimit } from '../../core/watchdog.js';
+import type { RenewalLimit } from '../../core/renewal.js';
 
 /** For this part of the lease it is not extended again: that a master reconnects is no reason to. */
 const YOUNG_PART = 1 / 6;

@@ -3,7 +3,7 @@
 
 import type { Granted } from '../../core/granted-lock.js';
 import type { KeepReply } from '../../core/replies.js';
-import type { Renewer, Watched } from '../../core/watchdog.js';
+import type { Renewer, Watched } from '../../core/renewal.js';
 import { poll, type Answer } from './poll.js';
 import type { Master } from './master.js';
 

@@ -6,7 +6,7 @@ import type { TimeLimit } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
-import type { Renewer, Watched } from '../../core/watchdog.js';
+import type { Renewer, Watched } from '../../core/renewal.js';
 
 export class HoldRenewer implements Renewer<LockKeys> {
   readonly kind = 'hold';

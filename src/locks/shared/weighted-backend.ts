@@ -12,7 +12,7 @@ import type { Waiter } from '../../core/waiter.js';
 import { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { TimeLimit } from '../../runtime/clock.js';
-import type { Subscription } from '../../waiting/channels.js';
+import { SILENCE, type Subscription } from '../../waiting/channels.js';
 import { FairPlace } from '../fair/fair-place.js';
 import type { JoinReply, JoinRequest } from '../fair/place-lock.js';
 import { ServerLine, type LinedLock } from '../fair/server-line.js';
@@ -33,13 +33,6 @@ export const PERMITS_TTL_MS: number = 30 * 86_400_000;
 
 /** As a target: the owner keeps the weight that it has. */
 const AS_IT_IS = -1;
-
-/** Of a lock whose releases are told to nobody but those in line. */
-const NO_UNLOCKS: Subscription = {
-  isUp: false,
-  mayHaveMissed: () => false,
-  close: () => undefined,
-};
 
 /** What a weighted lock is, and how much of it is wanted. */
 interface WeightedTerms {
@@ -99,10 +92,8 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     throw this.#terms.refused(reply);
   }
 
-  async release(ownerId: string): Promise<boolean> {
-    const { isHeld, lookInMs } = await this.#handOver(ownerId, 0);
-    if (lookInMs === MORE_TO_LET_IN) this.handOn().catch(() => undefined); // or whoever waits, at the next renewal
-    return isHeld;
+  release(ownerId: string): Promise<boolean> {
+    return this.#andHandOn(this.#handOver(ownerId, 0));
   }
 
   /** Sees to it that permits that nobody holds go to the first in line. Returns when to look again, as in `WeightedHandOver`. */
@@ -169,8 +160,9 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     ]);
   }
 
+  /** Releases are told to those in line only. */
   subscribeToUnlocks(): Subscription {
-    return NO_UNLOCKS;
+    return SILENCE;
   }
 
   messagesIn(payload: string): readonly string[] {
@@ -188,15 +180,15 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     isConfirmation: boolean,
     limit?: TimeLimit,
   ): Promise<KeepReply> {
-    const { isHeld, lookInMs } = await this.#handOver(
-      ownerId,
-      target,
-      leaseMs,
-      isConfirmation,
-      limit,
-    );
+    const asked = this.#handOver(ownerId, target, leaseMs, isConfirmation, limit);
+    return (await this.#andHandOn(asked)) ? 'kept' : 'deleted';
+  }
+
+  /** Whether the owner was a holder. Whoever could not be let in by the same call is let in by another one, or at its next renewal. */
+  async #andHandOn(asked: Promise<WeightedHandOver>): Promise<boolean> {
+    const { isHeld, lookInMs } = await asked;
     if (lookInMs === MORE_TO_LET_IN) this.handOn().catch(() => undefined);
-    return isHeld ? 'kept' : 'deleted';
+    return isHeld;
   }
 
   #handOver(

@@ -2,7 +2,7 @@
 
 import type { KeepReply } from '../../core/replies.js';
 import { sendRenewal } from '../../core/send-renewal.js';
-import type { Renewer, Watched } from '../../core/watchdog.js';
+import type { Renewer, Watched } from '../../core/renewal.js';
 import type { Connection } from '../../redis/connection.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';

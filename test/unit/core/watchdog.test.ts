@@ -1,10 +1,10 @@
 // The watchdog: few calls for many leases, retries before the deadline, and no failure that stops the next round.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { KeepReply } from '../../../src/core/replies.js';
-import type { Renewable } from '../../../src/core/watchdog.js';
+import type { Renewable, Watched } from '../../../src/core/renewal.js';
 import { Schedule } from '../../../src/runtime/schedule.js';
 import { LockKeys } from '../../../src/redis/keys.js';
-import { Watchdog, type Watched } from '../../../src/core/watchdog.js';
+import { Watchdog } from '../../../src/core/watchdog.js';
 
 const LEASE_MS = 30_000;
 const ROUND_MS = LEASE_MS / 3;
