@@ -140,7 +140,10 @@ function meetings(evidence: Evidence): Gap[] {
   return [...grouped(met, ({ locks }) => locks[0]!)].flatMap(([lock, [before, next]]): Gap[] => {
     if (before?.endedAt === undefined || before.failure || !next) return [];
     const from = Math.max(before.endedAt, next.calledAt);
-    return next.enteredAt! <= from ? [] : [gap(evidence, lock, from, next)];
+    if (next.enteredAt! <= from) return [];
+    // The first one had not to wait for anybody: what takes that long here, connecting perhaps, is not the fault of a wake-up.
+    const { until, ...rest } = gap(evidence, lock, from, next);
+    return [{ ...rest, until: until - 2 * (before.enteredAt! - before.calledAt) }];
   });
 }
 

@@ -62,14 +62,17 @@ export const REPLICA_NEMESES: readonly Nemesis[] = [
       const free = stage.faults.take('masters');
       if (!free) return;
       const masters = await mastersOf(stage);
+      if (masters.length < 2) {
+        free(); // the others do not answer: there is nowhere to move it
+        return;
+      }
       const fault = stage.faults.begin(this.name, {});
-      await using mover = await SlotMover.of(masters.map(({ redis }) => redis));
       const { locks } = stage.plan;
-      const slot = await mover.slotOf(locks[target % locks.length]!);
-      const step = 1 + (target % Math.max(1, masters.length - 1));
+      const step = 1 + (target % (masters.length - 1));
       await until(async () => {
         try {
-          await mover.moveBy(step, slot);
+          await using mover = await SlotMover.of(masters.map(({ redis }) => redis));
+          await mover.moveBy(step, await mover.slotOf(locks[target % locks.length]!));
           return true;
         } catch (error) {
           // A server stood still meanwhile, or was full: keys may be where nobody looks for them. Whoever moves slots goes on.

@@ -9,6 +9,7 @@ import {
   type Noted,
 } from '../../support/checked-history.js';
 import { planRound } from '../../chaos/plan.js';
+import type { Note } from '../../chaos/worker/journal.js';
 
 const A = 'w0.0.c0k0.0';
 const B = 'w1.0.c0k0.0';
@@ -228,6 +229,27 @@ it('who waits and is not woken is told; not while a lock of several has it', () 
   const busy: Noted = [calm + 400, { what: 'lagged', ms: 60 }];
   const all = turns(['y']);
   expect(rulesBroken([...all, busy])).toEqual([]); // of three only two are left that were slow
+});
+
+it('two who meet at a name of their own, and the second is not woken, are told; not where the first took as long', () => {
+  /** The first one enters after so long, the second one 200 ms after the first has left. */
+  const meetings = (tookMs: number): Noted[] =>
+    [0, 1, 2].flatMap((turn) => {
+      const from = 1e6 + 4_000 + turn * 1_000;
+      const [first, second] = [`w0.0.c0k0.${turn}`, `w0.0.c1p0.${turn}`];
+      const locks = [`meeting of ${first}`];
+      const [, ...rest] = held(first, from + tookMs, from + 300, { locks });
+      const [, ...next] = held(second, from + 502, from + 510, { locks });
+      const called = (id: string): Note => ({ ...CALL, id, how: 'meet', locks });
+      return [
+        [from, called(first)] as const,
+        ...rest,
+        [from + 290, called(second)] as const,
+        ...next,
+      ];
+    });
+  expect(rulesBroken(meetings(5))).toEqual(['nobody is woken']);
+  expect(rulesBroken(meetings(40))).toEqual([]);
 });
 
 it('who took the lock over within its process relies on what the server gave the first of them', () => {
