@@ -197,16 +197,21 @@ local refused
 if isNew then
   refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
 end
-if not refused and (not place or tonumber(string.match(place, '^w%d+ (%d+)') or 0) <= tonumber(nonce)) then
+-- A copy that comes late, when the line was deleted meanwhile, must not cut the keys of a place that was renewed since.
+local knownNonce, knownEndMs = string.match(place or '', '^w%d+ (%d+) (%d+) ')
+local lastEndMs = untilMs
+if tonumber(knownNonce or 0) > tonumber(nonce) then
+  lastEndMs = math.max(untilMs, tonumber(knownEndMs))
+elseif not refused then
   local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
   refused = refusal('HSET', places, owner, table.concat(words, ' '))
 end
 for _, key in ipairs({ line, places }) do
-  refused = refused or refusal('PEXPIREAT', key, later(untilMs, lineTtlMs))
+  refused = refused or refusal('PEXPIREAT', key, later(lastEndMs, lineTtlMs))
 end
-if isNew or nowMs + lockTtlMs < untilMs then
+if isNew or nowMs + lockTtlMs < lastEndMs then
   for _, key in ipairs({ lock, leases }) do
-    refused = refused or refusal('PEXPIREAT', key, later(untilMs, lockTtlMs))
+    refused = refused or refusal('PEXPIREAT', key, later(lastEndMs, lockTtlMs))
   end
 end
 if refused then
