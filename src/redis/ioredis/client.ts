@@ -1,5 +1,6 @@
 // One ioredis client of ours, a Redis or a Cluster, as a driver's client.
 
+import type { Writable } from 'node:stream';
 import type { ClientListener, ClusterNodes, Endpoint, RedisClient } from '../driver.js';
 import { ASKING_DENIED, isCluster } from './clients.js';
 import { seeToComeback } from './comeback.js';
@@ -15,13 +16,13 @@ const OUT_OF_STEP = 'Command queue state error';
 
 export class IoredisClient extends IoredisSender implements RedisClient {
   readonly cluster: ClusterNodes | undefined;
-  readonly #stopLooking: (() => void) | undefined;
+  readonly #stopLooking: () => void;
 
   constructor(ioredis: Ioredis) {
     super(ioredis);
-    if (!isCluster(ioredis)) return;
-    this.cluster = new IoredisNodes(ioredis, (beside) => new IoredisClient(beside));
     this.#stopLooking = seeToComeback(ioredis);
+    if (isCluster(ioredis))
+      this.cluster = new IoredisNodes(ioredis, (beside) => new IoredisClient(beside));
   }
 
   get address(): string {
@@ -92,12 +93,15 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     return new Set(condition?.subscriber ? condition.subscriber.channels('ssubscribe') : []);
   }
 
+  /** Without a socket there is nothing to drop, and an attempt is under way or due: ioredis would give that up for good. */
   reconnect(): void {
-    this.ioredis.disconnect(true);
+    const { ioredis } = this;
+    const stream = isCluster(ioredis) ? undefined : (ioredis.stream as Writable | undefined);
+    if (isCluster(ioredis) || (stream && !stream.destroyed)) ioredis.disconnect(true);
   }
 
   close(): Promise<void> {
-    this.#stopLooking?.();
+    this.#stopLooking();
     return disconnect(this.ioredis);
   }
 }
