@@ -96,6 +96,32 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
     await one.end();
   });
 
+  it('is where the subscription alone is led once more: it follows the commands to the new one', async () => {
+    const one = await line.joinAndStay(first, 'first');
+    await eventually(async () => {
+      expect(await newMaster.exists(...line.keys)).toBe(line.keys.length);
+    });
+    await newMaster.replicaof('NO', 'ONE'); // and the former one goes on as if nothing had happened
+    await loadScripts(pair.replica.url);
+    for (const proxy of [ofFirst, ofOthers]) {
+      proxy.retarget(pair.replica.port);
+      proxy.cut();
+    }
+    await listening(1);
+    for (const client of [holder, first])
+      await eventually(() => client.getLock('connected').isLocked());
+    ofFirst.retarget(pair.master.port);
+    await newMaster.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await eventually(async () => {
+      expect(await redis.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`)).toHaveLength(1);
+    }, SOON_MS);
+    ofFirst.retarget(pair.replica.port);
+    await listening(1);
+    await hold.release();
+    await line.hasTurn('first');
+    await one.end();
+  });
+
   describe.each(['REPLICAOF', 'FAILOVER'] as const)('becomes a replica by %s', (how) => {
     it('the second in line has the lock for itself', async () => {
       const one = await line.joinAndStay(first, 'first');
