@@ -1,11 +1,19 @@
 // Three test projects: unit (no Redis, fake timers), integration (real servers, nothing mocked), and redisson (the same
 // servers shared with Redisson itself, where there are Java and Maven).
+import { availableParallelism, loadavg } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { filesThatStartServers } from './test/support/server-needs.js';
 
 // HOLDFAST_IOREDIS=5 runs the same tests on ioredis 5; child processes do it by ioredis5-loader.mjs.
 const alias =
   process.env['HOLDFAST_IOREDIS'] === '5' ? [{ find: /^ioredis$/, replacement: 'ioredis5' }] : [];
+
+/**
+ * Most tests wait for something rather than compute: eight at a time, but half as many where others keep the processors busy. Nobody
+ * should stand still for longer than the leases of these tests, a second or two.
+ */
+const [load = 0] = loadavg();
+const WORKERS = load < availableParallelism() ? 8 : 4;
 
 export default defineConfig({
   resolve: { alias },
@@ -29,7 +37,7 @@ export default defineConfig({
           globalSetup: ['test/support/shared-redis.ts'],
           setupFiles: ['test/support/clean-check.ts'],
           pool: 'forks',
-          maxWorkers: 8, // most tests wait for something rather than compute
+          maxWorkers: WORKERS,
           // After the unit tests, not beside them.
           sequence: { groupOrder: 1 },
           testTimeout: 30_000,

@@ -9,7 +9,7 @@ import type { FairLine, Stayer } from './fair-line.js';
 import { startGrantProxy, type GrantProxy } from './grant-proxy.js';
 
 /** The lease of those that wait. The holder's is longer than a test. */
-export const WAITERS_LEASE_MS = 2_000;
+export const WAITERS_LEASE_MS = 4_000;
 
 interface GrantedLine {
   readonly line: FairLine;

@@ -25,8 +25,9 @@ function given<Instance extends Redis | Cluster>(instance: Instance): Instance {
 }
 
 async function lockInTurns(redis: Redis | Cluster): Promise<void> {
-  await using one = newClient({ redis });
-  await using two = newClient({ redis });
+  const lockWatchdogTimeout = 30_000; // a busy machine may take more than a second to connect to all nodes
+  await using one = newClient({ redis, lockWatchdogTimeout });
+  await using two = newClient({ redis, lockWatchdogTimeout });
   const errors = [eventsOf(one, 'error'), eventsOf(two, 'error')];
   const name = uniqueName();
   let inside = 0;

@@ -123,7 +123,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   });
 
   it('tryLockAndGetToken() is undefined while somebody else has it, and takes up no token', async () => {
-    await using one = newClient();
+    await using one = newClient({ lockWatchdogTimeout: 30_000 });
     await using two = newClient();
     await using hold = await lockOf(one).acquire();
     expect(await lockOf(two).tryLockAndGetToken()).toBeUndefined();

@@ -10,7 +10,7 @@ import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const nodes = redNodes(() => startMasters(3));
-const WATCHED = { lockWatchdogTimeout: 1_500 };
+const WATCHED = { lockWatchdogTimeout: 3_000 };
 
 describe('part 7: the watchdog', () => {
   it('keeps a hold over three leases', async () => {

@@ -17,11 +17,11 @@ describe.skipIf(topologiesUnavailable)('a Redlock, one of whose masters has a re
   beforeEach(async () => {
     [first, ...others] = await Promise.all([startReplicated(), startRedis(), startRedis()]);
     clients = [first.master, ...others].map(({ url }, index) =>
-      newClient({ redis: url, replicas: index === 0 ? 1 : 0, lockWatchdogTimeout: 1_500 }),
+      newClient({ redis: url, replicas: index === 0 ? 1 : 0, lockWatchdogTimeout: 3_000 }),
     );
     const name = uniqueName();
     const locks = clients.map((client) => client.getLock(name));
-    red = clients[0]!.getRedLock(...locks, { nodeTimeout: 200, restartGuard: false });
+    red = clients[0]!.getRedLock(...locks, { nodeTimeout: 400, restartGuard: false });
     await red.withLock(() => 1);
   }, 60_000);
 

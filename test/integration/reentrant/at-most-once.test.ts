@@ -9,7 +9,7 @@ import { sharedConnection } from '../../support/shared-connection.js';
 import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-const LEASE_MS = 1_200;
+const LEASE_MS = 2_400;
 
 /** The commands of one lock that is taken twice, renewed and let go twice, in their order. */
 const COMMANDS = ['acquire', 'nested acquire', 'renewal', 'nested release', 'release'] as const;

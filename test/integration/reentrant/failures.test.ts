@@ -25,7 +25,7 @@ describe('an acquire that is resent', () => {
   it.each(['loseReplyTo', 'cutAfterForwarding'] as const)(
     'does not re-enter: one lock and one unlock leave no key (%s)',
     async (fault) => {
-      await using client = newClient({ redis: proxy().url });
+      await using client = newClient({ redis: proxy().url, lockWatchdogTimeout: 6_000 });
       const lock = client.getLock(name);
       const cut = proxy()[fault](commandOf('acquire', name));
       await lock.lock();
@@ -66,7 +66,7 @@ describe('the watchdog does not outlive the lock', () => {
   });
 
   it('when somebody else has taken the lock by the time the renewal arrives', async () => {
-    await using client = newClient({ redis: proxy().url });
+    await using client = newClient({ redis: proxy().url, commandTimeout: 5_000 });
     await using other = newClient();
     const hold = await client.getLock(name).acquire();
     const renewal = proxy().holdBack(commandOf('renew', name));

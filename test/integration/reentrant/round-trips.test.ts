@@ -12,15 +12,19 @@ import { uniqueName } from '../../support/unique-name.js';
 let server: RedisServer;
 let client: Holdfast;
 let lock: Lock;
+let admin: Redis;
 
 beforeAll(async () => {
   server = await startRedis();
   await loadScripts(server.url);
   client = await connected();
+  admin = new Redis(server.url);
+  await admin.ping(); // its handshake is not among what is counted
 });
 
 afterAll(async () => {
   await client.close();
+  admin.disconnect();
   await server[Symbol.asyncDispose]();
 });
 
@@ -32,6 +36,12 @@ async function connected(): Promise<Holdfast> {
   const one = new Holdfast({ redis: server.url });
   await one.getLock(uniqueName()).isLocked();
   return one;
+}
+
+/** How many connections listen for the lock's release. */
+async function listeners(): Promise<unknown> {
+  const [, count] = await admin.pubsub('NUMSUB', `redisson_lock__channel:{${lock.name}}`);
+  return count;
 }
 
 /** The commands that a lock may send. */
@@ -127,7 +137,8 @@ it('an acquire that has to wait is a try, a subscription, a try, and a try when 
     const commands = await sent(async () => {
       const waiting = theirs.lock();
       await nextEvent(other, 'waiting');
-      await sleep(200); // until the subscription stands and the second try is over
+      await expect.poll(listeners, { timeout: 5_000 }).toBe(1);
+      await sleep(200); // until the second try is over
       await mine.release();
       await waiting;
     });

@@ -72,7 +72,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
   });
 
   it('try once per TTL for the whole client when no message comes', async () => {
-    const leaseMs = 1_500;
+    const leaseMs = 3_000;
     await server.holdSilently(awaited, 60_000);
     const all: Promise<boolean>[] = [];
     await server.waiting(waiter, awaited, WAITERS, () => {

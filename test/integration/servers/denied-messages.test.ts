@@ -188,7 +188,7 @@ describe('a user who may not unsubscribe', () => {
     const settled = Promise.allSettled(waits);
     await eventually(async () => {
       expect(((await admin.pubsub('CHANNELS')) as string[]).length).toBeGreaterThanOrEqual(count);
-    });
+    }, 20_000);
     abort();
     await settled;
     await Promise.all(holds.map((hold) => hold.release()));
