@@ -39,7 +39,7 @@ export class Connection {
   readonly #replicated: Replicated | undefined;
   readonly #readyListeners = new Set<() => void>();
   readonly #postponed = new Postponed();
-  readonly #sameServer = new SameServer();
+  readonly #sameServer = new SameServer(() => (this.isReady ? this.#greeting.id : undefined));
 
   constructor(options: ConnectionOptions, events: Events) {
     const { driver, silenceLimitMs, replicas } = options;

@@ -89,7 +89,7 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
     await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
     for (const client of [holder, first])
       await eventually(() => client.getLock('connected').isLocked());
-    await sleep(200);
+    await sleep(1_500); // also for what would come later
     expect(await subscribers()).toEqual(before);
     await hold.release();
     await line.hasTurn('first');
