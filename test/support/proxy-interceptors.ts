@@ -15,7 +15,7 @@ export interface HeldCommand extends Interception {
 }
 
 export interface Treatment {
-  readonly kind: 'forward' | 'lose reply' | 'hold back' | 'cut after forwarding';
+  readonly kind: 'forward' | 'refuse' | 'lose reply' | 'hold back' | 'cut after forwarding';
   /** What becomes of the connection afterwards, unless the command is just forwarded. */
   readonly then: 'cut' | 'silence';
   done(): void;

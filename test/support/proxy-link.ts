@@ -7,6 +7,12 @@ import { commandArguments, isMessage, RespFrames } from './resp-frames.js';
 /** What does not pass: commands (upstream), replies and messages (downstream), or both. */
 export type Swallowed = 'upstream' | 'downstream' | 'both';
 
+/** What the server gets instead of a command that is to be refused: it says so, and does nothing. */
+const REFUSAL = "return redis.error_reply('OOM refused on the way')";
+const REFUSED = Buffer.from(
+  `*3\r\n$4\r\nEVAL\r\n$${String(REFUSAL.length)}\r\n${REFUSAL}\r\n$1\r\n0\r\n`,
+);
+
 /** What the proxy decides for all its links. */
 export interface LinkRules {
   treat(command: Buffer, args: Buffer[]): Treatment;
@@ -113,6 +119,10 @@ export class ProxyLink {
     switch (treatment.kind) {
       case 'forward':
         this.#forward(frame);
+        treatment.done();
+        return;
+      case 'refuse':
+        this.#forward(REFUSED);
         treatment.done();
         return;
       case 'lose reply':

@@ -15,6 +15,8 @@ export interface Section extends Omit<CallNote, 'what'> {
   owner?: string | undefined;
   /** Of a fenced lock. */
   token?: bigint;
+  /** What each master of a Redlock named as the last token that it knew, while this section had the lock; undefined: nothing. */
+  readonly heard: { readonly at: number; readonly counters: readonly (bigint | undefined)[] }[];
   /** To the document that the lock guards. */
   readonly writes: Write[];
   /** The one to whom the server gave the lock, which was passed on within the process since. */
@@ -153,6 +155,13 @@ export class History {
         section.longestLeaseMs = Math.max(section.longestLeaseMs, entry.leaseMs);
         return;
       }
+      case 'heard': {
+        const counters = entry.counters.map((counter) =>
+          counter == null ? undefined : BigInt(counter),
+        );
+        this.sections.get(entry.id)!.heard.push({ at, counters });
+        return;
+      }
       case 'writing':
         this.sections.get(entry.id)!.writes.push({ from: at, until: Infinity });
         return;
@@ -233,6 +242,7 @@ export class History {
       clientIndex,
       calledAt: at,
       beliefs: [],
+      heard: [],
       writes: [],
       longestLeaseMs: call.leaseMs,
     };

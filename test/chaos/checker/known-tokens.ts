@@ -1,26 +1,21 @@
 // The token of a Redlock's holder is known by most masters when it has the lock; who was guarded then does not count.
 import { grantedAfter, RESTART_EMPTY, type Evidence, type Violation } from './evidence.js';
-import { grouped } from './grouped.js';
 import { grantsByLock, type Grant } from './tokens.js';
 
-/** A holder whose token too few masters had, for certain, when it entered. */
+/** A holder whose token too few masters knew, for certain, while it had the lock. */
 export function unknownTokens(evidence: Evidence): Violation[] {
-  const { plan, looks } = evidence;
+  const { plan } = evidence;
   if (!plan.fencing || plan.topology !== 'masters') return [];
   const tolerated = plan.masters - (Math.floor(plan.masters / 2) + 1);
-  const looksByLock = grouped(looks, ({ lock }) => lock);
   return [...grantsByLock(evidence)].flatMap(([lock, grants]): Violation[] => {
-    const ofLock = looksByLock.get(lock) ?? [];
-    const servers = Array.from({ length: plan.masters }, (_, index) =>
-      ofLock.filter(({ server }) => server === index),
-    );
     return grants.flatMap((grant): Violation[] => {
-      const wrong = servers.flatMap((ofServer, server) => {
+      const [heard] = grant.heard;
+      if (!heard) return [];
+      const wrong = heard.counters.flatMap((counter, server) => {
         if (isGuarded(evidence, server, grant)) return [`${server} was guarded`];
-        const look = ofServer.find(({ from }) => from > grant.enteredAt);
-        if (!look || (look.counter ?? 0n) >= grant.token) return [];
-        if (mayHaveForgotten(evidence, server, grant, look.until)) return [];
-        return [`${server} knew ${String(look.counter ?? 'none')}`];
+        if (counter === undefined || counter >= grant.token) return [];
+        if (mayHaveForgotten(evidence, server, grant, heard.at)) return [];
+        return [`${server} knew ${counter}`];
       });
       if (wrong.length <= tolerated) return [];
       const message = `${grant.id} had "${lock}" with the token ${grant.token}, which too few masters knew: master ${wrong.join(', master ')}`;

@@ -2,6 +2,8 @@
 // those who are guarded must not make up for one that is not told.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RESTART_EMPTY } from '../checker/evidence.js';
+import type { TcpProxy } from '../../support/tcp-proxy.js';
+import type { Plan } from '../plan.js';
 import type { Stage } from '../stage/stage.js';
 import type { Nemesis } from './nemesis.js';
 
@@ -77,17 +79,66 @@ export const VOTER_NEMESES: readonly Nemesis[] = [
         await Promise.all(guarded.map((index) => servers[index]!.redis.kill()));
         await Promise.all(guarded.map((index) => servers[index]!.redis.start()));
         restarting.end();
-        await loseTokens(stage, untold!, this.name, lasting);
+        await loseTokens(stage, [untold!], this.name, lasting);
       }
       for (const free of taken) free();
     },
   },
+  {
+    name: 'tokens do not reach a few masters, and votes reach them late',
+    weight: 4,
+    topologies: ['masters'],
+    isOfTokens: true,
+    leases: [1, 2],
+    // Half of the clients get the votes of the master whose clock is most ahead and of a few others, and have their token known by the
+    // rest, who voted for the other half before that. The votes of the few reach the other half when the lock is free again.
+    async act(stage, { target }, lasting) {
+      const { plan, clientCount } = stage;
+      const { ahead, few, rest } = parted(plan);
+      const clients = Array.from({ length: clientCount }, (_, client) => client);
+      const taken = clients.flatMap((client) => {
+        const free = stage.faults.take(`links of client ${client}`);
+        return free ? [{ client, free }] : [];
+      });
+      const delayed: TcpProxy[] = [];
+      for (const { client } of taken) {
+        const links = stage.links(client);
+        const isOtherHalf = (client + target) % 2 === 0;
+        const shares = isOtherHalf
+          ? { ahead: 0.1, few: 0.75, rest: 0 }
+          : { ahead: 0, few: 0.2, rest: 0.1 };
+        const delay = (index: number, share: number): void => {
+          links[index]!.delay({ upstreamMs: share * plan.nodeTimeoutMs });
+          delayed.push(links[index]!);
+        };
+        delay(ahead, shares.ahead);
+        for (const index of few) delay(index, shares.few);
+        for (const index of rest) delay(index, shares.rest);
+      }
+      await loseTokens(stage, few, this.name, lasting);
+      for (const link of delayed) link.delay();
+      for (const { free } of taken) free();
+    },
+  },
 ];
 
-/** No client's token reaches that master meanwhile. */
+/** The master whose clock is most ahead; as many others as may be missing, those least ahead; and the rest. */
+function parted({ masters, clocksAheadMs = [] }: Plan): {
+  ahead: number;
+  few: number[];
+  rest: number[];
+} {
+  const byClock = Array.from({ length: masters }, (_, index) => index).sort(
+    (one, other) => (clocksAheadMs[one] ?? 0) - (clocksAheadMs[other] ?? 0),
+  );
+  const count = Math.floor((masters - 1) / 2);
+  return { ahead: byClock.at(-1)!, few: byClock.slice(0, count), rest: byClock.slice(count, -1) };
+}
+
+/** No client's token is taken by these masters meanwhile. */
 async function loseTokens(
   stage: Stage,
-  untold: number,
+  untold: readonly number[],
   name: string,
   lasting: () => Promise<void>,
 ): Promise<void> {
@@ -98,12 +149,12 @@ async function loseTokens(
     },
   );
   const fault = stage.faults.begin(name, { clients: taken.map(({ client }) => client) });
-  const links = taken.map(({ client }) => stage.links(client)[untold]!);
+  const links = taken.flatMap(({ client }) => untold.map((index) => stage.links(client)[index]!));
   for (const link of links) {
     link.treatCommands((args) => {
       if (!isToken(args)) return undefined;
       stage.mess.commands++;
-      return { kind: 'hold back', then: 'cut', done: () => undefined };
+      return { kind: 'refuse', then: 'cut', done: () => undefined };
     });
   }
   await lasting();

@@ -104,6 +104,10 @@ export class Stage implements AsyncDisposable {
       fencing,
       permits,
       documents: this.#documents?.url,
+      witnesses:
+        fencing && plan.topology === 'masters'
+          ? this.servers.map(({ redis }) => redis.url)
+          : undefined,
     }));
   }
 }

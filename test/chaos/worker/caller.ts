@@ -6,6 +6,7 @@ import { DESERTIONS } from './desertions.js';
 import { LATE_WRITES } from './late-writes.js';
 import type { Party } from './party.js';
 import { PERMIT_ACTIONS } from './permits.js';
+import { RACES } from './races.js';
 import { READ_WRITE_ACTIONS } from './read-write.js';
 import type { Request, Sections } from './section.js';
 import { UNDERCUTS } from './undercuts.js';
@@ -60,7 +61,8 @@ export class Caller {
     if (kind === 'semaphore') return PERMIT_ACTIONS;
     const everywhere = [...ACTIONS, ...UNDERCUTS, ...DESERTIONS];
     if (kind === 'read-write') return [...everywhere, ...READ_WRITE_ACTIONS];
-    return isFenced ? [...everywhere, ...LATE_WRITES] : everywhere;
+    if (!isFenced) return everywhere;
+    return [...everywhere, ...LATE_WRITES, ...(kind === 'red' ? RACES : [])];
   }
 
   /** How a lock is asked for: with or without a limit, a lease, a signal. */

@@ -23,6 +23,12 @@ export type Note =
   // It writes to the document that the lock guards; `refusedBy`: the larger token that the document has seen.
   | { readonly what: 'writing'; readonly id: string }
   | { readonly what: 'wrote'; readonly id: string; readonly refusedBy?: string | undefined }
+  // While it believed, each master named the last token that it knew; undefined, or null when it was read: it said nothing.
+  | {
+      readonly what: 'heard';
+      readonly id: string;
+      readonly counters: readonly (string | undefined | null)[];
+    }
   | ({ readonly what: 'left'; readonly id: string } & Partial<Failure>)
   | ({ readonly what: 'refused'; readonly id: string } & Failure)
   | { readonly what: 'extending'; readonly id: string; readonly leaseMs: number }

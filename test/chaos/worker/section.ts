@@ -3,6 +3,7 @@ import type { AcquireOptions } from '../../../src/index.js';
 import type { Beliefs, Held } from './beliefs.js';
 import type { Documents } from './documents.js';
 import { failureOf, type Half, type Journal } from './journal.js';
+import type { Witnesses } from './witnesses.js';
 
 export interface Request {
   readonly wait?: number | undefined;
@@ -30,6 +31,8 @@ export interface SectionsContext {
   readonly watchdogMs: number;
   /** What the locks guard; undefined: they give no tokens. */
   readonly documents: Documents | undefined;
+  /** Who has to know their tokens; undefined: that is the one server's. */
+  readonly witnesses: Witnesses | undefined;
 }
 
 /** The sections of one caller; each gets an id of its own. */
@@ -127,10 +130,19 @@ export class Section {
     const { documents, journal } = this.#context;
     const token = this.#hold?.token;
     if (!documents || token === undefined) return;
+    await this.#hear();
     journal.note({ what: 'writing', id });
     const refusedBy = await documents.write(this.#lock, token, id);
     journal.note({ what: 'wrote', id, refusedBy });
     this.look();
+  }
+
+  /** Which tokens the masters know while it has the lock. */
+  async #hear(): Promise<void> {
+    const { witnesses, journal } = this.#context;
+    if (!witnesses) return;
+    const counters = await witnesses.ask(this.#lock);
+    if ((this.#hold?.remaining() ?? 0) > 0) journal.note({ what: 'heard', id: this.id, counters });
   }
 
   /** Its lease may end later from now on. */

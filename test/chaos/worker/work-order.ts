@@ -45,4 +45,6 @@ export interface WorkOrder {
   readonly permits: Permits | undefined;
   /** Where the documents are that fenced locks guard. */
   readonly documents: string | undefined;
+  /** Where the masters are, past all proxies, of Redlocks that give tokens. */
+  readonly witnesses: readonly string[] | undefined;
 }

@@ -16,6 +16,7 @@ import { Beliefs } from './beliefs.js';
 import { Caller, type Partner } from './caller.js';
 import { block, patchClocks, stepWallClock, suspend } from './clocks.js';
 import { Documents } from './documents.js';
+import { Witnesses } from './witnesses.js';
 import { Journal } from './journal.js';
 import { Party } from './party.js';
 import { Sections } from './section.js';
@@ -36,8 +37,9 @@ process.on('warning', (warning) => {
 });
 
 const documents = order.documents === undefined ? undefined : new Documents(order.documents);
+const witnesses = order.witnesses && new Witnesses(order.witnesses);
 const beliefs = new Beliefs(journal);
-const context = { journal, beliefs, watchdogMs: order.watchdogMs, documents };
+const context = { journal, beliefs, watchdogMs: order.watchdogMs, documents, witnesses };
 const parties = order.clients.map((_, index) => new Party(order, index, journal));
 const callers = parties.flatMap((party, client) =>
   Array.from({ length: order.callersPerClient }, (_, index) => {
@@ -82,6 +84,7 @@ onMessage(async ({ type, ms }) => {
       clearTimeout(lagTimer);
       await Promise.all(parties.map((party) => party.close()));
       await documents?.close();
+      await witnesses?.close();
       tell('closed', { atMs: machineMs() });
       stopListening();
       setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS).unref();
