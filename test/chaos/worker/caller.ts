@@ -19,7 +19,8 @@ export interface Partner {
 
 export interface CallerContext {
   readonly party: Party;
-  readonly partner: Partner | undefined;
+  readonly partner?: Partner | undefined;
+  readonly rival?: Partner | undefined;
   readonly random: Random;
   readonly sections: Sections;
   readonly watchdogMs: number;
@@ -27,16 +28,19 @@ export interface CallerContext {
 
 export class Caller {
   readonly party: Party;
-  /** undefined: its client is the only one of this process. */
+  /** undefined: its client is the only one of this process, or the locks are Redlocks. */
   readonly partner: Partner | undefined;
+  /** The same where they are Redlocks. */
+  readonly rival: Partner | undefined;
   readonly random: Random;
   readonly sections: Sections;
   readonly watchdogMs: number;
   #isStopping = false;
 
-  constructor({ party, partner, random, sections, watchdogMs }: CallerContext) {
+  constructor({ party, partner, rival, random, sections, watchdogMs }: CallerContext) {
     this.party = party;
     this.partner = partner;
+    this.rival = rival;
     this.random = random;
     this.sections = sections;
     this.watchdogMs = watchdogMs;

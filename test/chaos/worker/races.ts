@@ -6,10 +6,10 @@ import type { PartyLock } from './party.js';
 
 export const RACES: readonly Action[] = [{ weight: 3, act: race }];
 
-async function race({ party, partner, random, sections, watchdogMs }: Caller): Promise<void> {
-  if (!partner) return;
+async function race({ party, rival, random, sections, watchdogMs }: Caller): Promise<void> {
+  if (!rival) return;
   const names = [`race of ${sections.nextId}`];
-  const runners = [{ party, sections }, partner];
+  const runners = [{ party, sections }, rival];
   await Promise.all(
     runners.map((runner) => take(runner, runner.party.lock(names, false, random), watchdogMs)),
   );

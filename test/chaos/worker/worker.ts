@@ -46,8 +46,9 @@ const callers = parties.flatMap((party, client) =>
     const name = `${order.name}c${client}k${index}`;
     const random = new Random(order.seed, name);
     const sections = new Sections(context, name);
-    const partner = partnerOf(client, index);
-    return new Caller({ party, partner, random, sections, watchdogMs: order.watchdogMs });
+    const other = partnerOf(client, index);
+    const pair = order.kind === 'red' ? { rival: other } : { partner: other };
+    return new Caller({ party, ...pair, random, sections, watchdogMs: order.watchdogMs });
   }),
 );
 const working = Promise.all(callers.map((caller) => caller.work()));
@@ -108,7 +109,7 @@ function tellWhatIsLeft(): void {
 
 function partnerOf(client: number, caller: number): Partner | undefined {
   const next = (client + 1) % parties.length;
-  if (next === client || order.kind === 'red') return undefined;
+  if (next === client) return undefined;
   return {
     party: parties[next]!,
     sections: new Sections(context, `${order.name}c${next}p${caller}`),
