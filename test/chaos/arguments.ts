@@ -1,5 +1,6 @@
 // What npm run chaos was asked to do.
 import { parseArgs } from 'node:util';
+import { NEMESES } from './nemeses/all.js';
 import { KINDS, TOPOLOGIES, type Kind, type PlanWishes, type Topology } from './plan.js';
 
 export const USAGE = `usage: npm run chaos -- [--kind ${KINDS.join('|')}|all] [--minutes 10] [--seed 7]
@@ -13,6 +14,8 @@ export const USAGE = `usage: npm run chaos -- [--kind ${KINDS.join('|')}|all] [-
   --out         where reports are written (chaos-reports)
   --mutants     instead: spoil the library in many ways, and see each noticed; --mutants=name,name: those
   --overload    instead: figures of a client, and of a server, with far too much to do; --overload=name,name`;
+
+const FAULTS = NEMESES.map(({ name }) => name);
 
 export interface Arguments {
   readonly kinds: readonly Kind[];
@@ -55,7 +58,7 @@ export function readArguments(args: readonly string[]): Arguments {
     wishes: {
       topology:
         values.topology === undefined ? undefined : oneOf<Topology>(TOPOLOGIES, values.topology),
-      nemeses: values.only === undefined ? undefined : namesIn(values.only),
+      nemeses: values.only === undefined ? undefined : faultsIn(values.only),
       faultsMs: 1_000 * number('seconds', values.seconds),
     },
     mutants: values.mutants === undefined ? undefined : namesIn(values.mutants),
@@ -65,6 +68,13 @@ export function readArguments(args: readonly string[]): Arguments {
 
 function namesIn(list: string): string[] {
   return list.split(',').filter((name) => name !== '');
+}
+
+/** Some of them have commas in their names. */
+function faultsIn(list: string): string[] {
+  const named = FAULTS.filter((name) => list.includes(name));
+  const rest = named.reduce((left, name) => left.replace(name, ''), list);
+  return [...named, ...namesIn(rest).map((name) => oneOf(FAULTS, name))];
 }
 
 function oneOf<T extends string>(known: readonly T[], name: string): T {

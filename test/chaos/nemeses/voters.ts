@@ -85,7 +85,7 @@ export const VOTER_NEMESES: readonly Nemesis[] = [
     },
   },
   {
-    name: 'tokens do not reach a few masters, and votes reach them late',
+    name: 'votes reach a few masters late and tokens do not',
     weight: 4,
     topologies: ['masters'],
     isOfTokens: true,
