@@ -9,11 +9,11 @@ const alias =
   process.env['HOLDFAST_IOREDIS'] === '5' ? [{ find: /^ioredis$/, replacement: 'ioredis5' }] : [];
 
 /**
- * Most tests wait for something rather than compute: eight at a time, but half as many where others keep the processors busy. Nobody
- * should stand still for longer than the leases of these tests, a second or two.
+ * Most tests wait for something rather than compute: eight at a time, but half as many where a lot of other work is waiting for the
+ * processors. Nobody should stand still for longer than the leases of these tests, a second or two.
  */
 const [load = 0] = loadavg();
-const WORKERS = load < availableParallelism() ? 8 : 4;
+const WORKERS = load < 2 * availableParallelism() ? 8 : 4;
 
 export default defineConfig({
   resolve: { alias },
