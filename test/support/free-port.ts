@@ -2,14 +2,20 @@
 import { createServer } from 'node:net';
 
 // Below the range from which systems take the local ports of outgoing connections, so that a server
-// can be stopped and started again on its port; and with room for the cluster bus at port + 10000.
+// can be stopped and started again on its port; the ports 10,000 above are for the buses of clusters.
 const LOWEST_PORT = 10_000;
-const HIGHEST_PORT = 21_999;
+const PORTS_EACH = 1_000;
+
+/** Each worker of vitest has ports of its own: nobody takes one that is left free for a moment on purpose. 0: no worker. */
+const WORKER = Number(process.env['VITEST_POOL_ID'] ?? 0) % 10;
+
+/** In a row from anywhere: what was handed out is not handed out again soon. */
+let next = Math.floor(Math.random() * PORTS_EACH);
 
 /** A port that is free now; somebody may still be faster, so callers retry. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = LOWEST_PORT + Math.floor(Math.random() * (HIGHEST_PORT - LOWEST_PORT + 1));
+    const port = LOWEST_PORT + WORKER * PORTS_EACH + (next++ % PORTS_EACH);
     if ((await isFree(port)) && (await isFree(port + 10_000))) return port;
   }
 }

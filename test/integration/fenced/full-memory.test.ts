@@ -61,9 +61,11 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   ])('is not had %s, leaves nothing, and says why', async (_when, isKnown) => {
     const before = isKnown ? await passThrough(lockOf(one)) : undefined;
     await fill(redis);
+    // Each by its own client: a server refuses nothing that comes behind a release in one call (see gather.lua), and the first
+    // acquisition may leave something to release.
     for (const call of [
       () => lockOf(one).acquire({ wait: 1_200 }),
-      () => lockOf(one).tryLockAndGetToken(),
+      () => lockOf(two).tryLockAndGetToken(),
     ]) {
       const error = (await rejectionOf(call())) as Error;
       expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: name });
