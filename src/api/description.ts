@@ -8,7 +8,7 @@ import { inspect, type InspectOptionsStylized } from 'node:util';
  * @group Descriptions
  */
 export interface LockDescription {
-  /** `Lock`, `FairLock`, `FencedLock`, `FencedFairLock`, `MultiLock`, `RedLock`, `ReadLock` or `WriteLock`. */
+  /** `Lock`, `FairLock`, `FencedLock`, `FencedFairLock`, `MultiLock`, `RedLock`, `FencedRedLock`, `ReadLock` or `WriteLock`. */
   kind: string;
   /** Its name, as it was given to `getLock`. */
   name: string;

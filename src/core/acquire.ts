@@ -57,7 +57,8 @@ export function acquire(
         const grant = new Grant(session, lock, ownerId, deadline, answer.token);
         resolve(beginHold(session, new Holder(grant, undefined, ownScope, isShared), request));
       } catch (error) {
-        if (error instanceof Error) reject(error); // a defect of ours must not be a caller that waits for ever
+        // A defect of ours must not be a caller that waits for ever.
+        reject(error instanceof Error ? error : new Error(String(error)));
       }
     };
     reply.then(answered, () => {

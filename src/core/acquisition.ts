@@ -109,11 +109,11 @@ export class Acquisition {
     const { grant, turns } = outer;
     const { isShared } = this.#request;
     if (!turns.tryTake(isShared)) {
-      const seen = { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
       // Another call of the same scope that is just entering does so for this one, too.
       const isElsewhere = !acting || outer.entering !== acting;
-      if (this.#request.waitMs === 0 && isElsewhere) throw heldElsewhere(this.#lock.name, 0, seen);
-      this.#beginWaiting(seen);
+      if (this.#request.waitMs === 0 && isElsewhere)
+        throw heldElsewhere(this.#lock.name, 0, grant.seen);
+      this.#beginWaiting(grant.seen);
       // A wake-up is for somebody who can try now.
       this.#tries.leave();
       if (!(await turns.take(this.#waitLimit, isShared))) return 'look again';

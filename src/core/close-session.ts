@@ -3,7 +3,7 @@
 
 import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
-import type { ClosedError, LockLostError, LossReason } from '../api/errors.js';
+import type { ClosedError, LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import { WaitLimit, type Call } from '../runtime/wait-limit.js';
 import type { Cleanup, Removable } from './cleanup.js';
 import { lockLost, type LostLock } from './loss.js';
@@ -17,6 +17,7 @@ export interface SessionGrant {
   /** Whether others may read beside it. */
   readonly isShared: boolean;
   readonly heldForMs: number;
+  readonly seen: SeenHolder;
   /** Milliseconds for which this process may rely on it. */
   remaining(): number;
   /** How many of its holds only read, or how many do not. */

@@ -14,7 +14,7 @@ interface Ended {
 }
 
 /** `passedOnAfterMs`: for how long it had been held when its grant was passed on; what the grant says since is of those who came after it. */
-export function tellReleased(session: Session, grant: Ended, passedOnAfterMs?: number): void {
+export function emitReleased(session: Session, grant: Ended, passedOnAfterMs?: number): void {
   session.events.emit('released', () => ({
     lockName: grant.lock.name,
     ownerId: grant.ownerId,

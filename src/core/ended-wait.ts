@@ -68,5 +68,5 @@ function seenLately(
 function heldHere({ session, lock }: Waited): SeenHolder | undefined {
   const found = session.grantOf(lock.id);
   const grant = found?.isShared && lock.isShared ? undefined : found;
-  return grant && { holder: grant.ownerId, holderTtlMs: Math.round(grant.remaining()) };
+  return grant?.seen;
 }

@@ -69,7 +69,7 @@ export abstract class GrantHolds {
   }
 
   /** The grant was lost. */
-  protected tell(error: LockLostError): void {
+  protected notifyLost(error: LockLostError): void {
     for (const hold of [...this.#holds]) hold.lost(error);
     this.#heir?.lost(error);
   }

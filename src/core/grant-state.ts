@@ -208,7 +208,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     this.lock.unwatch(this);
     // A closing client waits for a release that is on its way.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
-    if (next.kind === 'lost') this.tell(next.error);
+    if (next.kind === 'lost') this.notifyLost(next.error);
   }
 
   #forget(): void {

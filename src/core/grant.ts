@@ -47,7 +47,7 @@ export class Grant extends CountedGrant {
       return;
     }
     this.disinherit();
-    if (this.isHeld) this.#releaseInsistently(false).catch(() => undefined); // what is left then is removed
+    if (this.isHeld) this.#releaseUntilAnswered(false).catch(() => undefined); // what is left then is removed
   }
 
   /** A hold ends; with the last one the lock is free. Call it again after a failure. */
@@ -57,7 +57,7 @@ export class Grant extends CountedGrant {
     const isLast = this.holdCount === 0 && !this.isReleased && !this.loss;
     return isLast && connection.isReady && this.turns.tryTake()
       ? this.#releaseAtOnce()
-      : this.#releaseInsistently(isRepeat);
+      : this.#releaseUntilAnswered(isRepeat);
   }
 
   /** The client was closed, and has released it; or not, as far as is known. */
@@ -72,7 +72,7 @@ export class Grant extends CountedGrant {
       sendRelease(this.session, this.lock, this.ownerId, (begun) => {
         this.turns.pass();
         if (begun) {
-          this.#releaseInsistently(false, begun).then(resolve, reject);
+          this.#releaseUntilAnswered(false, begun).then(resolve, reject);
           return;
         }
         this.become({ kind: 'released', isConfirmed: true });
@@ -114,7 +114,7 @@ export class Grant extends CountedGrant {
   }
 
   /** Repeats the release until it is answered, and for as long as it may take. `begun`: its first command, if that was sent already. */
-  async #releaseInsistently(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
+  async #releaseUntilAnswered(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
     const release = (waitLimit: WaitLimit): Promise<void> =>
       this.#release(waitLimit, isRepeat, begun?.answer);
     try {

@@ -12,7 +12,7 @@ export interface Granted extends Renewable {
   readonly holdCount: number;
   /** What a fenced lock gave with it. */
   readonly token?: bigint | undefined;
-  /** It, as somebody sees it for whom it is in the way. */
+  /** Its owner and the time that is left, as a caller is told who is refused the lock because of it. */
   readonly seen: SeenHolder;
   renewalLimit: RenewalLimit | undefined;
   /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
@@ -35,10 +35,16 @@ export interface Heir extends GrantedHold {
   inherit(grant: Granted): void;
 }
 
-/** What a grant needs of the lock that was granted. */
-export interface GrantedLock extends Removable {
-  /** The name that the user gave. */
+/** A lock of any kind. */
+export interface NamedLock {
+  /** The same for the same lock of the same client, whatever object stands for it. */
+  readonly id: string;
+  /** The name that its caller gave. */
   readonly name: string;
+}
+
+/** What a grant needs of the lock that was granted. */
+export interface GrantedLock extends Removable, NamedLock {
   /** Whether several may have it at a time, each by an owner of its own. Of a read-write lock that is the half that only reads; both have one `id`. */
   readonly isShared?: boolean;
   /** Whether something of the lock may be left on its servers when it was lost to somebody else. */

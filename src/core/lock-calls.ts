@@ -2,14 +2,9 @@
 
 import type { Session } from './session.js';
 import { LockNotHeldError } from '../api/errors.js';
+import type { NamedLock } from './granted-lock.js';
 import type { HoldOrigin } from './own-hold.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
-
-/** A lock of any kind: what is the same for the same lock, and what its caller calls it. */
-interface Named {
-  readonly id: string;
-  readonly name: string;
-}
 
 /** A shorter lease is taken for one in seconds, in milliseconds. */
 const SHORT_LEASE_MS = 100;
@@ -17,7 +12,7 @@ const SHORT_LEASE_MS = 100;
 /** Such a call begins, in the scope `position`; returns how it ends. Nothing is kept of a call outside any run, nor of one of another kind. */
 export function lockCallBegins(
   session: Session,
-  { id, name }: Named,
+  { id, name }: NamedLock,
   origin: HoldOrigin,
   leaseMs: number | undefined,
   position: Scope | undefined,
@@ -49,7 +44,7 @@ export function anonymousLockId(
 /** There is none to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it. */
 export function nothingToUnlock(
   { acquisitions }: Session,
-  { id, name, isShared }: Named & { readonly isShared?: boolean },
+  { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   isHeldAround: boolean,
 ): LockNotHeldError {
   const acting = actingScope(currentScope());

@@ -1,6 +1,7 @@
 // Warns of calls that seem to wait for themselves: those that have waited for long for one hold of their own client, outside any
 // scope. Nothing is timed for a caller that waits for another client.
 
+import type { NamedLock } from './granted-lock.js';
 import { nestedCallMessage } from './refusals.js';
 import type { Warnings } from './warnings.js';
 import type { Due, Schedule } from '../runtime/schedule.js';
@@ -15,11 +16,6 @@ interface Surroundings {
   readonly schedule: Schedule;
   readonly anonymous: AnonymousHolds;
   readonly warnings: Warnings;
-}
-
-interface NamedLock {
-  readonly id: string;
-  readonly name: string;
 }
 
 export class NestedCalls {
@@ -63,7 +59,7 @@ class LockWaits implements Due {
     const wait = { sinceMs: performance.now() };
     this.#waits.add(wait);
     this.#count++;
-    if (this.#session.anonymous.held(this.#lock.id)) this.#lookIn(NESTED_CALL_WARNING_MS);
+    if (this.#session.anonymous.held(this.#lock.id)) this.#checkAfter(NESTED_CALL_WARNING_MS);
     return () => {
       this.#waits.delete(wait);
       if (--this.#count > 0) return;
@@ -83,7 +79,7 @@ class LockWaits implements Due {
     for (const wait of this.#waits) {
       const waitedMs = performance.now() - Math.max(wait.sinceMs, this.#heldSinceMs);
       if (waitedMs < NESTED_CALL_WARNING_MS) {
-        this.#lookIn(NESTED_CALL_WARNING_MS - waitedMs);
+        this.#checkAfter(NESTED_CALL_WARNING_MS - waitedMs);
         return; // the others wait for less long
       }
       this.#waits.delete(wait);
@@ -95,10 +91,10 @@ class LockWaits implements Due {
   readonly #held = (hold: HoldInScope): void => {
     this.#hold = hold;
     this.#heldSinceMs = performance.now();
-    if (this.#waits.size > 0) this.#lookIn(NESTED_CALL_WARNING_MS);
+    if (this.#waits.size > 0) this.#checkAfter(NESTED_CALL_WARNING_MS);
   };
 
-  #lookIn(delayMs: number): void {
+  #checkAfter(delayMs: number): void {
     this.#session.schedule.within(this, delayMs);
   }
 

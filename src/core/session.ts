@@ -47,9 +47,9 @@ export class Session {
   readonly cleanup: Cleanup = new Cleanup();
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
   readonly nestedCalls: NestedCalls;
-  /** The one timer of its client. */
+  /** The timer that deadlines, renewal rounds and the limits of releases share. */
   readonly schedule: Schedule;
-  /** All that is held on the server. */
+  /** What is held on a server, or whose release is not confirmed so far. */
   readonly grants: Set<SessionGrant> = new Set<SessionGrant>();
   /** What is held of other clients' locks, as members of locks of this one. */
   readonly memberHolds: Set<MemberHold> = new Set<MemberHold>();
@@ -152,22 +152,22 @@ export class Session {
   /** Asks for something that must not be done twice: a repeat might meet somebody who came since. */
   async askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
-    const insistently = (waitLimit: WaitLimit): Promise<T> =>
+    const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
       retry(this.connection, waitLimit, lock, (isRepeat) => {
         if (!isRepeat) return request();
         const lost = `${what}: the connection was lost before the answer came`;
         throw this.unavailable(lock.name, lost, waitLimit.trouble);
       });
-    return await this.bounded(lock.name, what, insistently, { registry: this.acquisitions });
+    return await this.bounded(lock.name, what, untilAnswered, { registry: this.acquisitions });
   }
 
   /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
   async ask<T>(lock: Conflicting, question: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
-    const insistently = (waitLimit: WaitLimit): Promise<T> =>
+    const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
       retry(this.connection, waitLimit, lock, question);
     const options = { registry: this.acquisitions, isSingleAttempt: true };
-    return await this.bounded(lock.name, 'not looked at', insistently, options);
+    return await this.bounded(lock.name, 'not looked at', untilAnswered, options);
   }
 
   /**

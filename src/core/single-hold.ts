@@ -5,7 +5,7 @@ import { inspected, shownToken, type HoldDescription } from '../api/description.
 import { isUnanswered, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
 import type { HoldOrigin, OwnHold } from './own-hold.js';
-import { quietly, tellReleased } from './end-hold.js';
+import { quietly, emitReleased } from './end-hold.js';
 import type { GrantHolder } from './grant-holders.js';
 import { parseLease } from '../api/options.js';
 import type { Grant } from './grant.js';
@@ -156,7 +156,7 @@ export class SingleHold implements OwnHold {
     }
     this.isRetired = true;
     const released = this.#grant.release(this, false).then(() => {
-      tellReleased(this.#session, this.#grant);
+      emitReleased(this.#session, this.#grant);
     });
     const settled = quietly(this.#session, this, released);
     this.lost(error);
@@ -190,7 +190,7 @@ export class SingleHold implements OwnHold {
       : (passed?.proof ?? this.#grant.release(this, isRepeat));
     return removal.then(
       () => {
-        tellReleased(this.#session, this.#grant, this.#passedOnAfterMs);
+        emitReleased(this.#session, this.#grant, this.#passedOnAfterMs);
         this.#leave();
       },
       (error: unknown) => {

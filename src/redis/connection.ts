@@ -4,7 +4,7 @@ import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
 import type { Events } from '../api/events.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import type { Argument, Driver, RedisClient, Sender } from './driver.js';
-import { isUnknownScript, UnsentError } from './failure.js';
+import { assertWanted, isUnknownScript } from './failure.js';
 import { Greeting, type ServerFacts } from './greeting.js';
 import { homesOf, type Homes } from './homes.js';
 import { hashTag } from './keys.js';
@@ -160,7 +160,7 @@ export class Connection {
       const refused = (refusal: Error): Promise<T> | undefined =>
         denied(refusal, script, keys, look);
       if (!isUnknownScript(error)) return refused(error);
-      if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
+      assertWanted(limit);
       const inFull = [script.source, ...parts.slice(1)];
       return this.#commands.ask('eval', inFull, read, refused, sender);
     };

@@ -1,5 +1,7 @@
 // What a failed command means: did the server answer, and does asking again help?
 
+import type { TimeLimit } from '../runtime/clock.js';
+
 /**
  * - `unsent`: there was no connection to send it by
  * - `unanswered`: no reply came; the command may or may not have run
@@ -22,6 +24,11 @@ const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 /** A command was not sent. */
 export class UnsentError extends Error {
   override readonly name = 'UnsentError';
+}
+
+/** Throws where nobody waits for the outcome any more, before a command is sent. */
+export function assertWanted({ leftMs }: TimeLimit): void {
+  if (leftMs <= 0) throw new UnsentError('nobody waits for it any more');
 }
 
 /** Whoever shows the way to Redis refuses us. */

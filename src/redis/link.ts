@@ -50,7 +50,7 @@ export class Link {
     this.#trouble = new Trouble(client, this, listener, () => {
       this.#silence.handshakeEnded();
     });
-    const { failed, tellOnce } = this.#trouble;
+    const { failed, reportOnce } = this.#trouble;
     if (client.cluster) {
       this.#silentNodes = new SilentNodes(client.cluster, limits, (error) => {
         if (!this.#closing) listener.failed(error);
@@ -72,7 +72,7 @@ export class Link {
         listener.closed?.(unsaid);
       },
       failed,
-      hindered: tellOnce,
+      hindered: reportOnce,
       outOfStep: listener.outOfStep ?? failed,
       message: listener.message ?? ignore,
       moved: listener.moved ?? ignore,

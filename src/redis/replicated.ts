@@ -4,7 +4,7 @@
 import type { TimeLimit } from '../runtime/clock.js';
 import { Acknowledgements } from './acknowledgements.js';
 import type { Argument, ClusterNode, Sender } from './driver.js';
-import { isUnknownScript, redirectionOf, UnsentError } from './failure.js';
+import { assertWanted, isUnknownScript, redirectionOf, UnsentError } from './failure.js';
 import { hashTag } from './keys.js';
 import type { Link } from './link.js';
 import { denied } from './script-denial.js';
@@ -78,7 +78,7 @@ export class Replicated {
       } catch (error) {
         const redirection = redirectionOf(error);
         if (isKnown && isUnknownScript(error)) {
-          if (limit.leftMs <= 0) throw new UnsentError('nobody waits for it any more');
+          assertWanted(limit);
           isKnown = false;
         } else if (!redirection || redirections === MAX_REDIRECTIONS) {
           const look = (each: string): Promise<unknown> =>

@@ -31,7 +31,7 @@ interface Route {
   at: string | undefined;
   /** Where it is to be instead, as soon as the subscription stands there. */
   next: string | undefined;
-  isUp: boolean;
+  isSubscribed: boolean;
   isDenied: boolean;
   /** Whether a server's word of where the slot has moved was followed lately: two that name each other must not keep us busy. */
   hasFollowed: boolean;
@@ -55,7 +55,7 @@ export class Subscribers {
 
   subscribe(channel: string, isSharded: boolean): void {
     const slot = isSharded ? slotOf(hashTag(channel)) : undefined;
-    const nowhere = { at: undefined, next: undefined, isUp: false };
+    const nowhere = { at: undefined, next: undefined, isSubscribed: false };
     const route: Route = { channel, slot, ...nowhere, isDenied: false, hasFollowed: false };
     this.#routes.set(channel, route);
     this.#go(route, this.#homes.of(slot));
@@ -135,7 +135,7 @@ export class Subscribers {
       route.at = home;
       route.next = undefined;
     }
-    route.isUp = true;
+    route.isSubscribed = true;
     route.hasFollowed = false;
     this.#listener.subscribed(channel);
   }
@@ -143,7 +143,7 @@ export class Subscribers {
   #lost(channel: string, home: string): void {
     const route = this.#routes.get(channel);
     if (route?.at !== home) return;
-    route.isUp = false;
+    route.isSubscribed = false;
     this.#listener.lost(channel);
     this.#homes.refresh();
     this.#retryLater();
@@ -178,7 +178,9 @@ export class Subscribers {
 
   readonly #retry = (): void => {
     this.#retryTimer = undefined;
-    const down = [...this.#routes.values()].filter(({ isUp, isDenied }) => !isUp && !isDenied);
+    const down = [...this.#routes.values()].filter(
+      ({ isSubscribed, isDenied }) => !isSubscribed && !isDenied,
+    );
     this.#retryMs = down.length === 0 ? RETRY_MS : Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);
     if (down.length === 0) return;
     this.#retryLater();

@@ -111,10 +111,10 @@ export class Trouble {
       if (!isDenied) this.#refusal = undefined; // it may let us in when it is back
       if (!isLeaving) this.#attemptFailed(explained);
     }
-    if (this.#lastError === error) this.tellOnce(error);
+    if (this.#lastError === error) this.reportOnce(error);
   };
 
-  readonly tellOnce = (error: Error): void => {
+  readonly reportOnce = (error: Error): void => {
     if (!this.#end.signal.aborted && this.#outage.isNews(describe(error)))
       this.#listener.failed(error);
   };

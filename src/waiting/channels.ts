@@ -39,7 +39,7 @@ class Channel {
 /** One listener's part in a channel. */
 export interface Subscription {
   /** Whether it is known to stand: confirmed, on a connection that is not known to be lost. */
-  readonly isUp: boolean;
+  readonly isSubscribed: boolean;
   /** Whether something may have happened since then (on the monotonic clock) that the listener did not hear. */
   mayHaveMissed(sinceMs: number): boolean;
   close(): void;
@@ -47,7 +47,7 @@ export interface Subscription {
 
 /** Of channels that are closed, and of locks that tell nobody of their releases. */
 export const SILENCE: Subscription = {
-  isUp: false,
+  isSubscribed: false,
   mayHaveMissed: () => false,
   close: () => undefined,
 };
@@ -76,7 +76,7 @@ export class Channels {
         if (channel) channel.subscribedAtMs = undefined;
       },
       denied: (what, name, error) => {
-        this.#tellDenied(what, name, error);
+        this.#reportDenied(what, name, error);
       },
       message: (name, payload) => {
         const channel = this.#channels.get(name);
@@ -101,7 +101,7 @@ export class Channels {
     channel.listeners.add(listener);
     const joined = channel;
     return {
-      get isUp() {
+      get isSubscribed() {
         return joined.subscribedAtMs !== undefined;
       },
       // Until it is confirmed nothing needs to be told: the confirmation comes.
@@ -118,7 +118,7 @@ export class Channels {
   }
 
   /** Whether a channel is subscribed, also if nobody listens any more. */
-  isUp(name: string): boolean {
+  isSubscribed(name: string): boolean {
     return this.#channels.get(name)?.subscribedAtMs !== undefined;
   }
 
@@ -143,7 +143,7 @@ export class Channels {
   };
 
   /** Once for each kind of channel: all of a kind go by the same rule, or nearly. */
-  #tellDenied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', name: string, cause: Error): void {
+  #reportDenied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', name: string, cause: Error): void {
     const [kind = name] = name.split(':', 1);
     if (this.#denied.has(`${what} ${kind}`)) return;
     this.#denied.add(`${what} ${kind}`);

@@ -134,7 +134,7 @@ export class FakeServer {
       if (listeners.has(listener)) listener.subscribed();
     });
     return {
-      get isUp() {
+      get isSubscribed() {
         return subscribedAtMs !== undefined;
       },
       mayHaveMissed: (sinceMs) => subscribedAtMs !== undefined && subscribedAtMs > sinceMs,

@@ -111,8 +111,8 @@ export class WeightedModel {
       return 1;
     }
     const inTheWay = this.#byEnd[0]?.[0] ?? first ?? owner;
-    const lookInMs = this.#lookInMs(capacity, isFirst ? undefined : first);
-    if (call.placeLeaseMs === 0) return [inTheWay, lookInMs, '0'];
+    const checkInMs = this.#checkInMs(capacity, isFirst ? undefined : first);
+    if (call.placeLeaseMs === 0) return [inTheWay, checkInMs, '0'];
     const ticket = this.tickets.get(owner) ?? (call.ticket > 0 ? call.ticket : this.#nextTicket());
     this.tickets.set(owner, ticket);
     this.#mend(capacity);
@@ -123,7 +123,7 @@ export class WeightedModel {
       const times = { nonce, expiresAtMs, leaseMs: placeLeaseMs };
       this.places.set(owner, { weight, ...times, isFixed, isListening, listensAt });
     }
-    return [inTheWay, lookInMs, String(ticket)];
+    return [inTheWay, checkInMs, String(ticket)];
   }
 
   handOver({ owner, target, leaseMs, isConfirmation }: HandOverCall): unknown {
@@ -169,12 +169,12 @@ export class WeightedModel {
     const isEmpty = this.holders.size === 0 && !waiting;
     if (isEmpty && hasChanged) this.capacity = undefined;
     const ends = this.#byEnd.map(([, { endsAtMs }]) => endsAtMs);
-    const lookInMs = waiting
+    const checkInMs = waiting
       ? Math.max(Math.min(...ends, waiting.expiresAtMs) - this.nowMs, 0)
       : given.length > 0
         ? -1
         : NOW;
-    return [own ? 1 : 0, lookInMs, given];
+    return [own ? 1 : 0, checkInMs, given];
   }
 
   renew(owners: readonly string[], leaseMs: number): unknown {
@@ -210,7 +210,7 @@ export class WeightedModel {
       return 'in line';
     });
     const { capacity } = this;
-    const look = capacity === undefined ? NOW : this.#lookInMs(capacity, this.line[0]);
+    const look = capacity === undefined ? NOW : this.#checkInMs(capacity, this.line[0]);
     return answers.map((answer) => (answer === 'in line' ? look : answer));
   }
 
@@ -255,7 +255,7 @@ export class WeightedModel {
   }
 
   /** When somebody in line has to look. `first`: the place that is first, if it is not the asker's. */
-  #lookInMs(capacity: number, first: string | undefined): number {
+  #checkInMs(capacity: number, first: string | undefined): number {
     let endMs = this.#byEnd[0]?.[1].endsAtMs ?? Infinity;
     if (first !== undefined) {
       const place = this.places.get(first);

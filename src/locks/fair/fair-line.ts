@@ -68,7 +68,7 @@ export class FairLine implements Due {
 
   /** Whether our subscription to grants is known to stand. */
   get isListening(): boolean {
-    return this.#grants?.isUp ?? false;
+    return this.#grants?.isSubscribed ?? false;
   }
 
   /** Whether a grant may have been published since `sinceMs` (on the monotonic clock) without being heard here. */

@@ -119,7 +119,7 @@ export class ServerLine implements PlaceLock {
 
   /** Whether grants would be heard, though nobody of this client stands in line now. */
   get isListening(): boolean {
-    return this.#server.channels.isUp(this.#grantChannel);
+    return this.#server.channels.isSubscribed(this.#grantChannel);
   }
 
   subscribeToGrants(listener: ChannelListener): Subscription {

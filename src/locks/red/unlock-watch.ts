@@ -38,8 +38,8 @@ export class UnlockWatch implements Subscription {
     });
   }
 
-  get isUp(): boolean {
-    return this.#subscriptions.filter(({ isUp }) => isUp).length >= this.#quorum;
+  get isSubscribed(): boolean {
+    return this.#subscriptions.filter(({ isSubscribed }) => isSubscribed).length >= this.#quorum;
   }
 
   mayHaveMissed(sinceMs: number): boolean {

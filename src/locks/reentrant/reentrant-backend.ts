@@ -168,7 +168,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
 
   #release(ownerId: string, publish: Publish): Promise<boolean> {
     // Those of this client who wait hear of it here; their own message is none to them.
-    const isHeard = publish !== '' && this.server.channels.isUp(this.keys.channel);
+    const isHeard = publish !== '' && this.server.channels.isSubscribed(this.keys.channel);
     if (isHeard) this.localLine?.releasing();
     return this.#calls.release(this.keys, ownerId, publish, (reply) => {
       if (reply === 0) return false;

@@ -99,8 +99,8 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
   /** Sees to it that permits that nobody holds go to the first in line. Returns when to look again, as in `WeightedHandOver`. */
   async handOn(): Promise<number> {
     for (;;) {
-      const { lookInMs } = await this.#handOver('', AS_IT_IS);
-      if (lookInMs !== MORE_TO_LET_IN) return lookInMs;
+      const { checkInMs } = await this.#handOver('', AS_IT_IS);
+      if (checkInMs !== MORE_TO_LET_IN) return checkInMs;
     }
   }
 
@@ -186,8 +186,8 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
 
   /** Whether the owner was a holder. Whoever could not be let in by the same call is let in by another one, or at its next renewal. */
   async #andHandOn(asked: Promise<WeightedHandOver>): Promise<boolean> {
-    const { isHeld, lookInMs } = await asked;
-    if (lookInMs === MORE_TO_LET_IN) this.handOn().catch(() => undefined);
+    const { isHeld, checkInMs } = await asked;
+    if (checkInMs === MORE_TO_LET_IN) this.handOn().catch(() => undefined);
     return isHeld;
   }
 

@@ -24,7 +24,7 @@ export const MORE_TO_LET_IN = -3;
 export interface WeightedHandOver {
   readonly isHeld: boolean;
   /** When somebody in line has to look again, in milliseconds; -1: nobody is left in line, -2: the same, and nobody was let in. */
-  readonly lookInMs: number;
+  readonly checkInMs: number;
   /** Who was let in, `<nonce> <owner>` each; the messages may come later, or never. */
   readonly grants: readonly string[];
   /** A channel on which nothing could be told, and why not. */
@@ -33,10 +33,10 @@ export interface WeightedHandOver {
 }
 
 export function readWeightedHandOver(reply: unknown): WeightedHandOver {
-  const [held, lookInMs, grants, refused, reason = ''] = reply as [
+  const [held, checkInMs, grants, refused, reason = ''] = reply as [
     ...[number, number, string[], string?, string?],
   ];
-  return { isHeld: held === 1, lookInMs, grants, refused, reason };
+  return { isHeld: held === 1, checkInMs, grants, refused, reason };
 }
 
 /** Who holds permits, or waits for them. */

@@ -9,7 +9,7 @@ class FakeMaster {
   readonly lock = {
     subscribeToUnlocks: (listener: ChannelListener): Subscription => {
       this.#listener = listener;
-      return { isUp: true, mayHaveMissed: () => false, close: () => undefined };
+      return { isSubscribed: true, mayHaveMissed: () => false, close: () => undefined };
     },
   };
 

@@ -19,7 +19,7 @@ it('a closed client subscribes to nothing more, and leaves no timer', () => {
   void channels.close();
   const listener = { subscribed: vi.fn(), message: vi.fn() };
   const subscription = channels.subscribe('orders', false, listener);
-  expect(subscription.isUp).toBe(false);
+  expect(subscription.isSubscribed).toBe(false);
   expect(subscription.mayHaveMissed(0)).toBe(false);
   subscription.close();
   expect(vi.getTimerCount()).toBe(0);

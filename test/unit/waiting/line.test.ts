@@ -15,7 +15,7 @@ beforeEach(() => {
   mayHaveMissed = false;
   line = new Line({
     lookEveryMs: 10_000,
-    subscribe: () => ({ isUp: true, mayHaveMissed: () => mayHaveMissed, close: closed }),
+    subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => mayHaveMissed, close: closed }),
     onEmpty: emptied,
   });
 });

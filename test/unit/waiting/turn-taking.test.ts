@@ -100,7 +100,7 @@ describe('a line whose client has released the lock', () => {
         return isHeldHere ? { holder: 'us:1', holderTtlMs: 1_000 } : undefined;
       },
       verify,
-      subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+      subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => false, close: () => undefined }),
       roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
       onEmpty: () => undefined,
     });
@@ -165,7 +165,11 @@ describe('a line whose client has released the lock', () => {
       new Line({
         lookEveryMs: 10_000,
         turns,
-        subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+        subscribe: () => ({
+          isSubscribed: true,
+          mayHaveMissed: () => false,
+          close: () => undefined,
+        }),
         onEmpty: () => undefined,
       });
     const before = make();
@@ -242,7 +246,7 @@ describe('a line whose client has released the lock', () => {
     const calm = new Line({
       lookEveryMs: 10_000,
       turns,
-      subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+      subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => false, close: () => undefined }),
       roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
       onEmpty: () => undefined,
     });
@@ -263,7 +267,7 @@ describe('a line whose client has released the lock', () => {
     const deaf = new Line({
       lookEveryMs: 10_000,
       turns,
-      subscribe: () => ({ isUp: true, mayHaveMissed: () => false, close: () => undefined }),
+      subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => false, close: () => undefined }),
       roundTrip: () => new Promise(() => undefined),
       onEmpty: () => undefined,
     });
