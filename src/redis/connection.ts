@@ -5,7 +5,7 @@ import type { Events } from '../api/events.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import type { Argument, Driver, RedisClient, Sender } from './driver.js';
 import { assertWanted, isUnknownScript } from './failure.js';
-import { Greeting, type ServerFacts } from './greeting.js';
+import { Greeting, selectDatabase, type ServerFacts } from './greeting.js';
 import { homesOf, type Homes } from './homes.js';
 import { hashTag } from './keys.js';
 import type { Link, LinkStatus, SubscriptionListener } from './link.js';
@@ -59,7 +59,7 @@ export class Connection {
       },
     });
     if (replicas === 0) return;
-    const link = this.#links.forCommands('acknowledged commands', { ready: () => undefined });
+    const link = this.#links.forCommands('acknowledged commands', { greet: selectDatabase });
     this.#replicated = new Replicated(link, options);
   }
 

@@ -51,6 +51,8 @@ export interface Sender {
 export interface RedisClient extends Sender {
   /** Where it connects to, for people. */
   readonly address: string;
+  /** The number of the database that its connections select; 0 is the one that they begin in. */
+  readonly database: number;
   /** Where a bare socket reaches the same server; undefined: it needs more than that, or there are several. */
   readonly endpoint: Endpoint | undefined;
   /** Whether commands can be sent, as far as the client knows. */

@@ -2,7 +2,7 @@
 
 import { UnavailableError } from '../api/errors.js';
 import type { RedisClient } from './driver.js';
-import { failureKind } from './failure.js';
+import { describe, failureKind } from './failure.js';
 import { loadScripts } from './script-loading.js';
 import {
   isTooOld,
@@ -57,8 +57,9 @@ export class Greeting implements ServerFacts {
     return performance.now() - this.#upSinceMs;
   }
 
-  /** @throws UnavailableError the server is too old */
+  /** @throws UnavailableError the server is too old, or refuses the database */
   async greet(client: RedisClient): Promise<void> {
+    await selectDatabase(client);
     const { runId } = this.#server;
     const info = await answerOf(client, 'info', 'server');
     this.#server = parseServerInfo(info instanceof Error ? '' : (info as string));
@@ -81,10 +82,29 @@ export class Greeting implements ServerFacts {
 }
 
 /**
+ * Selects the database that the client is for. ioredis has done so before, but calls a connection ready all the same where that was
+ * refused: its locks would be in database 0, beside those of others.
+ *
+ * @throws UnavailableError the server refuses
+ * @throws Error it refuses for now, or did not answer
+ */
+export async function selectDatabase(client: RedisClient): Promise<void> {
+  const { database } = client;
+  if (database === 0) return;
+  const answer = await answerOf(client, 'select', String(database));
+  if (!(answer instanceof Error)) return;
+  if (failureKind(answer) === 'transient') throw answer;
+  const message = `Redis refuses database ${String(database)}: ${describe(answer)}`;
+  throw new UnavailableError(message, { cause: answer });
+}
+
+/**
  * Redisson asks for this command, too: all who share a lock must come to the same answer. A user who may not ask goes by the
  * version; where that is not told either, by the channels that every server has.
  */
 function hasShardedChannels(answer: unknown, server: ServerInfo): boolean {
+  // Refused for now, by a script that runs for long perhaps: that says nothing, and whoever greets asks again.
+  if (failureKind(answer) === 'transient') throw answer as Error;
   return failureKind(answer) === 'denied' ? majorVersion(server) >= 7 : !(answer instanceof Error);
 }
 

@@ -1,9 +1,10 @@
 // One client of the driver, and whether it can be used: ready, refused, silent, closed.
 
-import { ClosedError, UnavailableError } from '../api/errors.js';
+import { ClosedError } from '../api/errors.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import type { Argument, ClientListener, RedisClient, Sender } from './driver.js';
 import { describe, UnsentError } from './failure.js';
+import { Handshake } from './handshake.js';
 import { Silence } from './silence.js';
 import { SilentNodes, type SilenceLimits } from './silent-nodes.js';
 import { Trouble, type TroubleListener } from './trouble.js';
@@ -19,10 +20,8 @@ const ignore = (): void => undefined;
 /** What the owner of a link wants to know. */
 export interface LinkListener
   extends Partial<SubscriptionListener>, Pick<TroubleListener, 'outage' | 'failed'> {
-  /** Runs on every new connection before it counts as ready; an error it throws refuses the connection for good. */
+  /** Runs on every new connection before it counts as ready. An `UnavailableError` that it throws refuses the connection, for now. */
   greet?(client: RedisClient): Promise<void>;
-  /** A new connection is ready for commands. */
-  ready(): void;
 }
 
 /** How a link is: connecting includes connecting anew, for as long as it takes; refused, that waiting would not help. */
@@ -35,12 +34,11 @@ export class Link {
   /** Of a cluster: what one node says must not hide that another is silent. */
   readonly #silentNodes: SilentNodes | undefined;
   readonly #trouble: Trouble;
+  readonly #handshake: Handshake;
   #isReady = false;
   /** Whether the connection that ends next is one that was ready. */
   #isLeaving = false;
   #closing: Promise<void> | undefined;
-  /** Counts the connections: what a former one still has to say is of no interest. */
-  #epoch = 0;
 
   constructor(client: RedisClient, limits: SilenceLimits, listener: LinkListener) {
     this.client = client;
@@ -49,6 +47,13 @@ export class Link {
     this.#silence = new Silence(silenceLimitMs, longestSilenceMs, this.#drop);
     this.#trouble = new Trouble(client, this, listener, () => {
       this.#silence.handshakeEnded();
+    });
+    this.#handshake = new Handshake(this.#silence, {
+      greet: () => listener.greet?.(client) ?? Promise.resolve(),
+      done: this.#greeted,
+      refused: (refusal) => {
+        this.#trouble.refuse(refusal);
+      },
     });
     const { failed, reportOnce } = this.#trouble;
     if (client.cluster) {
@@ -62,10 +67,8 @@ export class Link {
         this.#silence.awaitHandshake();
       },
       ready: () => {
-        if (this.#closing) return;
         // Also for one that says so out of turn: what the greeting finds then, nobody else would ever ask again.
-        this.#silence.awaitHandshake();
-        void this.#greet();
+        if (!this.#closing) this.#handshake.begin();
       },
       closed: (unsaid) => {
         this.#ended(unsaid);
@@ -171,20 +174,13 @@ export class Link {
     return this.#closing;
   }
 
-  async #greet(): Promise<void> {
-    const epoch = this.#epoch;
-    try {
-      await this.#listener.greet?.(this.client);
-    } catch (error) {
-      if (error instanceof UnavailableError) this.#trouble.refuse(error);
-      return;
-    }
-    if (this.#closing || this.#epoch !== epoch || !this.client.isReady) return;
+  readonly #greeted = (): void => {
+    if (!this.client.isReady) return;
     this.#silence.handshakeEnded();
     this.#isReady = true;
     this.#trouble.over();
-    this.#listener.ready();
-  }
+    this.#listener.ready?.();
+  };
 
   /** The connection is gone, or the attempt to make one. */
   #ended(unsaid: Error): void {
@@ -199,7 +195,7 @@ export class Link {
     this.#silentNodes?.stop();
     if (this.#isReady) this.#listener.outage(true);
     this.#isReady = false;
-    this.#epoch++;
+    this.#handshake.stop();
   }
 
   readonly #drop = (error: Error): void => {

@@ -32,6 +32,10 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     return path ?? `${host ?? 'localhost'}:${String(port ?? 6379)}`;
   }
 
+  get database(): number {
+    return isCluster(this.ioredis) ? 0 : Number(this.ioredis.options.db ?? 0);
+  }
+
   get endpoint(): Endpoint | undefined {
     if (isCluster(this.ioredis)) return undefined;
     const { host = 'localhost', port = 6379, path, tls, sentinels } = this.ioredis.options;

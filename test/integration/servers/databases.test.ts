@@ -1,0 +1,97 @@
+// Locks in a numbered database: in that one, or in none.
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
+import { readmePermissions } from '../../support/permissions.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const PREFIX = 'app-under-test:';
+const RULES = readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>'));
+
+let server: RedisServer;
+let admin: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  admin = new Redis(server.url);
+  await admin.ping();
+});
+
+afterAll(async () => {
+  admin.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+/** A client in database 1 of a user who has what the README says; without errors on the console. */
+async function clientOf(
+  username: string,
+  options: Partial<HoldfastOptions> = {},
+): Promise<Holdfast> {
+  await admin.call('ACL', 'SETUSER', username, 'reset', '>secret', ...RULES);
+  const { host, port } = server;
+  const redis = { host, port, username, password: 'secret', db: 1 };
+  return new Holdfast({ redis, keyPrefix: PREFIX, ...options }).on('error', () => undefined);
+}
+
+it('who may not select the database is refused, and is not led to another one', async () => {
+  await using holder = newClient({ redis: `${server.url}/1`, keyPrefix: PREFIX });
+  await using client = await clientOf('never-selects');
+  const name = uniqueName();
+  await using _hold = await holder.getLock(name).acquire();
+  for (const wait of [undefined, 0, 300]) {
+    expect(await rejectionOf(client.getLock(name).acquire({ wait }))).toMatchObject({
+      code: 'REDIS_UNAVAILABLE',
+      message: expect.stringMatching(/refuses .*NOPERM.*select/) as string,
+    });
+  }
+  expect(client.status).toBe('refused');
+  expect(await admin.exists(PREFIX + name)).toBe(0);
+});
+
+it('who may select it later goes on then', async () => {
+  await using client = await clientOf('selects-later');
+  const lock = client.getLock(uniqueName());
+  await expect.poll(async () => String(await rejectionOf(lock.tryLock()))).toMatch(/database 1:/);
+  await admin.call('ACL', 'SETUSER', 'selects-later', '+select');
+  await expect.poll(() => client.status, { timeout: 10_000 }).toBe('ready');
+  await using _hold = await lock.acquire();
+  expect(await admin.exists(PREFIX + lock.name)).toBe(0);
+  await admin.select(1);
+  expect(await admin.exists(PREFIX + lock.name)).toBe(1);
+  await admin.select(0);
+});
+
+it('a database that the server does not have is refused', async () => {
+  await using client = newClient({ redis: `${server.url}/99` });
+  client.on('error', () => undefined);
+  expect(await rejectionOf(client.getLock(uniqueName()).acquire())).toMatchObject({
+    code: 'REDIS_UNAVAILABLE',
+    message: expect.stringMatching(/database 99.*out of range/) as string,
+  });
+});
+
+it('commands that replicas acknowledge are refused as well, when only their connection is made anew', async () => {
+  await admin.call('ACL', 'SETUSER', 'loses-it', 'reset', '>secret', ...RULES, '+select', '+wait');
+  const { host, port } = server;
+  const redis = { host, port, username: 'loses-it', password: 'secret', db: 1 };
+  await using client = new Holdfast({ redis, keyPrefix: PREFIX, replicas: 1, commandTimeout: 500 });
+  client.on('error', () => undefined);
+  const lock = client.getLock(uniqueName());
+  // (There is no replica: what is acquired is undone.)
+  await rejectionOf(lock.tryLock());
+  await admin.call('ACL', 'SETUSER', 'loses-it', '-select');
+  const list = (await admin.client('LIST')) as string;
+  const connections = list.split('\n').filter((line) => line.includes('user=loses-it'));
+  expect(connections).toHaveLength(2); // that for all other commands was made first
+  await admin.client('KILL', 'ID', Number(/\bid=(\d+)/.exec(connections[1]!)![1]));
+  const writes: string[] = [];
+  const monitor = await admin.monitor();
+  monitor.on('monitor', (_at, args: string[], _from, db: string) => {
+    if (db === '0' && args.some((arg) => arg.includes(lock.name))) writes.push(args.join(' '));
+  });
+  await rejectionOf(lock.tryLock(1_000));
+  monitor.disconnect();
+  expect(writes).toEqual([]);
+});

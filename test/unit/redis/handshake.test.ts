@@ -1,0 +1,97 @@
+// A new connection is greeted until it is known who is at the other end.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { UnavailableError } from '../../../src/api/errors.js';
+import { LostError } from '../../../src/redis/failure.js';
+import { Handshake } from '../../../src/redis/handshake.js';
+import { Silence } from '../../../src/redis/silence.js';
+
+const SILENCE_LIMIT_MS = 10_000;
+
+let answers: (() => Promise<void>)[];
+let greetings: number;
+const done = vi.fn();
+const refused = vi.fn();
+const tooSilent = vi.fn();
+let silence: Silence;
+let handshake: Handshake;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  for (const heard of [done, refused, tooSilent]) heard.mockReset();
+  answers = [];
+  greetings = 0;
+  silence = new Silence(SILENCE_LIMIT_MS, SILENCE_LIMIT_MS, tooSilent);
+  done.mockImplementation(() => {
+    silence.handshakeEnded();
+  });
+  refused.mockImplementation(() => {
+    silence.handshakeEnded();
+  });
+  const greet = (): Promise<void> => {
+    greetings++;
+    return answers.shift()?.() ?? new Promise(() => undefined);
+  };
+  handshake = new Handshake(silence, { greet, done, refused });
+});
+
+afterEach(() => {
+  handshake.stop();
+  silence.stop();
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+const welcome = (): Promise<void> => Promise.resolve();
+const unanswered = (): Promise<void> => Promise.reject(new LostError());
+const refuse = (): Promise<void> => Promise.reject(new UnavailableError('too old'));
+
+it('is done when the server has answered', async () => {
+  answers = [welcome];
+  handshake.begin();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(done).toHaveBeenCalledOnce();
+});
+
+it('greets again soon when the node that was asked is gone and the connection to the others stays', async () => {
+  answers = [unanswered, unanswered, welcome];
+  handshake.begin();
+  await vi.advanceTimersByTimeAsync(200);
+  expect(done).toHaveBeenCalledOnce();
+  expect(greetings).toBe(3);
+});
+
+it('greets again later when the server refuses, which is told at once', async () => {
+  answers = [refuse, welcome];
+  handshake.begin();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(refused).toHaveBeenCalledOnce();
+  await vi.advanceTimersByTimeAsync(900);
+  expect(greetings).toBe(1);
+  await vi.advanceTimersByTimeAsync(200);
+  expect(done).toHaveBeenCalledOnce();
+});
+
+it('gives a server that does not answer no longer than others, however often it is greeted', async () => {
+  answers = [unanswered, unanswered];
+  handshake.begin();
+  await vi.advanceTimersByTimeAsync(SILENCE_LIMIT_MS);
+  expect(tooSilent).toHaveBeenCalledOnce();
+});
+
+it('gives a server that refused, and then does not answer, no longer either', async () => {
+  answers = [refuse];
+  handshake.begin();
+  await vi.advanceTimersByTimeAsync(1_000 + SILENCE_LIMIT_MS);
+  expect(tooSilent).toHaveBeenCalledOnce();
+});
+
+it('takes no interest in what comes after the end of the connection', async () => {
+  for (const answer of [welcome, unanswered, refuse]) {
+    answers = [answer];
+    handshake.begin();
+    handshake.stop();
+    await vi.advanceTimersByTimeAsync(2_000);
+  }
+  expect(greetings).toBe(3);
+  expect([done, refused].map((heard) => heard.mock.calls.length)).toEqual([0, 0]);
+});
