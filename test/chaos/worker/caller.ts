@@ -46,6 +46,12 @@ export class Caller {
     this.watchdogMs = watchdogMs;
   }
 
+  /** The same for another client of the process; this one, where there is none. */
+  besides(): Caller {
+    const { partner, random, watchdogMs } = this;
+    return partner ? new Caller({ ...partner, random, watchdogMs }) : this;
+  }
+
   /** Nothing new begins. */
   stop(): void {
     this.#isStopping = true;

@@ -5,6 +5,7 @@ import { extend, steps, type Action } from './actions.js';
 import type { Caller, Partner } from './caller.js';
 import type { PartySemaphore } from './party.js';
 import { optionsOf, SectionError, type Request, type Section } from './section.js';
+import { extendBy, STAYS_MS } from './undercuts.js';
 
 export const PERMIT_ACTIONS: readonly Action[] = [
   { weight: 6, act: withPermits },
@@ -13,6 +14,7 @@ export const PERMIT_ACTIONS: readonly Action[] = [
   { weight: 2, act: tryForAWhile },
   { weight: 2, act: meet },
   { weight: 1.5, act: overstay },
+  { weight: 1, act: undercut },
   { weight: 0.4, act: setPermits },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
 ];
@@ -100,6 +102,20 @@ async function overstay(caller: Caller): Promise<void> {
   await holdFor(section, asked.semaphore.acquire(permitOptionsOf(request)), () =>
     sleep(lease + random.between(0, 60)),
   );
+}
+
+/** Extends a long lease by a short one, which changes nothing, and stays for longer than that. */
+async function undercut(caller: Caller): Promise<void> {
+  const { random, sections, party, watchdogMs } = caller;
+  const asked = party.someSemaphore(random);
+  const lease = random.chance(0.5) ? random.whole(watchdogMs, 2 * watchdogMs) : undefined;
+  const request = { ...someRequest(caller, asked), wait: undefined, signal: undefined, lease };
+  const section = sections.call('undercut', party.clientId, asked, request);
+  await holdFor(section, asked.semaphore.acquire(permitOptionsOf(request)), async (held) => {
+    const shortMs = random.whole(20, 80);
+    await extendBy(shortMs, held, section);
+    await sleep(shortMs + STAYS_MS);
+  });
 }
 
 /**

@@ -8,8 +8,8 @@ import type { Section } from './section.js';
 
 export const UNDERCUTS: readonly Action[] = [{ weight: 1, act: undercut }];
 
-/** How long it stays when the short lease would have been over: a few looks at the server. */
-const STAYS_MS = 60;
+/** How long a holder stays when the short lease would have been over: a few looks at the server. */
+export const STAYS_MS = 60;
 
 /** The longer lease goes on, and its holder stays for longer than the shorter one. */
 async function undercut(caller: Caller): Promise<void> {
@@ -32,7 +32,11 @@ async function undercut(caller: Caller): Promise<void> {
   }
 }
 
-async function extendBy(leaseMs: number, held: Hold, section: Section): Promise<void> {
+export async function extendBy(
+  leaseMs: number,
+  held: Pick<Hold, 'extend'>,
+  section: Section,
+): Promise<void> {
   section.extending(leaseMs);
   await held.extend(leaseMs).catch(() => undefined); // a loss is told by the release, too
 }
