@@ -33,7 +33,7 @@ export class IoredisClient extends IoredisSender implements RedisClient {
   }
 
   get database(): number {
-    return isCluster(this.ioredis) ? 0 : Number(this.ioredis.options.db ?? 0);
+    return isCluster(this.ioredis) ? 0 : (this.ioredis.options.db ?? 0);
   }
 
   get endpoint(): Endpoint | undefined {

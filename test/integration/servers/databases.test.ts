@@ -39,7 +39,7 @@ it('who may not select the database is refused, and is not led to another one', 
   await using holder = newClient({ redis: `${server.url}/1`, keyPrefix: PREFIX });
   await using client = await clientOf('never-selects');
   const name = uniqueName();
-  await using _hold = await holder.getLock(name).acquire();
+  const hold = await holder.getLock(name).acquire();
   for (const wait of [undefined, 0, 300]) {
     expect(await rejectionOf(client.getLock(name).acquire({ wait }))).toMatchObject({
       code: 'REDIS_UNAVAILABLE',
@@ -48,6 +48,7 @@ it('who may not select the database is refused, and is not led to another one', 
   }
   expect(client.status).toBe('refused');
   expect(await admin.exists(PREFIX + name)).toBe(0);
+  await hold.release();
 });
 
 it('who may select it later goes on then', async () => {
@@ -56,11 +57,12 @@ it('who may select it later goes on then', async () => {
   await expect.poll(async () => String(await rejectionOf(lock.tryLock()))).toMatch(/database 1:/);
   await admin.call('ACL', 'SETUSER', 'selects-later', '+select');
   await expect.poll(() => client.status, { timeout: 10_000 }).toBe('ready');
-  await using _hold = await lock.acquire();
+  const hold = await lock.acquire();
   expect(await admin.exists(PREFIX + lock.name)).toBe(0);
   await admin.select(1);
   expect(await admin.exists(PREFIX + lock.name)).toBe(1);
   await admin.select(0);
+  await hold.release();
 });
 
 it('a database that the server does not have is refused', async () => {

@@ -1,0 +1,57 @@
+// A cluster one of whose masters is dead, and nobody takes over: what the others have is to be had by who comes then, too.
+import { Cluster, Redis } from 'ioredis';
+import { expect, it, describe } from 'vitest';
+import { newClient } from '../../support/clients.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Far less than the limit of a handshake, 10 s: those who ask the dead one go on to another at once. */
+const PROMPTLY_MS = 5_000;
+
+describe.skipIf(topologiesUnavailable)('a cluster with a dead master', () => {
+  it('lets each of 12 new clients lock at another one soon', async () => {
+    await using servers = await startCluster();
+    const [dead, ...others] = servers.masters;
+    await servesWithoutAll(servers.nodes);
+    const name = await nameOnLastMaster(servers.nodes);
+    await dead!.kill();
+    const nodes = others.map(({ host, port }) => ({ host, port }));
+    const tookMs = await Promise.all(
+      Array.from({ length: 12 }, async (_, index) => {
+        await using client = newClient({ redis: new Cluster(nodes, { lazyConnect: true }) });
+        client.on('error', () => undefined); // that a node cannot be reached
+        const startedAt = performance.now();
+        await client.getLock(`${name}:${String(index)}`).withLock(() => undefined);
+        return performance.now() - startedAt;
+      }),
+    );
+    expect(tookMs.filter((ms) => ms > PROMPTLY_MS)).toEqual([]);
+  }, 60_000);
+});
+
+/** The nodes go on when some slots are nobody's. */
+async function servesWithoutAll(nodes: readonly Place[]): Promise<void> {
+  for (const { host, port } of nodes) {
+    const node = new Redis(port, host);
+    await node.config('SET', 'cluster-require-full-coverage', 'no');
+    node.disconnect();
+  }
+}
+
+async function nameOnLastMaster(nodes: readonly Place[]): Promise<string> {
+  const cluster = new Cluster([...nodes]);
+  try {
+    for (;;) {
+      const name = `{${uniqueName()}}`;
+      if ((await cluster.cluster('KEYSLOT', name)) > 10_922) return name;
+    }
+  } finally {
+    cluster.disconnect();
+  }
+}
