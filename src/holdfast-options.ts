@@ -1,4 +1,4 @@
-// What a client is given, and its options as they are read: what is wrong with them is said before anything is sent.
+// The options of a client, and how they are read: what is wrong with them is said before anything is sent.
 
 import { parseBoolean, parseCount, parseDuration, parseOptions, parseText } from './api/options.js';
 import { newClientId } from './core/client-id.js';
@@ -12,13 +12,13 @@ import type { RedisSource } from './redis/ioredis/source.js';
 export interface HoldfastOptions {
   /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
   redis: RedisSource;
-  /** The lease of locks that name none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
+  /** The lease of calls that give none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
   lockWatchdogTimeout?: number | undefined;
   /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`; up to 2^31-1. */
   commandTimeout?: number | undefined;
   /** Identifies this client on the server. Default: `<host>-<pid>-<12 hex digits>`, for people who look for a holder. */
   clientId?: string | undefined;
-  /** In front of every lock name, behind the instance's own `keyPrefix` if it has one. Default: none. */
+  /** Stands in front of every lock name, after the `keyPrefix` of the ioredis instance or options if there is one. Default: none. */
   keyPrefix?: string | undefined;
   /**
    * Whether releases are published on classic channels also in a cluster that has sharded ones (Redis 7 or newer). For a cluster
@@ -27,15 +27,15 @@ export interface HoldfastOptions {
    */
   classicUnlockChannels?: boolean | undefined;
   /**
-   * How many replicas must have acknowledged an acquisition before it counts, and so must what prolongs a lease: a failover to one
-   * of them loses nothing. With fewer, within `commandTimeout` and the caller's wait, an acquisition is undone and rejects with
-   * {@link UnavailableError}. Default: 0.
+   * How many replicas must have acknowledged an acquisition before it counts, and likewise every command that prolongs a lease: a
+   * failover to one of them loses nothing. If fewer do so within `commandTimeout` and the caller's wait, an acquisition is undone and
+   * rejects with {@link UnavailableError}. Default: 0.
    */
   replicas?: number | undefined;
 }
 
 /**
- * How a {@link Holdfast} stands with its Redis.
+ * The state of the connection of a {@link Holdfast} to its Redis.
  *
  * @group The client
  */
@@ -61,7 +61,7 @@ const KNOWN_OPTIONS = [
   'replicas',
 ] as const;
 
-/** The options that were given, or their defaults; but `redis`, which is for the driver to read. */
+/** The options that were given, or their defaults; without `redis`, which the driver reads. */
 export interface ParsedHoldfastOptions {
   readonly clientId: string;
   readonly keyPrefix: string;

@@ -54,8 +54,8 @@ export class Holdfast extends LockSource implements AsyncDisposable {
   }
 
   /**
-   * How the connection is that locks go by: `connecting` also means connecting anew, for as long as Redis is down; `refused`,
-   * that Redis does not let us in (a wrong password, a server too old), so that calls fail at once; it is tried again all the time.
+   * The state of the connection that locks use. `connecting`: also while it is made anew, for as long as Redis is down. `refused`:
+   * Redis does not let this client in (a wrong password, a server too old), so that calls fail at once; the client goes on trying.
    */
   get status(): HoldfastStatus {
     return this.#closing ? 'closed' : this.#server.connection.status;
@@ -85,8 +85,8 @@ export class Holdfast extends LockSource implements AsyncDisposable {
 
   /**
    * Runs `fn` as one owner: all `lock()` calls inside belong to it, as they would belong to one thread. Locks that are
-   * still held when `fn` ends are released, and a `warning` is emitted. The scope is the process's: it holds for the
-   * locks of other clients, too.
+   * still held when `fn` ends are released, and a `warning` is emitted. The scope is not this client's alone: it holds
+   * for the locks of other clients in the process, too.
    *
    * @returns what `fn` returns
    */
@@ -101,7 +101,7 @@ export class Holdfast extends LockSource implements AsyncDisposable {
     return outsideScopes(fn);
   }
 
-  /** Adds a listener. One that throws is reported by `process.emitWarning`; of an `error` without listener the process is warned, once in an outage. */
+  /** Adds a listener. One that throws is reported by `process.emitWarning`, and so is an `error` without a listener, once in an outage. */
   on<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
     this.#listeners.on(name, listener);
     return this;
@@ -121,8 +121,8 @@ export class Holdfast extends LockSource implements AsyncDisposable {
 
   /**
    * Ends all waits with {@link ClosedError}, takes back and releases what is held (the holds' signals abort), and closes
-   * the connections. If something may stand on a server that is away, it has `commandTimeout` to come back; that bounds it
-   * all. Never rejects; once more is harmless.
+   * the connections. If something may be left on a server that is down, that has `commandTimeout` to come back, which bounds the
+   * whole call. Never rejects; calling it again is harmless.
    */
   close(): Promise<void> {
     return (this.#closing ??= this.#close());
@@ -133,7 +133,7 @@ export class Holdfast extends LockSource implements AsyncDisposable {
     await this.close();
   }
 
-  /** Who it is on the server, the state of its connection, and how many locks it holds. Nothing of how it connects. */
+  /** Its client id, the state of its connection, and how many locks it holds; nothing of how it connects, such as a password. */
   toJSON(): HoldfastDescription {
     const { clientId, grants } = this.#session;
     const heldCount = grants.size + (this.quorum?.session.grants.size ?? 0);

@@ -1,6 +1,6 @@
-// Acquires a lock that is mostly free: one command, and nothing that only waiting needs. What the first try does not settle an
-// acquisition goes on with: somebody else has the lock, no answer came, the client was closed meanwhile. Whatever takes more than
-// one command, or may have to end early, is an acquisition from the beginning.
+// The fast path of an acquire: the lock is mostly free, so the first try is one command, and nothing is set up for waiting. If that
+// does not settle the call (somebody else has the lock, no answer came, the client was closed meanwhile), an acquisition goes on with
+// it. A call that may take more than one command, or may have to end early, is an acquisition from the beginning.
 
 import type { HoldOrigin } from './own-hold.js';
 import type { AcquireRequest } from '../api/options.js';
@@ -20,7 +20,7 @@ import type { Session } from './session.js';
 import type { SingleHold } from './single-hold.js';
 import type { BegunTry } from './tries.js';
 
-/** `newOwnerId` makes each owner that it tries as, where that is not the lock's choice. */
+/** `newOwnerId` makes the owner of each try, in place of the lock's own `newOwnerId`. */
 export function acquire(
   session: Session,
   lock: AcquirableLock,
@@ -57,7 +57,7 @@ export function acquire(
         const grant = new Grant(session, lock, ownerId, deadline, answer.token);
         resolve(beginHold(session, new Holder(grant, undefined, ownScope, isShared), request));
       } catch (error) {
-        // A defect of ours must not be a caller that waits for ever.
+        // Only a bug can throw here; the caller must get the error all the same, and not wait for ever.
         reject(error instanceof Error ? error : new Error(String(error)));
       }
     };
@@ -67,7 +67,7 @@ export function acquire(
   });
 }
 
-/** undefined: it takes more than one command, or may, and nothing was sent. */
+/** Sends the first try. undefined: nothing was sent, since the call has to be an acquisition from the beginning. */
 function tryAtOnce(
   session: Session,
   lock: AcquirableLock,
@@ -75,7 +75,7 @@ function tryAtOnce(
 ): BegunTry | undefined {
   const isBounded = waitMs !== Infinity || signal !== undefined;
   if (isBounded || session.isClosed || !session.connection.isReady) return undefined;
-  // Around there may be what it has to re-enter; and the attempts of one run go one after another.
+  // A scope around the call may hold the lock, and is re-entered then; and the attempts of one run go one after another.
   const isAlone = !actingScope(position) || ownScope !== undefined;
   if (!isAlone || holdersAround(position, lock.id).length > 0 || !lock.tryAtOnce) return undefined;
   if (lock.isBusyHere) return undefined;

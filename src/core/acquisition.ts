@@ -29,7 +29,7 @@ export class Acquisition {
   readonly #tries: Tries;
   #endWaiting: (() => void) | undefined;
 
-  /** `begun`: its first try, if that is on its way already, or was. */
+  /** `begun`: the first try, if that was sent already, whether or not it has been answered. */
   constructor(
     session: Session,
     lock: AcquirableLock,
@@ -53,7 +53,7 @@ export class Acquisition {
   }
 
   /**
-   * @throws LockTimeoutError somebody else had it until the wait ran out
+   * @throws LockTimeoutError somebody else had the lock until the wait ran out
    * @throws LockAbortedError, ClosedError, LockLostError, UnavailableError, KeyConflictError
    */
   async hold(): Promise<SingleHold> {
@@ -109,12 +109,12 @@ export class Acquisition {
     const { grant, turns } = outer;
     const { isShared } = this.#request;
     if (!turns.tryTake(isShared)) {
-      // Another call of the same scope that is just entering does so for this one, too.
+      // If another call of the same scope is just entering, this one counts up as soon as that has entered.
       const isElsewhere = !acting || outer.entering !== acting;
       if (this.#request.waitMs === 0 && isElsewhere)
         throw heldElsewhere(this.#lock.name, 0, grant.seen);
       this.#beginWaiting(grant.seen);
-      // A wake-up is for somebody who can try now.
+      // The call leaves its line: a wake-up there is for somebody who can try now.
       this.#tries.leave();
       if (!(await turns.take(this.#waitLimit, isShared))) return 'look again';
     }
@@ -149,7 +149,7 @@ export class Acquisition {
     }
   }
 
-  /** Nobody around the caller holds the lock: it takes a new grant. (One that was handed over is taken at once: nothing is awaited.) */
+  /** Nobody around the caller holds the lock: a new grant is needed. (One that was handed over is taken at once: nothing is awaited.) */
   #acquireAnew(): Attempt | Promise<Attempt> {
     const grant = this.#tries.claim();
     return grant ? this.#begin(this.#holder(grant)) : this.#try();
@@ -193,7 +193,7 @@ export class Acquisition {
     );
   }
 
-  /** undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
+  /** The scope that the call acts for; undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
   get #actingScope(): Scope | undefined {
     return this.#request.ownScope ?? actingScope(this.#request.position);
   }

@@ -9,25 +9,25 @@ import type { LockRequest } from './request.js';
 import type { Waiter } from './waiter.js';
 
 /**
- * One kind of lock, for one name. Each method sends its script once and rejects when no answer came; all of them
- * may be sent again: the owner's field is fresh for every outermost acquisition, and counts are targets.
+ * One kind of lock, for one name. Each method sends its script once and rejects when no answer came. All of them may be repeated:
+ * every outermost acquisition has an owner of its own, and a hold count is the number to be reached, not a difference.
  */
 export interface AcquirableLock extends GrantedLock {
   /** Whether each holder is given a fencing token. */
   readonly isFenced?: boolean;
-  /** Whether an owner that has it may have it once more, as one of any lock may; left out: it may. */
+  /** Whether an owner may acquire the lock again while it holds it; left out: it may. */
   readonly isReentrant?: boolean;
   /** The ids of the locks that it is made of, if it is made of others. */
   readonly memberIds?: readonly string[];
-  /** Whether the servers of the lock can be asked now, where the connection of its client does not tell. */
+  /** Whether the servers of the lock can be asked now; left out where its client's own connection tells that. */
   readonly isReachable?: boolean;
-  /** After a command has met a key of another kind: which one it is, and what. */
+  /** Finds out, after a command has met a key of another kind, which key that is and what it holds. */
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
   /** A new owner, never used before. */
   readonly newOwnerId: () => string;
-  /** Whether this client has the lock, or somebody of it waits: then it is not asked for at once. */
+  /** Whether this client holds the lock already, or one of its callers waits for it: then no try is sent at once. */
   readonly isBusyHere?: boolean;
-  /** A caller who wants the lock. `newOwnerId` makes each owner that the waiter tries as; for some kinds every try needs another. */
+  /** The waiter for a caller who wants the lock. It tries as an owner that `newOwnerId` makes; for some kinds each try needs a new one. */
   waiter(newOwnerId: () => string, request: LockRequest): Waiter;
   /**
    * Sends the one command of a first try; undefined, or left out: a try takes more than one command, and nothing was sent.
@@ -37,13 +37,16 @@ export interface AcquirableLock extends GrantedLock {
   tryAtOnce?(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined;
 }
 
-/** The same with all that callers may ask of a lock. */
+/** An acquirable lock with all else that callers may ask of a lock. */
 export interface LockBackend extends AcquirableLock {
   /** What kind of lock it is, for people. */
   readonly kind: string;
-  /** Frees the lock whoever holds it, and leaves word for its holder, for at most `wordMs`. Returns the owner that was forced out. */
+  /**
+   * Frees the lock whoever holds it, and leaves a note for its holder on the server, for at most `wordMs`. Returns the owner that was
+   * forced out; undefined: there was none.
+   */
   forceUnlock(wordMs: number): Promise<string | undefined>;
   isLocked(): Promise<boolean>;
-  /** Milliseconds; -2: not locked, -1: no expiry. */
+  /** How long the lock's lease still lasts, in milliseconds; -2: not locked, -1: no expiry. */
   remainTimeToLive(): Promise<number>;
 }

@@ -1,4 +1,4 @@
-// What is renewed in one call, and how many calls are sent at a time.
+// Puts renewals together into batches of one script call each, and spreads those calls over turns of the event loop.
 
 import { elapsedMs, now } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
@@ -7,12 +7,12 @@ import { inOwnContext } from '../runtime/own-context.js';
 const BATCH_SIZE = 500;
 
 /**
- * In how many turns of the event loop all calls are sent at most: between them others get their turn, and what one turn needs is
- * garbage before the next.
+ * The most turns of the event loop over which calls are spread: other work runs between them, and what one turn allocates is garbage
+ * before the next.
  */
 const MOST_TURNS = 32;
 
-/** Puts together what has the same key, in the order in which it comes. */
+/** Groups items by their key, in their order, into batches of at most BATCH_SIZE. */
 export function inBatches<T>(items: readonly T[], keyOf: (item: T) => string): T[][] {
   const open = new Map<string, T[]>();
   const batches: T[][] = [];
@@ -30,8 +30,8 @@ export function inBatches<T>(items: readonly T[], keyOf: (item: T) => string): T
 }
 
 /**
- * Calls `send` for each, in order: for the first at once, for many of them in several turns of the event loop. When those have taken
- * `limitMs`, as they do in a process that is busy, all that are left have theirs in one: their leases would end meanwhile.
+ * Calls `send` for each item, in order: for the first ones at once, for the others in later turns of the event loop. When `limitMs`
+ * have gone by, as they may in a busy process, all that are left are sent in one turn: their leases could end meanwhile.
  */
 export function inTurns<T>(items: readonly T[], limitMs: number, send: (item: T) => void): void {
   const perTurn = Math.ceil(items.length / MOST_TURNS);

@@ -1,4 +1,4 @@
-// A hold begins: it is entered where it will be looked for, and told.
+// Begins a hold: enters it where nested calls and `unlock()` look for it, and emits `acquired`.
 
 import { shownToken } from '../api/description.js';
 import type { GrantHolder } from './grant-holders.js';

@@ -1,5 +1,5 @@
-// Owners that may stand on the server though nobody wants them any more: an acquisition whose answer never came,
-// a release that did not get through. Removed as soon as the server answers.
+// Removes owners that may still hold a lock, or a place in line, though nobody wants them any more: those of an acquisition whose
+// answer never came, or of a release that did not get through. That is tried until the server does it, or refuses for good.
 
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
@@ -8,16 +8,16 @@ import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
 
-/** How soon a server that refuses is asked again. */
+/** How soon a removal that stayed unanswered, or was refused for now, is tried again. */
 const RETRY_MS = 1_000;
 
-/** The same while the client is closing: there may not be a second. */
+/** The same delay while the client is closing, when less time than RETRY_MS may be left. */
 const CLOSING_RETRY_MS = 50;
 
-/** How many are remembered at most; what is beyond ends with its lease. */
+/** How many owners are remembered at most; beyond that the oldest is left to end with its lease. */
 const MAX_LEFTOVERS = 10_000;
 
-/** A lock as far as an owner of it can be removed. */
+/** A lock from which an owner can be removed. */
 export interface Removable {
   /** The same for the same lock of the same client, whatever object stands for it. */
   readonly id: string;
@@ -48,8 +48,9 @@ export class Cleanup {
   }
 
   /**
-   * An owner was removed while a command was on its way that may make it one all the same: a removal overtakes that where a slot is
-   * moving, or where replicas are asked by another connection. Has it removed once more when the outcome is known.
+   * For an owner that was removed while a command was on its way that may still acquire the lock for it: the removal may overtake that
+   * command where a slot is moving, or where replicas are asked by another connection. Calls `remove` once more when the command has
+   * left something, or stayed unanswered.
    *
    * @param sent - resolves to whether the command left anything
    */
@@ -72,7 +73,7 @@ export class Cleanup {
     for (const [id, leftover] of [...this.#owners]) this.#try(id, leftover);
   };
 
-  /** What this comes to may leave something, or may still need the connection: whoever closes waits for it. */
+  /** Has `close()` wait for an outcome that may leave an owner to be removed, or may still need the connection. */
   expect(outcome: Promise<unknown>): void {
     const settled = outcome
       .catch(() => undefined)
@@ -124,7 +125,7 @@ export class Cleanup {
   #tryAgainSoon(): void {
     if (this.#state === 'closed') return;
     const delayMs = this.#state === 'closing' ? CLOSING_RETRY_MS : RETRY_MS;
-    // Not in the context of whoever left something: what all others left is tried then, too.
+    // Not in the asynchronous context of the caller who left an owner: those that all others left are tried then, too.
     this.#timer ??= inOwnContext(() => setTimer(this.tryAgain, delayMs));
   }
 }

@@ -1,5 +1,5 @@
-// How a client is called on the server unless its user says, and how its owners are: whoever reads "held by …" at night must know
-// where to look.
+// The id of a client whose user gives none, and the ids of a client's owners: whoever reads "held by …" at night must know where to
+// look.
 
 import { randomBytes, randomInt } from 'node:crypto';
 import { hostname } from 'node:os';

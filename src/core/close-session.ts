@@ -1,5 +1,5 @@
-// The end of a session: what waits is ended, what is held is taken back and released, and what is left is removed. A server that is
-// not there may come back in time.
+// Closes a session: ends what waits, takes back and releases what is held, and removes what is left. A server that is down has
+// `commandTimeout` to come back.
 
 import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
@@ -14,25 +14,25 @@ export interface SessionGrant {
   readonly lock: Removable & { readonly name: string };
   readonly ownerId: string;
   readonly isReleased: boolean;
-  /** Whether others may read beside it. */
+  /** Whether other owners may hold the lock beside it (a reader, a permit). */
   readonly isShared: boolean;
   readonly heldForMs: number;
   readonly seen: SeenHolder;
   /** Milliseconds for which this process may rely on it. */
   remaining(): number;
-  /** How many of its holds only read, or how many do not. */
+  /** How many of its holds are shared, or how many are not. */
   countOf(isShared: boolean): number;
   lose(lossReason: LossReason): LockLostError;
-  /** The client was closed, and has released it, or not: then as far as `error` says. */
+  /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
   closed(error?: Error): void;
 }
 
-/** A hold of a lock of another client that is a member of a lock of this one. */
+/** A hold of another client's lock, which is a member of a MultiLock of this client. */
 export interface MemberHold extends LostLock {
   revoke(error: LockLostError): Promise<void>;
 }
 
-/** What is closed. */
+/** The session that is closed. */
 interface Closing {
   readonly commandTimeoutMs: number;
   readonly connection: Parameters<typeof retry>[0];
@@ -48,7 +48,10 @@ interface Closing {
   ): Promise<T>;
 }
 
-/** `concurrency`: how many holds are released at a time; `others`: what has to end before, since it may leave something, too. */
+/**
+ * @param concurrency - how many grants are released at a time
+ * @param others - the end of what else may leave owners to be removed; it is awaited before the last clean-up
+ */
 export async function closeSession(
   session: Closing,
   concurrency: number,
@@ -62,8 +65,8 @@ export async function closeSession(
     return limit(() => release(session, grant));
   });
   for (const hold of session.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
-  // The calls that were ended give their places and owners up in this turn of the loop.
-  releases.push(new Promise(setImmediate)); // node:timers', as a test may have faked the global one
+  // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
+  releases.push(new Promise(setImmediate)); // from node:timers, since a test may have faked the global one
   if (others) releases.push(others);
   const waitLimit = new WaitLimit({ limitMs: session.commandTimeoutMs });
   try {
@@ -72,12 +75,12 @@ export async function closeSession(
     limit.clearQueue(); // Redis does not answer: the leases end by themselves
   }
   for (const grant of grants) grant.closed(session.closedError(grant.lock.name));
-  // Also if there is no time left: nothing may be tried again later.
+  // Also if there is no time left: it is what ends the retries.
   await session.cleanup.close(waitLimit).catch(() => undefined);
   waitLimit.dispose();
 }
 
-/** Releases what was held, and so tells what became of releases that had passed it on. */
+/** Releases a grant; the answer also settles the earlier releases that had passed that grant on. */
 async function release(session: Closing, grant: SessionGrant): Promise<void> {
   const { lock, ownerId, heldForMs } = grant;
   let isFirst = true as boolean;

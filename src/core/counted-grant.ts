@@ -1,4 +1,4 @@
-// A grant as far as the server counts its holds: what confirms the count, or prolongs the lease, goes one command after another.
+// A grant's hold count and lease on the server: the commands that set or confirm the count go one after another.
 
 import { ClosedError, KeyConflictError } from '../api/errors.js';
 import { upgradeRefused } from './refusals.js';
@@ -15,20 +15,23 @@ export abstract class CountedGrant extends GrantState {
   /** The confirmation of a hand-over that is under way. */
   #confirming: WaitLimit | undefined;
   protected readonly turns: Turns = new Turns();
-  /** The count on the server; undefined: a command that sets it was sent, and may come late, when it must meet nobody else's count. */
+  /**
+   * The hold count on the server. undefined while a command that sets it is unanswered: it may still arrive, so the grant must not be
+   * passed on.
+   */
   protected countThere: number | undefined = 1;
   #isShared: boolean = this.lock.isShared ?? false;
 
-  /** From when the server is asked to let them in: it may have done so, whatever it answers. */
+  /** Of a write lock, true as soon as its downgrade is going to be sent: readers may be in then, whatever the server answers. */
   override get isShared(): boolean {
     return this.#isShared;
   }
 
   /**
-   * One more hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can
-   * count in between; undefined when it does not, or when the grant was released in the meantime.
+   * Adds a hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can count in
+   * between. Returns undefined when `begin` does, or when the grant was released in the meantime.
    *
-   * @throws LockUpgradeError the hold is not to be shared, and others may be in already that share the grant's lock
+   * @throws LockUpgradeError the hold is not to be shared, but readers may be in already beside the grant
    */
   async reenter<H extends GrantedHold>(
     leaseMs: number,
@@ -42,7 +45,7 @@ export abstract class CountedGrant extends GrantState {
     return hold;
   }
 
-  /** The lease ends no earlier than `leaseMs` from now. False when the grant was released in the meantime. */
+  /** Has the lease end no earlier than `leaseMs` from now. False when the grant was released in the meantime. */
   async extend(leaseMs: number): Promise<boolean> {
     let isExtended = false;
     try {
@@ -50,7 +53,7 @@ export abstract class CountedGrant extends GrantState {
         this.confirm(leaseMs, waitLimit, 0, () => (isExtended = true)),
       );
     } catch (error) {
-      // Its client was closed meanwhile: that is how the lock was lost, whichever was found out first.
+      // The client was closed meanwhile, and so the lock was lost: the loss is what is thrown, whichever was found out first.
       throw error instanceof ClosedError ? (this.loss ?? error) : error;
     }
     return isExtended;
@@ -68,7 +71,7 @@ export abstract class CountedGrant extends GrantState {
       .then((sentAt) => {
         this.prolong(deadlineOf(sentAt, leaseMs));
       })
-      // Unanswered, the grant ends when it would have; a loss is told as such.
+      // Without an answer the grant keeps the deadline that it had; a loss has been told by then.
       .catch((error: unknown) => this.takenIfConflict(error))
       .finally(() => {
         waitLimit.dispose();
@@ -79,7 +82,7 @@ export abstract class CountedGrant extends GrantState {
     this.#confirming?.end('closed');
   }
 
-  /** Confirms that the lock is held, `more` times than now, and for `leaseMs` from now. `isShared`: what is added only reads. */
+  /** Confirms that the lock is held, with `more` holds added, for `leaseMs` from now. `isShared`: whether those added are shared. */
   protected async confirm(
     leaseMs: number,
     waitLimit: WaitLimit,
@@ -102,7 +105,10 @@ export abstract class CountedGrant extends GrantState {
     }
   }
 
-  /** Tells the server the hold count, the lease, and whether others may read beside it; returns when that was sent. Throws if the lock is lost. */
+  /**
+   * Tells the server the hold count, the lease, and whether others may hold the lock beside this owner. Returns the time at which that
+   * was sent. Throws if the lock is lost.
+   */
   protected async keep(
     holdCount: number,
     leaseMs: number,
@@ -119,7 +125,7 @@ export abstract class CountedGrant extends GrantState {
     return sentAt;
   }
 
-  /** It is not known whether the server lets others read beside those who still do: asks for that again as soon as it can be reached. */
+  /** A downgrade stayed unanswered: the clean-up repeats it as soon as the server can be reached, so that other readers get in. */
   protected shareLater(): void {
     const { lock, ownerId, holdCount } = this;
     const share = async (): Promise<boolean> => {
@@ -129,7 +135,7 @@ export abstract class CountedGrant extends GrantState {
     this.session.cleanup.remove({ id: `${lock.id} shared`, release: share }, ownerId);
   }
 
-  /** Asks whether the lock is still held; returns when that was sent. Throws if it is not. */
+  /** Asks whether the lock is still held; returns the time at which that was sent. Throws if the lock is lost. */
   async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
     let sentAt = now();
     const reply = await retry(this.session.connection, waitLimit, this.named, () => {
@@ -145,12 +151,12 @@ export abstract class CountedGrant extends GrantState {
     if (this.loss) throw this.loss;
   }
 
-  /** What is in the way of the lock is of no interest here, so nobody looks: the lock is lost. */
+  /** The lock for `retry`, but without `keyInTheWay`: a key conflict means here that the lock is lost, so nobody need look at the key. */
   protected get named(): { name: string } {
     return { name: this.lock.name };
   }
 
-  /** A key that is something else now holds the lock no longer. */
+  /** After a key conflict the lock is lost: something else has taken the place of its key. */
   protected takenIfConflict(error: unknown): unknown {
     return error instanceof KeyConflictError ? this.lose('taken') : error;
   }

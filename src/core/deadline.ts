@@ -21,7 +21,7 @@ export function deadlineOf(sentAt: Instant, leaseMs: number): Deadline {
   return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };
 }
 
-/** Milliseconds that are left, `at` then or now; 0 or less when the deadline has passed. */
+/** Milliseconds that are left at `at`, by default now; 0 or less when the deadline has passed. */
 export function leftMs(deadline: Deadline, at?: Instant): number {
   return deadline.usableMs - elapsedMs(deadline.since, at);
 }

@@ -1,10 +1,10 @@
-// A hold has ended: that is told, and so is a failure of a release that no caller waits for.
+// Tells of the end of a hold by `released`, and of the failure of a release that no caller waits for by `error`.
 
 import { shownToken } from '../api/description.js';
 import { isUnanswered } from '../api/errors.js';
 import type { Session } from './session.js';
 
-/** Whose hold it was. */
+/** The grant of the hold that has ended. */
 interface Ended {
   readonly ownerId: string;
   readonly holdCount: number;
@@ -13,7 +13,7 @@ interface Ended {
   readonly token: bigint | undefined;
 }
 
-/** `passedOnAfterMs`: for how long it had been held when its grant was passed on; what the grant says since is of those who came after it. */
+/** `passedOnAfterMs`: how long the owner had held the grant when it was passed on; since then the grant counts for its next owner. */
 export function emitReleased(session: Session, grant: Ended, passedOnAfterMs?: number): void {
   session.events.emit('released', () => ({
     lockName: grant.lock.name,
@@ -24,7 +24,7 @@ export function emitReleased(session: Session, grant: Ended, passedOnAfterMs?: n
   }));
 }
 
-/** That Redis could not be asked is an event, not an error. */
+/** Awaits a release; that Redis could not be asked becomes an `error` event, and no rejection. */
 export function quietly(
   session: Session,
   { lockName, ownerId }: { readonly lockName: string; readonly ownerId: string },

@@ -1,5 +1,5 @@
-// What an acquisition is told whose wait is over. "Somebody else has it" rests on an answer that is young, or on a grant of
-// this very client; otherwise it is not known who has it.
+// The error of an acquisition whose wait is over. It says that somebody else has the lock only if an answer that is young says so, or
+// a grant of this very client; otherwise it says that Redis did not answer.
 
 import type { AcquirableLock } from './backend.js';
 import type { Session } from './session.js';
@@ -10,10 +10,10 @@ import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
 
-/** How old what is told may be: a second, when the wait ends as late as it may. */
+/** How old the last answer may be when the wait should end: so it is at most a second old when the wait ends as late as it may. */
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
 
-/** An acquisition as far as its end has to be explained. */
+/** What the error needs to know of the acquisition. */
 export interface Waited {
   readonly session: Session;
   readonly lock: AcquirableLock;
@@ -22,7 +22,7 @@ export interface Waited {
   readonly findings: Findings | undefined;
 }
 
-/** Since when must have been asked, on the monotonic clock, what is told when the time is over. */
+/** The earliest time (monotonic) at which the server may have been asked, for its answer still to count when the wait ends. */
 export function youngSinceMs({ endsAtMs }: WaitLimit): number {
   return endsAtMs - OLDEST_ANSWER_MS;
 }
@@ -32,12 +32,12 @@ export function isKnown(waitLimit: WaitLimit, findings: Findings | undefined): b
   return findings !== undefined && findings.askedAtMs >= youngSinceMs(waitLimit);
 }
 
-/** What bounds it: a single attempt is bounded as any command is. In milliseconds. */
+/** How long the acquisition may take, in milliseconds: its wait, or for a single attempt `commandTimeout`, as for any command. */
 export function limitMs(session: Session, { waitMs, attemptMs = Infinity }: LockRequest): number {
   return waitMs === 0 ? Math.min(session.commandTimeoutMs, attemptMs) : waitMs;
 }
 
-/** What ended the wait, in the words of the caller. */
+/** The error that tells the caller what ended the wait. */
 export function endedWait(over: WaitEnded, waited: Waited): Error {
   const { session, lock, request, findings } = waited;
   if (over.ending === 'aborted') return aborted(lock.name, 'while waiting', request.signal);
@@ -54,7 +54,7 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   );
 }
 
-/** Who had it, if that was said lately and could still be asked. */
+/** Who had the lock, if the answer that said so is young, and the server can still be asked. */
 function seenLately(
   { session, lock, waitLimit, findings }: Waited,
   trouble: Error | undefined,
@@ -64,7 +64,7 @@ function seenLately(
   return isKnown(waitLimit, findings) ? findings?.holder : undefined;
 }
 
-/** What this client itself holds of the lock, if that keeps others out: it is what somebody waits for who reads, too. */
+/** This client's own grant of the lock; but none that is shared if the caller asked for a shared one: that was not in its way. */
 function heldHere({ session, lock }: Waited): SeenHolder | undefined {
   const found = session.grantOf(lock.id);
   const grant = found?.isShared && lock.isShared ? undefined : found;

@@ -1,5 +1,5 @@
-// Who of this process holds a lock by which grant. Scopes take holders of anything that is held; all of them are made here in
-// the core, each of a grant.
+// The holders that an acquisition may re-enter. Scopes know holders of anything that is `Held`; all that there are have a `Grant`,
+// since the core makes them.
 
 import type { Holder } from '../scopes/holder.js';
 import { holdersAround, nearestHolder, type Scope } from '../scopes/scope.js';
@@ -10,7 +10,10 @@ import type { CallersRequest } from './request.js';
 
 export type GrantHolder = Holder<Grant>;
 
-/** The holder that an acquisition in `position` re-enters. `own`: it is of the acting scope, so that the acquisition counts up. */
+/**
+ * The holder that an acquisition in `position` re-enters: `own` is one of the acting scope, whose hold count goes up; `outer` is
+ * another one around the caller, whose child the acquisition becomes.
+ */
 export function holderToReenter(
   position: Scope | undefined,
   acting: Scope | undefined,
@@ -22,7 +25,7 @@ export function holderToReenter(
   return last ? { own: ofGrant(last) } : { outer: ofGrant(nearestHolder(position, lockId)) };
 }
 
-/** Whether what is asked can be had inside this holder: throws if it was lost, or gives less than is wanted. */
+/** Throws if the request cannot re-enter this holder: it was lost, or it is shared or has no token, but the request needs more. */
 export function assertEnterable(
   { grant, isShared }: GrantHolder,
   lock: AcquirableLock,

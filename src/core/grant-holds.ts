@@ -1,4 +1,5 @@
-// The holds of a grant: how many there are, of which kind, since when; and to whom it was passed on, until that hold begins.
+// The holds of a grant: how many there are, of which kind, since when; and to which heir the grant was passed on, until that one's hold
+// begins.
 
 import type { LockLostError } from '../api/errors.js';
 import { elapsedMs, now, type Instant } from '../runtime/clock.js';
@@ -7,25 +8,25 @@ import type { RenewalLimit } from './renewal.js';
 
 export abstract class GrantHolds {
   #holds: GrantedHold[] = [];
-  /** To whom it was passed on, until that hold begins. */
+  /** To whom the grant was passed on, until that one's hold begins. */
   #heir: Heir | undefined;
   renewalLimit: RenewalLimit | undefined;
-  /** Since when its present holder has it. */
+  /** When its present holder got the grant. */
   #heldSince: Instant = now();
 
-  /** Whether others may read beside it. */
+  /** Whether other owners may hold the lock beside it (a reader, a permit). */
   abstract readonly isShared: boolean;
 
   get holdCount(): number {
     return this.#holds.length + Number(this.#heir !== undefined);
   }
 
-  /** How many of its holds only read, or how many do not. */
+  /** How many of its holds are shared, or how many are not. */
   countOf(isShared: boolean): number {
     return this.#holds.filter((hold) => (hold.isShared ?? false) === isShared).length;
   }
 
-  /** Whether all its holds only read. */
+  /** Whether the grant has holds, all of them shared, and no heir. */
   protected get onlyReads(): boolean {
     return this.#holds.length > 0 && !this.#heir && this.countOf(false) === 0;
   }
@@ -38,16 +39,16 @@ export abstract class GrantHolds {
     return new Date(this.#heldSince.wallMs);
   }
 
-  /** Whether any of them wants the lease to be renewed, and it may be now. */
+  /** Whether any hold, or the heir, wants the lease to be renewed, and `renewalLimit` lets that happen now. */
   get isWatched(): boolean {
     const isWanted = this.#heir?.isWatched ?? this.#holds.some(({ isWatched }) => isWatched);
     return isWanted && (this.renewalLimit?.isDue ?? true);
   }
 
-  /** Returns whether it is the first: the one and only, and not the heir's. */
+  /** Adds a hold. Returns whether the grant had none before, and no heir. */
   protected enter(hold: GrantedHold): boolean {
     const isFirst = this.holdCount === 0;
-    // Most have just one hold: an array that grows from nothing takes room for 17.
+    // Most grants have just one hold: an array that grows from nothing takes room for 17.
     if (this.#holds.length === 0) this.#holds = [hold];
     else this.#holds.push(hold);
     this.#heir = undefined;

@@ -1,4 +1,4 @@
-// Whether one owner still has what a server gave it: until when, for how many holds, and how that ended.
+// The state of a grant: held until its deadline, lost, or released.
 
 import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
@@ -23,14 +23,14 @@ const HELD: State = { kind: 'held' };
 export abstract class GrantState extends GrantHolds implements Granted, Due {
   readonly lock: GrantedLock;
   readonly ownerId: string;
-  /** What a fenced lock gave with it. */
+  /** The fencing token, if the lock is fenced. */
   readonly token: bigint | undefined;
   protected readonly session: Session;
   #deadline: Deadline;
-  /** When the confirmation that came last was asked for. */
+  /** When the command was sent that confirmed the grant last. */
   #confirmedAt: Instant;
   #state: State = HELD;
-  /** A renewal was sent and not answered: if the deadline passes now, it is for want of an answer. */
+  /** A renewal was sent and not answered: if the deadline passes now, the loss is for want of an answer. */
   #isRenewalUnanswered = false;
 
   constructor(
@@ -56,7 +56,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     return this.#state.kind === 'held';
   }
 
-  /** Why it was lost; undefined while it is held and after it was released. */
+  /** Why the grant was lost; undefined while it is held and after it was released. */
   get loss(): LockLostError | undefined {
     this.checkDeadline();
     return this.#state.kind === 'lost' ? this.#state.error : undefined;
@@ -82,7 +82,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     return this.#state.kind === 'held' ? elapsedMs(this.#confirmedAt, at) : -1;
   }
 
-  /** A hold begins; the server counts it already. */
+  /** Adds a hold that begins; the server counts it already. */
   add(hold: GrantedHold): void {
     const isFirst = this.enter(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
@@ -95,13 +95,13 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     if (this.holdCount === 0) this.lock.unwatch(this);
   }
 
-  /** The last hold ends, and the heir's is to begin: nothing changes on the server. */
+  /** Passes the grant on: its last hold ends, and the heir's is to begin. Nothing changes on the server. */
   protected bequeath(hold: GrantedHold | undefined, heir: Heir): void {
     this.passTo(heir);
     if (hold) this.drop(hold);
   }
 
-  /** The heir does not go on with it. */
+  /** The heir does not take the grant. */
   protected disinherit(): void {
     this.passToNobody();
     if (this.holdCount === 0) this.lock.unwatch(this);
@@ -110,19 +110,19 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   abstract decline(): void;
   abstract closed(error?: Error): void;
 
-  /** It was lost: whoever relies on it learns it now. */
+  /** Ends the grant as lost: whoever relies on it learns that now. */
   lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
     const event = lossOf(this, lossReason);
     this.become({ kind: 'lost', error: event.error });
     this.session.events.emit('lost', () => event);
-    // The server may still keep what we do not dare to rely on.
+    // The server may still have this owner, though this process does not rely on it any more.
     const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
     if (mayStand || (this.lock.leavesRemains && lossReason !== 'closed')) this.abandon();
     return event.error;
   }
 
-  /** The lock of several that this one is a member of was lost: its holders learn that, and the server is told. */
+  /** The MultiLock that this lock is a member of was lost: the holders of this grant learn that, and the clean-up removes its owner. */
   loseAsMember(error: LockLostError): void {
     if (this.#state.kind !== 'held') return;
     this.become({ kind: 'lost', error });
@@ -130,7 +130,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   }
 
   checkDeadline(at?: Instant): void {
-    // Without holds nobody relies on it. While it is being released the server's answer tells whether it was lost.
+    // Without holds nobody relies on the grant. While it is being released the server's answer tells whether it was lost.
     if (this.#state.kind !== 'held' || this.holdCount === 0 || leftMs(this.#deadline, at) > 0)
       return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
@@ -141,18 +141,18 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     this.#noticeEnd(at);
   }
 
-  /** Its deadline, as it was when it was looked at, has come; it may have been prolonged since. */
+  /** The deadline has come for which the grant was scheduled; it may have been prolonged since. */
   due(): void {
     this.checkEnd();
   }
 
-  /** An end that comes later than the watchdog's next round is looked for then: few grants are ever in the schedule. */
+  /** Schedules the deadline if it comes before the watchdog's next round; a later one is looked at then, so few are ever scheduled. */
   #noticeEnd(at?: Instant): void {
     if (this.#state.kind !== 'held') return;
     const left = leftMs(this.#deadline, at);
     const isOver = left <= 0 && this.holdCount === 0;
     if (isOver || left > this.session.lockWatchdogTimeoutMs / 3) return;
-    // From now: since `at`, others may have been told of their loss, which takes as long as their listeners take.
+    // Counted from now: since `at`, others may have been told of their loss, which takes as long as their listeners take.
     this.session.schedule.within(this, leftMs(this.#deadline));
   }
 
@@ -176,7 +176,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
       this.session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
   }
 
-  /** The server confirmed it until then, or (of a mere look) that it is there. */
+  /** The server confirmed the grant until `deadline`, or, when it was a mere look, only that the grant is there. */
   protected prolong(deadline: Deadline, at: Instant = now()): void {
     if (this.#state.kind !== 'held') return;
     this.#deadline = later(this.#deadline, deadline, at);
@@ -189,14 +189,14 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     return this.lose(reply === 'deleted' && leftMs(this.#deadline) <= 0 ? 'expired' : reply);
   }
 
-  /** Nobody relies on it any more, but it may stand on the server. */
+  /** Nobody relies on the grant any more, but its owner may still be on the server: the clean-up removes it. */
   protected abandon(): void {
     this.become({ kind: 'released', isConfirmed: false });
     this.#forget();
     this.session.cleanup.remove(this.lock, this.ownerId);
   }
 
-  /** It was lost, or its release is on its way. */
+  /** Called when the grant was lost, or its release is on its way. */
   protected abstract ended(): void;
 
   /** The one place where the state changes: what was released may yet turn out to be lost, what is lost stays lost. */
@@ -206,7 +206,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     this.session.schedule.delete(this);
     this.ended();
     this.lock.unwatch(this);
-    // A closing client waits for a release that is on its way.
+    // Before its release is confirmed the grant stays among those of the session: a closing client waits for it.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
     if (next.kind === 'lost') this.notifyLost(next.error);
   }

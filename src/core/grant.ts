@@ -18,12 +18,12 @@ export interface PassedOn {
 }
 
 export class Grant extends CountedGrant {
-  /** Made when it is first passed on. */
+  /** Made when the grant is first passed on. */
   #relay: Relay | undefined;
 
   /**
-   * The last hold ends, and the first in line takes the grant as it is, without asking the server. The release is settled by a
-   * proof that the grant was there. undefined: there is nobody who may.
+   * Ends the last hold by passing the grant on: the first in line takes it as it is, without asking the server. The release is
+   * settled by a proof that the grant was there. undefined: nobody may take it, and nothing was done.
    */
   passOn(hold: GrantedHold): PassedOn | undefined {
     const line = this.lock.localLine;
@@ -38,7 +38,7 @@ export class Grant extends CountedGrant {
     return { proof, heldForMs };
   }
 
-  /** It goes to the next in line, or is released. */
+  /** The heir does not want the grant: it goes to the next in line, or is released. */
   override decline(): void {
     const heir = this.lock.localLine?.heir;
     if (heir && this.#mayPass) {
@@ -47,10 +47,10 @@ export class Grant extends CountedGrant {
       return;
     }
     this.disinherit();
-    if (this.isHeld) this.#releaseUntilAnswered(false).catch(() => undefined); // what is left then is removed
+    if (this.isHeld) this.#releaseUntilAnswered(false).catch(() => undefined); // after a failure the clean-up goes on
   }
 
-  /** A hold ends; with the last one the lock is free. Call it again after a failure. */
+  /** Ends a hold, and with the last one releases the lock. Call it again after a failure. */
   release(hold: GrantedHold, isRepeat: boolean): Promise<void> {
     this.drop(hold);
     const { connection } = this.session;
@@ -60,12 +60,12 @@ export class Grant extends CountedGrant {
       : this.#releaseUntilAnswered(isRepeat);
   }
 
-  /** The client was closed, and has released it; or not, as far as is known. */
+  /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
   override closed(error?: Error): void {
     this.#relay?.settle(error);
   }
 
-  /** No other command of the grant is under way: sends one, and goes on with it only if that does not settle the release. */
+  /** Sends one command, while no other command of the grant is under way, and repeats it only if that does not settle the release. */
   #releaseAtOnce(): Promise<void> {
     this.become({ kind: 'released', isConfirmed: false });
     return new Promise((resolve, reject) => {
@@ -81,13 +81,16 @@ export class Grant extends CountedGrant {
     });
   }
 
-  /** Half of the lease is enough for a renewal to fail and be repeated. A token is one holder's: the next one needs a larger one. */
+  /**
+   * Whether the grant may be passed on. A token is one holder's: the next one needs a larger one. Half of the lease has to be left,
+   * which is enough for a renewal to fail and be repeated.
+   */
   get #mayPass(): boolean {
     if (this.token !== undefined) return false;
     const { isClosed, connection, lockWatchdogTimeoutMs } = this.session;
     const isSettled = !this.turns.isTaken && this.countThere === 1 && this.holdCount <= 1;
     const isUsable = isSettled && !isClosed && connection.isReady;
-    // What was extended by more would outlive whoever takes it over by as much.
+    // A lease that was extended to more than that would keep the lock for as long if the next holder died.
     const leftMs = isUsable ? this.remaining() : 0;
     return leftMs >= lockWatchdogTimeoutMs / 2 && leftMs <= lockWatchdogTimeoutMs;
   }
@@ -99,7 +102,7 @@ export class Grant extends CountedGrant {
     return relay;
   }
 
-  /** The server has no such owner any more, says a look: finds out how it was lost. If it was not, the look is repeated. */
+  /** A look did not find the owner on the server: finds out how the grant was lost. If it is there after all, the look is repeated. */
   #confirmGone(relay: Relay): void {
     if (!this.isHeld) return;
     const kept = (): void => {
@@ -113,7 +116,7 @@ export class Grant extends CountedGrant {
       });
   }
 
-  /** Repeats the release until it is answered, and for as long as it may take. `begun`: its first command, if that was sent already. */
+  /** Repeats the release until it is answered, within `commandTimeout`. `begun`: its first command, if that was sent already. */
   async #releaseUntilAnswered(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
     const release = (waitLimit: WaitLimit): Promise<void> =>
       this.#release(waitLimit, isRepeat, begun?.answer);
@@ -132,7 +135,7 @@ export class Grant extends CountedGrant {
     if (!this.#relay) return;
     this.#relay.end();
     const { loss } = this;
-    // Whoever closes a client releases what it had, and then knows.
+    // A client that closes releases its grants itself, and calls `closed()` when it knows the outcome.
     if (loss ? loss.lossReason !== 'closed' : this.isReleaseConfirmed) this.#relay.settle(loss);
   }
 

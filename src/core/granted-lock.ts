@@ -6,30 +6,30 @@ import type { Removable } from './cleanup.js';
 import type { KeepReply } from './replies.js';
 import type { Renewable, RenewalLimit } from './renewal.js';
 
-/** What a server gave this client, as its lock and those who wait see it. */
+/** A grant, as its lock and those who wait for it see it. */
 export interface Granted extends Renewable {
   readonly isHeld: boolean;
   readonly holdCount: number;
-  /** What a fenced lock gave with it. */
+  /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
-  /** Its owner and the time that is left, as a caller is told who is refused the lock because of it. */
+  /** The owner and the time that is left, for the error of a caller who is refused the lock because of this grant. */
   readonly seen: SeenHolder;
   renewalLimit: RenewalLimit | undefined;
-  /** Milliseconds for which this process may rely on it; 0: it is not held any more. */
+  /** Milliseconds for which this process may rely on the grant; 0: it is not held any more. */
   remaining(): number;
-  /** Somebody to whom it was passed on does not want it any more. */
+  /** The heir to whom the grant was passed on does not want it. */
   decline(): void;
 }
 
 /** A hold as its grant sees it: whether it wants the lease to be renewed, and how it learns that the grant was lost. */
 export interface GrantedHold {
   readonly isWatched: boolean;
-  /** Whether it only reads. */
+  /** Whether other owners may hold the lock beside it (a reader, a permit). */
   readonly isShared?: boolean;
   lost(error: LockLostError): void;
 }
 
-/** Who of the same client is next in line, and takes the grant as it is. */
+/** The waiter of the same client that is next in line, and takes the grant as it is. */
 export interface Heir extends GrantedHold {
   /** The grant is passed on: the heir's hold is to begin, or it declines. */
   inherit(grant: Granted): void;
@@ -45,14 +45,14 @@ export interface NamedLock {
 
 /** What a grant needs of the lock that was granted. */
 export interface GrantedLock extends Removable, NamedLock {
-  /** Whether several may have it at a time, each by an owner of its own. Of a read-write lock that is the half that only reads; both have one `id`. */
+  /** Whether several owners may hold the lock at a time: a semaphore, or the read half of a read-write lock. (Its halves have one `id`.) */
   readonly isShared?: boolean;
   /** Whether something of the lock may be left on its servers when it was lost to somebody else. */
   readonly leavesRemains?: boolean;
   /**
    * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
-   * at all); or says how it was lost. `limit`: how long its caller will wait. `isShared`: of a read-write lock, that all who
-   * hold it only read from now on, so that others may do so beside them.
+   * at all); or says how it was lost. `limit`: how long its caller will wait. `isShared`: all holds of a read-write lock only read
+   * from now on, so that other owners may read beside them.
    */
   reenter(
     ownerId: string,
@@ -61,11 +61,11 @@ export interface GrantedLock extends Removable, NamedLock {
     limit: TimeLimit,
     isShared: boolean,
   ): Promise<KeepReply>;
-  /** The server gave it to this client. */
+  /** The server has granted the lock to this client. */
   granted?(grant: Granted): void;
-  /** Nobody of this client holds it as this owner any more, nor waits for it as this owner. */
+  /** This client neither holds the lock as this owner any more, nor waits for it as this owner. */
   forget?(ownerId: string): void;
-  /** Those of this client who wait for it, where a grant of it may be passed on among them. */
+  /** This client's line for the lock, of a kind whose grants may be passed on in it. */
   readonly localLine?: { readonly heir: Heir | undefined; readonly length: number } | undefined;
   /** How often this owner holds the lock; 0: not at all. */
   holdCount(ownerId: string): Promise<number>;

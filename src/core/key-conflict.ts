@@ -13,9 +13,9 @@ export interface KeyInTheWay {
   readonly expected: string;
   /** As the server's `TYPE` says it. */
   readonly type: string;
-  /** Whose it may be, in words. */
+  /** What the key may be, or whose, in words. */
   readonly hint?: string | undefined;
-  /** On which master of several, as `host:port`. */
+  /** The master that has the key, as `host:port`, where there are several. */
   readonly node?: string | undefined;
 }
 
@@ -44,7 +44,7 @@ export async function keyConflict(
   return new KeyConflictError(message, { lockName, cause, key, keyType: type });
 }
 
-/** undefined as well when the look failed, as for a user who may not call TYPE, or took too long. */
+/** What the look found; undefined as well when it failed, as for a user who may not call TYPE, or took too long. */
 async function looked<T>(look: Promise<T>, waitLimit: WaitLimit): Promise<T | undefined> {
   const limit = new WaitLimit({ limitMs: LOOK_LIMIT_MS });
   try {

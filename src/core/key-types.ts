@@ -11,7 +11,7 @@ export interface ExpectedKey {
   readonly expected: string;
 }
 
-/** The first key that is something else; undefined: there is none (any more). The first of them all is the lock. */
+/** The first key that is not what it should be; undefined: there is none (any more). The first of `keys` is the lock's own. */
 export async function keyOfAnotherType(
   connection: Connection,
   keys: readonly ExpectedKey[],
@@ -31,7 +31,7 @@ export async function keyOfAnotherType(
 /** The capacity by which a read-write lock is told from a semaphore. */
 const READ_WRITE = String(2 ** 31);
 
-/** Who makes keys of such a type under the bare name of a lock. */
+/** Which library's lock a key under the bare name of a lock may be, by the type of the key. */
 const HINTS: Readonly<Record<string, string>> = { string: 'redlock’s' };
 
 async function hashOfAnotherKind(

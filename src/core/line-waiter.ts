@@ -1,5 +1,5 @@
-// A caller who between tries stands in the line of this client for the lock: of those in it one at a time tries, when the lock
-// may be free, or takes over what another one of this client has of it.
+// A waiter that stands in this client's line for the lock between its tries: one of the line at a time tries, when the lock may be
+// free, or takes over the grant of another caller of this client.
 
 import type { TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/findings.js';
@@ -14,16 +14,16 @@ const NOW = Promise.resolve();
 
 export abstract class LineWaiter implements Waiter, Heir {
   abstract readonly ownerId: string;
-  /** As an heir it wants what it takes over to be renewed. */
+  /** As an heir it wants the lease of the grant that it takes over to be renewed. */
   readonly isWatched = true;
-  /** Whether it may be one: not where each holder needs something of its own from the server. */
+  /** Whether it may be an heir: not where each holder needs something of its own from the server, such as a token. */
   protected readonly mayInherit: boolean = true;
   protected readonly request: LockRequest;
   readonly #line: () => Line<Heir>;
   #sleeper: Sleeper<Heir> | undefined;
   #inherited: Granted | undefined;
 
-  /** `line` gives the one where those of this client wait who did not get the lock. */
+  /** `line` gives this client's line for the lock, and makes it if there is none. */
   constructor(request: LockRequest, line: () => Line<Heir>) {
     this.request = request;
     this.#line = line;
@@ -58,7 +58,7 @@ export abstract class LineWaiter implements Waiter, Heir {
     this.#sleeper?.takeTurn();
   }
 
-  /** What it was to take over was lost before it did. */
+  /** The grant that it was to take over was lost before it did. */
   lost(): void {
     this.#inherited = undefined;
   }
@@ -69,7 +69,7 @@ export abstract class LineWaiter implements Waiter, Heir {
     return inherited;
   }
 
-  /** Nothing is left on the server: a try that was answered with "held" left nothing there. */
+  /** Returns false: a waiter of this kind has no place on the server, and a try that was answered with "held" left nothing there. */
   leave(leaseMs?: number): boolean {
     const inherited = this.#inherited;
     this.#inherited = undefined;
@@ -83,12 +83,12 @@ export abstract class LineWaiter implements Waiter, Heir {
     this.#sleeper = line.queue(this.request, this.#heir);
   }
 
-  /** Whether it stands in line already, and so is the one to try. */
+  /** Whether it stands in line already: if it is asked to try then, its turn has come. */
   protected get isInLine(): boolean {
     return this.#sleeper !== undefined;
   }
 
-  /** A member of a lock of several must have the owner of all, and a fixed lease has to be asked for. */
+  /** This waiter, if it may be an heir: a member of a MultiLock needs the owner of all members, and a fixed lease has to be asked for. */
   get #heir(): Heir | undefined {
     const { isWatched, attemptMs } = this.request;
     return this.mayInherit && isWatched && attemptMs === undefined ? this : undefined;

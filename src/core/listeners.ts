@@ -8,15 +8,15 @@ import { outsideScopes } from '../scopes/scope.js';
 
 type Listener<Name extends keyof HoldfastEvents> = HoldfastEvents[Name];
 
-/** Tells listeners, outside all scopes, and lets none of them break the lock that tells, or keep others from hearing. */
+/** Calls listeners, outside all scopes. One that throws harms neither the lock that emits the event nor the other listeners. */
 export class Listeners implements Events {
   readonly #emitter = new EventEmitter();
-  /** Each listener in its wrapping, by which it is known to the emitter. */
+  /** The function that the emitter knows for each listener: it calls the listener, and reports what that throws. */
   readonly #guarded = new WeakMap<object, (event: unknown) => void>();
   /** The connections that are down. */
   readonly #down = new Set<string>();
   #isOutageWarned = false;
-  /** What else was told to nobody. */
+  /** The errors without a listener, outside an outage, of which the process was warned already. */
   readonly #unheard = new Outage();
 
   on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
@@ -52,7 +52,7 @@ export class Listeners implements Events {
     else if (name === 'error') this.#warn((describe() as ErrorEvent).error.message);
   }
 
-  /** One warning for an outage, whatever fails in it, and one for each thing that fails besides. */
+  /** Warns the process of an error without a listener: once in an outage, whatever fails in it, and once of each other error. */
   #warn(message: string): void {
     const isOutage = this.#down.size > 0;
     if (isOutage ? this.#isOutageWarned : !this.#unheard.isNews(message)) return;

@@ -1,4 +1,5 @@
-// The lock() and tryLock() calls that are under way, and what is wrong with those that are probably not meant as they are written.
+// The lock() and tryLock() calls that are under way, the warnings of those that are probably mistakes, and the error of an unlock()
+// without one.
 
 import type { Session } from './session.js';
 import { LockNotHeldError } from '../api/errors.js';
@@ -6,10 +7,13 @@ import type { NamedLock } from './granted-lock.js';
 import type { HoldOrigin } from './own-hold.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
 
-/** A shorter lease is taken for one in seconds, in milliseconds. */
+/** A shorter lease was probably meant in seconds. */
 const SHORT_LEASE_MS = 100;
 
-/** Such a call begins, in the scope `position`; returns how it ends. Nothing is kept of a call outside any run, nor of one of another kind. */
+/**
+ * A `lock()` or `tryLock()` begins, in the scope `position`. Returns what to call when it ends; undefined: nothing is kept of it, since
+ * it is outside any run, or a call of another kind.
+ */
 export function lockCallBegins(
   session: Session,
   { id, name }: NamedLock,
@@ -32,7 +36,7 @@ export function lockCallBegins(
   };
 }
 
-/** What such a call outside any run is known by while it is under way. */
+/** The lock's id, by which a `lock()` or `tryLock()` outside any run is found while it is under way; undefined for any other call. */
 export function anonymousLockId(
   origin: HoldOrigin,
   id: string,
@@ -41,7 +45,7 @@ export function anonymousLockId(
   return origin === 'lock' && !actingScope(position) ? id : undefined;
 }
 
-/** There is none to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it. */
+/** The error of an `unlock()` that has no call to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it. */
 export function nothingToUnlock(
   { acquisitions }: Session,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },

@@ -1,4 +1,4 @@
-// How the loss of a lock is told.
+// The error and the event that tell of the loss of a lock.
 
 import { shownToken } from '../api/description.js';
 import { LockLostError, type LossReason } from '../api/errors.js';

@@ -1,5 +1,5 @@
-// Warns of calls that seem to wait for themselves: those that have waited for long for one hold of their own client, outside any
-// scope. Nothing is timed for a caller that waits for another client.
+// Warns of calls that seem to wait for themselves: those that have waited for a second for one anonymous hold of their own client, a
+// hold outside any scope. Nothing is timed for a caller that waits for another client.
 
 import type { NamedLock } from './granted-lock.js';
 import { nestedCallMessage } from './refusals.js';
@@ -11,7 +11,7 @@ import type { HoldInScope } from '../scopes/held.js';
 /** After how long a wait for one anonymous hold of this client is warned of. */
 const NESTED_CALL_WARNING_MS = 1_000;
 
-/** What a session has of this, and needs for it. */
+/** What `NestedCalls` needs of the session. */
 interface Surroundings {
   readonly schedule: Schedule;
   readonly anonymous: AnonymousHolds;
@@ -39,12 +39,12 @@ export class NestedCalls {
 class LockWaits implements Due {
   readonly #session: Surroundings;
   readonly #lock: NamedLock;
-  /** All that wait. */
+  /** How many calls wait, warned of or not. */
   #count = 0;
-  /** Those that were not warned of so far, by since when they wait; on the monotonic clock, oldest first. */
+  /** The calls that were not warned of so far, and since when each waits (monotonic), oldest first. */
   readonly #waits = new Set<{ readonly sinceMs: number }>();
   readonly #deafen: () => void;
-  /** The anonymous hold that was seen last, and since when it is there: -Infinity for one that was there before anybody waited. */
+  /** The anonymous hold that was seen last, and since when it is there (monotonic); -Infinity: since before anybody waited. */
   #hold: HoldInScope | undefined;
   #heldSinceMs = -Infinity;
 
@@ -71,7 +71,7 @@ class LockWaits implements Due {
 
   due(): void {
     const hold = this.#session.anonymous.held(this.#lock.id);
-    if (!hold) return; // the next anonymous hold has itself looked at
+    if (!hold) return; // when the next anonymous hold begins, the check is scheduled again
     if (hold !== this.#hold) {
       this.#held(hold);
       return;

@@ -7,6 +7,6 @@ export type HoldOrigin = 'lock' | 'acquire' | 'withLock';
 
 /** A hold as the lock that gave it out sees it. */
 export interface OwnHold extends Hold {
-  /** Releases; that Redis could not be reached is an event, not an error: what the lock guarded is done. */
+  /** Releases the lock; that Redis could not be reached is an `error` event, no rejection: what the lock guarded is done. */
   releaseQuietly(): Promise<void>;
 }

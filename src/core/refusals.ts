@@ -1,4 +1,4 @@
-// How it is told what came to nothing: who had the lock, what could not be asked, what was over already.
+// Builds the errors and messages for calls that fail: lock held, wait aborted, hold already released, upgrade refused.
 
 import {
   LockAbortedError,
@@ -9,10 +9,10 @@ import {
   type SeenHolder,
 } from '../api/errors.js';
 
-/** An attempt that is younger when the wait ends is taken for a slow answer, not for a missing one. */
+/** An attempt that began no longer ago than this when the wait ends is taken for slow, not for unanswered. */
 export const SLOW_ANSWER_MS = 100;
 
-/** Somebody else had it until the wait ran out. */
+/** Somebody else had the lock until the wait ran out. */
 export function heldElsewhere(
   lockName: string,
   waitMs: number,
@@ -29,7 +29,7 @@ export function heldElsewhere(
   );
 }
 
-/** The same at the end of a wait; of the client that waited it is told, since its callers may wait for each other. */
+/** `heldElsewhere` after a wait, with a hint where the waiting client holds the lock itself: its callers may wait for each other. */
 export function timedOut(
   lockName: string,
   waitMs: number,
@@ -43,7 +43,7 @@ export function timedOut(
   return new LockTimeoutError(message + hint, { lockName, ...seen });
 }
 
-/** The same for a lock of several, one of which was in the way. */
+/** `heldElsewhere` for a MultiLock, of which a member was held by somebody else. */
 export function memberHeldElsewhere(
   lockName: string,
   waitMs: number,
@@ -56,7 +56,7 @@ export function memberHeldElsewhere(
   );
 }
 
-/** What is left of a wait is a fraction. */
+/** The time that is left of a wait may have decimals, which a message need not show. */
 function rounded(ms: number): string {
   return String(Math.round(ms));
 }
@@ -69,7 +69,7 @@ export function heldWithoutToken(lockName: string): OptionError {
   );
 }
 
-/** The write lock is wanted by whoever only reads. */
+/** A caller inside a hold of the read lock asks for the write lock. */
 export function upgradeRefused(lockName: string): LockUpgradeError {
   return new LockUpgradeError(
     `lock "${lockName}": the write lock is wanted inside a hold of the read lock, and would wait for that itself: ` +

@@ -1,21 +1,21 @@
-// A grant that is passed on from hand to hand within a process, and the releases that did so: each is settled by the next proof that
-// the grant was still on the server when it had been passed on.
+// A grant that is passed on from one holder to the next within a process, and the releases that did so: each is settled by the next
+// proof that the server still had the grant after that.
 
 import type { Due } from '../runtime/schedule.js';
 import type { GrantedLock } from './granted-lock.js';
 import { retry } from './retry.js';
 import type { Session } from './session.js';
 
-/** How often a grant is passed on at most before others have their turn. */
+/** How often a grant is passed on at most before other clients have their turn. */
 const MOST_PASSES = 16;
 
-/** And for how long after the server gave it, in milliseconds. */
+/** For how long after the server gave it a grant may be passed on, in milliseconds. */
 const LONGEST_MS = 10;
 
-/** How long a proof is awaited that comes anyway, in milliseconds. */
+/** How long a proof that the grant's own release should soon bring is awaited before one is asked for, in milliseconds. */
 const PROOF_MS = 1;
 
-/** A release that passed the grant on, the how many-eth, and is not settled. */
+/** A release that passed the grant on and is not settled; `pass`: 1 for the first release that did so, 2 for the next. */
 interface Unproven {
   readonly pass: number;
   resolve(): void;
@@ -53,13 +53,13 @@ export class Relay implements Due {
     return this.#passes < MOST_PASSES && performance.now() < this.#endsAtMs;
   }
 
-  /** A hold was released by passing the grant on, and so many are left in line behind who has it now. Resolves with the next proof. */
+  /** A hold was released by passing the grant on; `waiting` are in line behind its new holder. Settled by the next proof. */
   passed(waiting: number): Promise<void> {
     const pass = ++this.#passes;
     const proof = new Promise<void>((resolve, reject) => {
       this.#unproven.push({ pass, resolve, reject });
     });
-    // Enough are in line to go on to the end, and the release at the end is a proof for all.
+    // Enough are in line for all passes that are left; the release on the server after the last pass is a proof for all.
     if (waiting > MOST_PASSES - pass) this.#session.schedule.within(this, PROOF_MS);
     else this.due();
     return proof;
@@ -70,13 +70,13 @@ export class Relay implements Due {
     if (!this.#isAsking && !this.#isOver && this.#unproven.length > 0) void this.#ask();
   }
 
-  /** Its release is on its way, or it was lost: nothing is asked any more. */
+  /** The grant's release is on its way, or the grant was lost: nothing is asked any more. */
   end(): void {
     this.#isOver = true;
     this.#session.schedule.delete(this);
   }
 
-  /** What became of the grant in the end, and so of all releases: an error, or it was there until its own release. */
+  /** Settles all releases by what became of the grant: without `error` it was there until its own release; else they fail with that. */
   settle(error?: Error): void {
     this.end();
     this.#settle(this.#passes, error);

@@ -7,14 +7,17 @@ import type { KeepReply } from './replies.js';
 /** What the watchdog looks after: a grant, or a place in line. */
 export interface Renewable<Reply = KeepReply> {
   readonly ownerId: string;
-  /** Whether the lease is prolonged; one of a fixed lease is only looked after. */
+  /** Whether the watchdog prolongs the lease; if not, it only looks whether the lease is still there. */
   readonly isWatched: boolean;
   /**
-   * Finds out whether the lease is over, where somebody relies on it, before anything else is done with it; and sees to it that its end
-   * is noticed, if that comes before the next round.
+   * Finds out, before anything else is done with the lease, whether it is over while somebody relies on it; and schedules its end, if
+   * that comes before the next round.
    */
   checkEnd?(at: Instant): void;
-  /** How long ago the confirmation that counts was asked for, `at` then or now, in milliseconds; -1: the lease is not relied on any more. */
+  /**
+   * How many milliseconds before `at`, by default now, the command was sent that confirmed the lease last; -1: the lease is not relied
+   * on any more.
+   */
   ageMs(at?: Instant): number;
   /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
   renewing?(leaseMs: number): void;
@@ -27,14 +30,14 @@ export interface Renewal {
   readonly sentAt: Instant;
   /** What it prolonged leases by, in milliseconds; 0: it was a mere look. */
   readonly leaseMs: number;
-  /** Until when a lease may be relied on that it kept. */
+  /** Until when the leases that it prolonged may be relied on. */
   readonly deadline: Deadline;
   readonly answeredAt: Instant;
 }
 
 /** How often one lease may be prolonged, where that is limited. */
 export interface RenewalLimit {
-  /** Whether the lease may be prolonged now; otherwise it is only looked after. */
+  /** Whether the lease may be prolonged now; if not, the watchdog only looks whether it is still there. */
   readonly isDue: boolean;
   /** A renewal is on its way. */
   renewing(): void;

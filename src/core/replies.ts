@@ -10,9 +10,9 @@ export type AcquireReply = Acquired | HandedOver | HeldReply;
 /** The lock is ours. */
 interface Acquired {
   readonly outcome: 'acquired';
-  /** Since when the lease counts, where that is not since the try began. */
+  /** Since when the lease counts, if not since the try was sent. */
   readonly sentAt?: Instant;
-  /** What a fenced lock gave its new holder. */
+  /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
 }
 
@@ -26,11 +26,11 @@ export interface HeldReply extends Readonly<SeenHolder> {
 /** The holder before us gave the lock to us, while we waited. */
 export interface HandedOver {
   readonly outcome: 'handed over';
-  /** Until when the lock may be relied on as it was handed over. */
+  /** Until when the lock may be relied on with the lease that it was handed over with. */
   readonly deadline: Deadline;
   /** Sets the lease that was asked for, where that is not what a renewal would set anyway. */
   readonly confirm: (() => Promise<KeepReply>) | undefined;
-  /** What a fenced lock gave its new holder. */
+  /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
 }
 

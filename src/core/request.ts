@@ -5,9 +5,9 @@ import type { AcquireRequest } from '../api/options.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Seniority } from '../waiting/sleeper.js';
 
-/** What a lock of several asks of its members, besides what its caller asked for. */
+/** What a MultiLock asks of its members, besides what its caller asked for. */
 export interface MemberTerms extends Seniority {
-  /** What bounds a single attempt, besides `commandTimeout`. */
+  /** Bounds a single attempt, besides `commandTimeout`. */
   readonly attemptMs?: number | undefined;
 }
 
@@ -22,11 +22,11 @@ export interface LockRequest extends MemberTerms {
 
 export interface CallersRequest extends LockRequest {
   readonly origin: HoldOrigin;
-  /** Whether the caller only reads. */
+  /** Whether other owners may hold the lock beside the caller (a reader, a permit). */
   readonly isShared: boolean;
   /** The innermost scope of the code that called. */
   readonly position: Scope | undefined;
-  /** The scope of the `withLock` that acquires; undefined: the innermost run at the time is the one. */
+  /** The scope that the call opens, if it is `withLock`; undefined: the call acts for the innermost run. */
   readonly ownScope: Scope | undefined;
 }
 

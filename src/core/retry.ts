@@ -1,5 +1,5 @@
-// Asks Redis until it answers, or the wait is over. A driver repeats nothing by itself; this does, and says so to
-// whoever sends, since a repeat may find the work already done.
+// Asks Redis until it answers, or the wait is over. A driver repeats nothing by itself; `retry` does, and tells `send` so, since a
+// repeat may find the work already done.
 
 import { ClosedError, UnavailableError } from '../api/errors.js';
 import { HoldfastError } from '../api/holdfast-error.js';

@@ -1,4 +1,4 @@
-// Runs code as one owner; what that still holds when it ends was forgotten, so it is told and released.
+// Runs code as one owner. A lock that it still holds when it ends was forgotten: a `warning` tells of it, and it is released.
 
 import { LockLostError } from '../api/errors.js';
 import { currentScope, Scope } from '../scopes/scope.js';
@@ -23,7 +23,7 @@ async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void>
         lockName,
         lossReason: 'closed',
       });
-      await hold.revoke(error).catch(() => undefined); // lost before: told already
+      await hold.revoke(error).catch(() => undefined); // it was lost before, and that was told then
     }),
   );
 }

@@ -10,7 +10,7 @@ export interface BegunRelease {
   readonly limitMs: number;
 }
 
-/** Calls back once: with nothing when the lock was released, else with what there is to go on with. */
+/** Sends the release, and calls `done` once: without an argument when the lock was released, else with what there is to go on with. */
 export function sendRelease(
   session: Session,
   lock: Removable,

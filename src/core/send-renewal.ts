@@ -1,4 +1,4 @@
-// One call that renews many leases, and counts only as far as the replicas that have to know acknowledged it.
+// One script call that renews many leases; with `replicas`, it counts only when so many of them have acknowledged it.
 
 import type { Connection } from '../redis/connection.js';
 import type { Script } from '../redis/scripts.generated.js';
@@ -6,7 +6,7 @@ import type { TimeLimit } from '../runtime/clock.js';
 import { isKept, type KeepReply } from './replies.js';
 
 /**
- * `leaseMs` of 0 only looks. Each answer is for the owner at its place; undefined: kept, but not by as many replicas as must know.
+ * A `leaseMs` of 0 only looks. The answers are in the order of `ownerIds`; undefined: kept, but too few replicas acknowledged it.
  *
  * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
  */

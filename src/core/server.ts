@@ -14,7 +14,7 @@ import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends ConnectionOptions {
   lockWatchdogTimeoutMs: number;
-  /** Of the client, behind that of the user's own. */
+  /** The `keyPrefix` option; it follows the ioredis instance's own prefix. */
   keyPrefix: string;
   /** Whether releases are published on classic channels also where there are sharded ones. */
   hasClassicUnlockChannels: boolean;
@@ -22,8 +22,8 @@ export interface NodeOptions extends ConnectionOptions {
 
 export class Server {
   /**
-   * What the names of the channels end with where it hears of its grants: tells this client from all others, also from one of the same
-   * `clientId`, since grants must reach nobody else.
+   * The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else, not even
+   * a client of the same `clientId`.
    */
   readonly listensAt: string = randomUUID();
   readonly lockWatchdogTimeoutMs: number;
@@ -33,11 +33,11 @@ export class Server {
   readonly keyPrefix: string;
   readonly channels: Channels;
   readonly watchdog: Watchdog;
-  /** Where all of its client that is due at a time stands. */
+  /** The timer that all leases, renewals and releases of its client share. */
   readonly schedule: Schedule;
   readonly #shared = new Map<object, unknown>();
   readonly #events: Events;
-  /** On which kinds of channels publishing was refused, as far as that was told. */
+  /** The kinds of channels of which an `error` event has told that publishing is refused. */
   readonly #refused = new Set<string>();
 
   constructor(options: NodeOptions, events: Events, schedule: Schedule) {
@@ -52,7 +52,7 @@ export class Server {
       schedule,
       leaseMs: options.lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
-        // That the connection is down is told by the connection.
+        // The connection itself tells that it is down.
         if (failureKind(error) !== 'unsent')
           events.emit('error', () => renewalFailed(error, leaseCount));
       },
@@ -73,7 +73,7 @@ export class Server {
     return this.lockWatchdogTimeoutMs / 3;
   }
 
-  /** Whether there are sharded channels, for what shares a slot with its lock. */
+  /** Whether the server has sharded channels, which can be used where a lock and its channel share a slot. */
   get isSharded(): boolean {
     return this.connection.server.isSharded;
   }
@@ -84,7 +84,7 @@ export class Server {
     return isSharded ? 'SPUBLISH' : 'PUBLISH';
   }
 
-  /** A script did its work, but may not tell those who wait: that is told once for each kind of channel. */
+  /** A script did its work, but may not publish that to those who wait: emits `error`, once for each kind of channel. */
   publishRefused(channel: string, reason: string): void {
     const [kind = channel] = channel.split(':', 1);
     if (this.#refused.has(kind)) return;
@@ -98,7 +98,7 @@ export class Server {
     return this.channels.subscribe(keys.channel, isSharded, listener);
   }
 
-  /** In how many milliseconds it answers. It is asked once: what counts is how it is now. */
+  /** Returns in how many milliseconds the server answers. It is asked once: what counts is how it is now. */
   async ping(limitMs: number, registry: Set<Call>): Promise<number> {
     const waitLimit = new WaitLimit({ limitMs, registry, isSingleAttempt: true });
     try {
@@ -129,7 +129,7 @@ export class Server {
   }
 }
 
-/** That renewals stay unanswered is told, though they will be tried again. */
+/** The `error` event for renewals that stay unanswered, though they will be tried again. */
 export function renewalFailed(cause: unknown, leaseCount: number): { error: UnavailableError } {
   const why = cause instanceof Error ? describe(cause) : String(cause);
   const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${why}`;

@@ -26,9 +26,9 @@ export interface SessionOptions {
   clientId: string;
   lockWatchdogTimeoutMs: number;
   commandTimeoutMs: number;
-  /** Where what its client has to look at in time is scheduled; it may be shared. */
+  /** The schedule of its client; it may be shared with another session. */
   schedule?: Schedule;
-  /** Makes the owners of its client; it may be shared. */
+  /** Makes the owners of its client; it may be shared with another session. */
   newOwnerId?: () => string;
 }
 
@@ -49,9 +49,9 @@ export class Session {
   readonly nestedCalls: NestedCalls;
   /** The timer that deadlines, renewal rounds and the limits of releases share. */
   readonly schedule: Schedule;
-  /** What is held on a server, or whose release is not confirmed so far. */
+  /** The grants that are held, or whose release is not confirmed so far. */
   readonly grants: Set<SessionGrant> = new Set<SessionGrant>();
-  /** What is held of other clients' locks, as members of locks of this one. */
+  /** The holds of other clients' locks that are members of this client's MultiLocks. */
   readonly memberHolds: Set<MemberHold> = new Set<MemberHold>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Call> = new Set<Call>();
@@ -98,7 +98,7 @@ export class Session {
     return new ClosedError(`${which}the client is closed`, { lockName });
   }
 
-  /** What this client holds of a lock, as far as it may rely on it. */
+  /** A grant of this lock that this client may rely on, if it has one. */
   grantOf(lockId: string): SessionGrant | undefined {
     for (const grant of this.grants)
       if (grant.lock.id === lockId && grant.remaining() > 0) return grant;
@@ -149,7 +149,7 @@ export class Session {
     }
   }
 
-  /** Asks for something that must not be done twice: a repeat might meet somebody who came since. */
+  /** Asks for something that must not be done twice, since a repeat might hit a holder who came since. */
   async askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
@@ -171,8 +171,8 @@ export class Session {
   }
 
   /**
-   * Ends what waits, takes back and releases what is held, and removes what is left. Bounded by `commandTimeout`. `others`: what has
-   * to end before, since it may leave something, too.
+   * Ends what waits, takes back and releases what is held, and removes what is left. Bounded by `commandTimeout`. `others`: the end of
+   * what else may leave owners to be removed; it is awaited before the last clean-up.
    */
   async close(others?: Promise<void>): Promise<void> {
     this.#isClosed = true;

@@ -29,7 +29,7 @@ export class SingleHold implements OwnHold {
   #isGivenUp = false;
   /** For how long it had been held when it was passed on to somebody else. */
   #passedOnAfterMs: number | undefined;
-  /** Whether it was lost while its owner goes on: the `unlock()` that it is owed must find it, and undo no other. */
+  /** Whether it was lost while its owner keeps the lock: the `unlock()` that is yet to come for it must find it, and undo no other hold. */
   isRetired = false;
   #onEnd: (() => void) | undefined;
 
@@ -121,7 +121,7 @@ export class SingleHold implements OwnHold {
     return this.#origin === 'lock' && !this.#isGivenUp;
   }
 
-  /** From now on it is a member of a lock of several of that client, acquired by such a call. That client takes it back when it closes. */
+  /** Makes it a member of a MultiLock of `client`, acquired by a call of kind `origin`. That client takes it back when it closes. */
   becomeMember(client: Session, origin: HoldOrigin): void {
     this.#origin = origin;
     if (client === this.#session) return;
@@ -133,23 +133,23 @@ export class SingleHold implements OwnHold {
     return this.isWatched ? Infinity : this.remaining();
   }
 
-  /** The lease is not renewed for its sake any more: for that of another hold of the same owner it still is. */
+  /** Has the lease renewed no longer for this hold; another hold of the same owner may still want that. */
   stopRenewing(): void {
     this.isWatched = false;
   }
 
-  /** Takes it from whoever has it: its scope has ended, or its client is closing. */
+  /** Takes the hold from its caller: its run has ended, or the client is closing whose MultiLock it is a member of. */
   async revoke(error: LockLostError): Promise<void> {
-    // The unlock() that it is still owed, if it is, must learn of it.
+    // An unlock() that is yet to come for this hold must learn of the loss.
     if (!this.#holder.scope) this.#session.anonymous.lost(this.#grant.lock.id, this, error);
     const released = this.releaseQuietly();
     this.lost(error);
     await released;
   }
 
-  /** The lock of several that it is a member of was lost. What was held before that lock, or in addition, stays held. */
+  /** The MultiLock that it is a member of was lost. What its owner held before that, or holds in addition, stays held. */
   async loseAsMember(error: LockLostError): Promise<void> {
-    if (this.#loss || this.#isGivenUp) return; // it is what was lost, or was given up before: the rest is others’
+    if (this.#loss || this.#isGivenUp) return; // it was lost itself, or given up before
     if (!this.#holder.parent && this.#grant.holdCount <= 1) {
       this.#grant.loseAsMember(error);
       return;

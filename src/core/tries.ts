@@ -13,7 +13,7 @@ import { retry } from './retry.js';
 import type { Session } from './session.js';
 import type { Waiter } from './waiter.js';
 
-/** A try that was sent before there was anything to go on with, and did not settle at once. */
+/** A try that was sent before the acquisition was made (`core/acquire.ts`), and did not settle the call. */
 export interface BegunTry {
   readonly ownerId: string;
   readonly sentAt: Instant;
@@ -25,7 +25,7 @@ export class Tries {
   readonly #lock: AcquirableLock;
   readonly #request: LockRequest;
   readonly #waitLimit: WaitLimit;
-  /** Makes each owner to be. */
+  /** Makes the owner of each try. */
   readonly #newOwnerId: () => string;
   #begun: BegunTry | undefined;
   /** Made for the first try, and gone when the acquisition leaves. */
@@ -50,28 +50,28 @@ export class Tries {
     this.#newOwnerId = newOwnerId;
     if (!begun) return;
     this.#begun = begun;
-    this.#waiter = lock.waiter(() => begun.ownerId, request); // of a kind that tries as one owner
+    this.#waiter = lock.waiter(() => begun.ownerId, request); // this kind of lock makes all tries as one owner
     this.#sent = begun.reply;
     this.#isUnanswered = true;
     waitLimit.mayHaveRun = true;
   }
 
-  /** The owner to be, once it has tried. */
+  /** The owner as which the acquisition tries; undefined: it has not tried, or has left. */
   get ownerId(): string | undefined {
     return this.#waiter?.ownerId;
   }
 
-  /** Resolves when it is its turn to try; undefined: it has not tried, or has left. */
+  /** Resolves when it is the acquisition's turn to try; undefined: it has not tried, or has left. */
   get woken(): Promise<void> | undefined {
     return this.#waiter?.woken;
   }
 
-  /** Whether it stands in line, and others are first. */
+  /** Whether the acquisition stands in line, and it is not its turn to try. */
   get isBehind(): boolean {
     return this.#waiter?.mayTry === false;
   }
 
-  /** What it, or anybody who waits with it, was told last. */
+  /** What the acquisition, or anybody who waits in line with it, was told last of the holder. */
   get findings(): Findings | undefined {
     return this.#waiter?.findings;
   }
@@ -105,7 +105,7 @@ export class Tries {
       if (waiter.findings) share(sent, waiter.findings, sentAt.monotonicMs);
       return sent;
     });
-    // Nobody takes what was granted in the instant in which the caller gave up: it is undone like a try without an answer.
+    // A lock that was granted in the instant in which the caller gave up is undone, like a try without an answer.
     this.#waitLimit.mayHaveRun = true;
     this.#waitLimit.assertNotOver();
     this.#waitLimit.mayHaveRun = false;
@@ -119,7 +119,7 @@ export class Tries {
     return this.#granted(deadlineOf(reply.sentAt ?? sentAt, this.#request.leaseMs), reply.token);
   }
 
-  /** Ends them: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */
+  /** Ends the tries: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */
   leave(isAcquired = false): void {
     const waiter = this.#waiter;
     if (!waiter) return;
@@ -156,7 +156,7 @@ export class Tries {
   }
 }
 
-/** Whoever asks asks for all who wait: also when it has gone by the time of the answer. */
+/** Tells all who wait in line what a try is answered, even if its own caller has gone by then. */
 function share(sent: Promise<AcquireReply>, findings: Findings, askedAtMs: number): void {
   sent.then(
     (reply) => {

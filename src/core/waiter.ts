@@ -13,7 +13,7 @@ export interface Waiter {
    * @param limit - how long the caller will wait; left out: for ever
    */
   try(limit?: TimeLimit): Promise<AcquireReply>;
-  /** Waits in line without asking, if this client has the lock or others of it wait; returns what is known of the holder. */
+  /** Waits in line without asking, if this client has the lock or others of this client wait; returns what is known of the holder. */
   queue?(): HeldReply | undefined;
   /** Takes, without asking, what was handed over while it waited; undefined: nothing that may be relied on. */
   claim?(): HandedOver | Granted | undefined;
@@ -25,7 +25,7 @@ export interface Waiter {
   look(sinceMs: number): void;
   /** Whether it is its turn to try: it stands in no line, or was woken. */
   readonly mayTry: boolean;
-  /** Resolves when it may. */
+  /** Resolves when `mayTry` is true. */
   readonly woken: Promise<void>;
   /**
    * Leaves the line: the lock was acquired, for `leaseMs`, or it is not wanted any more. Returns whether something of the

@@ -1,5 +1,5 @@
-// What happens once when a call begins to wait: it is told, a scope that gets the lock meanwhile will wake it, and a
-// call that seems to wait for itself will be warned of.
+// What happens once when a call begins to wait: `waiting` is emitted; a scope around the call that gets the lock meanwhile will wake
+// it; and a call that seems to wait for itself will be warned of.
 
 import type { AcquirableLock } from './backend.js';
 import type { Session } from './session.js';
@@ -7,7 +7,7 @@ import type { WaitingEvent } from '../api/events.js';
 import { outwards, type Scope } from '../scopes/scope.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 
-/** Returns how to end it. */
+/** Returns what to call when the wait has ended. */
 export function noticeWaiting(
   session: Session,
   lock: AcquirableLock,
@@ -17,7 +17,7 @@ export function noticeWaiting(
 ): () => void {
   session.events.emit('waiting', () => event);
   const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, waitLimit));
-  // What no owner can have twice, nobody waits for because it was not told that it is nested.
+  // A nested call of a lock that cannot be re-entered would wait inside a scope, too: what the warning advises would be no help.
   const mayBeNested = lock.isReentrant ?? true;
   const endWaiting = mayBeNested ? session.nestedCalls.begin(lock) : undefined;
   return () => {

@@ -1,10 +1,10 @@
-// What works but is probably not meant: told by an event, and to the process once of each kind and name.
+// Tells of what works but is probably a mistake: by an event, and by a process warning once for each mistake and lock name.
 
 import type { Events } from '../api/events.js';
 
 export type Mistake = 'nested call' | 'forgotten unlock' | 'overlapping calls' | 'short lease';
 
-/** Of how many kinds and names the process is warned. */
+/** Of how many pairs of mistake and lock name the process is warned. */
 const MAX_WARNED = 1_000;
 
 export class Warnings {
@@ -15,13 +15,13 @@ export class Warnings {
     this.#events = events;
   }
 
-  /** An event each time. */
+  /** Emits the event each time; the process is warned only the first time for this mistake and lock name. */
   warn(mistake: Mistake, lockName: string, message: string, ownerId?: string): void {
     this.#events.emit('warning', () => ({ message, lockName, ownerId }));
     if (this.#isNews(mistake, lockName)) process.emitWarning(message, 'HoldfastWarning');
   }
 
-  /** The event once, too: a mistake that is made again in each round of a loop. */
+  /** Emits the event, too, only the first time for this mistake and lock name, since a loop would repeat it each round. */
   warnOnce(mistake: Mistake, lockName: string, message: string): void {
     if (!this.#isNews(mistake, lockName)) return;
     this.#events.emit('warning', () => ({ message, lockName }));

@@ -1,4 +1,4 @@
-// Looks after all that a client has on the server for a time: a round every third of the lease, in batches.
+// Looks after all leases that a client has on the server: a round every third of `lockWatchdogTimeout`, in batches.
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
 import type { Due, Schedule } from '../runtime/schedule.js';
@@ -7,21 +7,21 @@ import { inBatches, inTurns } from './batches.js';
 import { deadlineOf } from './deadline.js';
 import type { Renewable, Renewal, Renewer, Watched } from './renewal.js';
 
-/** How soon what stayed unanswered is sent again at the latest: somebody else may get in as soon as the server is back. */
+/** How soon a renewal that stayed unanswered is sent again at the latest: others may get in as soon as the server is back. */
 const LONGEST_RETRY_MS = 250;
 
 export interface WatchdogOptions {
   schedule: Schedule;
   leaseMs: number;
-  /** The first of an outage: so many leases stayed unanswered, and perhaps more will. They will be sent again before they end. */
+  /** Called at the first failure of an outage: the renewals of so many leases stayed unanswered, and will soon be sent again. */
   failed: (error: unknown, leaseCount: number) => void;
 }
 
 interface Entry extends Watched<unknown> {
   readonly renewer: Renewer<unknown>;
-  /** Nobody wants it to be looked after any more. */
+  /** Whether the lease is not watched any more. */
   isOver: boolean;
-  /** Whether the server may have lost it: it was asked since, or it did not answer; undefined: there is no reason to think so. */
+  /** Set when the server may have lost the lease: it was asked since, or it did not answer; undefined: there is no reason to think so. */
   doubt: 'asked' | 'unanswered' | undefined;
 }
 
@@ -31,7 +31,7 @@ export class Watchdog implements Due {
   readonly #intervalMs: number;
   readonly #retryMs: number;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
-  /** Those that stayed unanswered: while there are any, it is one outage. */
+  /** The leases whose renewals stayed unanswered: while there are any, it is one outage. */
   readonly #unanswered = new Set<Entry>();
 
   constructor(options: WatchdogOptions) {
@@ -42,7 +42,7 @@ export class Watchdog implements Due {
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
-    // A place in line is watched anew whenever its caller goes on waiting: what is on its way for it goes on, too.
+    // A place in line is watched anew whenever its caller goes on waiting: its entry stays, since a renewal may be on its way.
     if (!this.#watched.has(lease))
       this.#watched.set(lease, { lease, target, renewer, isOver: false, doubt: undefined });
     // The lease began when it was asked for, which may have been a while ago.
@@ -63,9 +63,10 @@ export class Watchdog implements Due {
     if (this.#watched.size > 0) this.#round(0);
   };
 
-  /** Renews at once what is in such batches, and soon again while there is no answer: its server was lost, or is another now. */
+  /** Renews at once the leases in affected batches, whose server was lost or is another now, and soon again while there is no answer. */
   readonly doubt = (isAffected: (batchKey: string) => boolean): void => {
-    // What is in doubt already is being asked for: the attempt itself may find the server lost once more.
+    // A lease that is in doubt already is being renewed, or will be soon: that attempt may itself find the server lost once more, and must
+    // not start another one.
     const at = now();
     const affected: Entry[] = [];
     for (const entry of this.#watched.values()) {
@@ -133,7 +134,7 @@ export class Watchdog implements Due {
   }
 
   async #renew(whole: readonly Entry[], leaseMs: number): Promise<void> {
-    // It may have waited for its turn.
+    // The batch may have waited for its turn, and some of its leases are not watched any more.
     const batch = whole.filter(({ isOver }) => !isOver);
     const [first] = batch;
     if (!first) return;

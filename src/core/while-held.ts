@@ -2,7 +2,7 @@
 
 import type { OwnHold } from './own-hold.js';
 
-/** An error of `fn` is what the caller sees; that the lock was lost only when `fn` succeeded. */
+/** Rejects with the error of `fn` if it fails; with the loss of the lock only if `fn` succeeded. */
 export async function whileHeld<T>(hold: OwnHold, fn: () => T | Promise<T>): Promise<T> {
   let result: T;
   try {

@@ -11,7 +11,7 @@ export function now(): Instant {
   return { monotonicMs: performance.now(), wallMs: Date.now() };
 }
 
-/** `at`: when that is; now. For many at a time it is looked up once. */
+/** Milliseconds from `since` to `at`, by default now. A caller who asks for many at a time looks up `at` once. */
 export function elapsedMs(since: Instant, at?: Instant): number {
   const monotonicMs = at ? at.monotonicMs : performance.now();
   const wallMs = at ? at.wallMs : Date.now();
@@ -20,7 +20,7 @@ export function elapsedMs(since: Instant, at?: Instant): number {
 
 /** How long something may go on. */
 export interface TimeLimit {
-  /** Milliseconds from now, which may become 0 early; Infinity: no limit. */
+  /** Milliseconds that are left from now; 0 or less when the time is over, or was ended early; Infinity: no limit. */
   readonly leftMs: number;
 }
 

@@ -7,11 +7,11 @@ interface Abortable {
 
 const callsOf = new WeakMap<AbortSignal, Set<Abortable>>();
 
-/** Has the signal end a call, until the function that it returns is called. */
+/** Has the signal end a call, until the function that this returns is called. */
 export function endOnAbort(signal: AbortSignal, call: Abortable): () => void {
   const calls = callsOf.get(signal) ?? new Set<Abortable>();
   callsOf.set(signal, calls.add(call));
-  signal.addEventListener('abort', endAll); // which is added once, however often
+  signal.addEventListener('abort', endAll); // once in all, however many calls there are
   return () => {
     calls.delete(call);
     if (calls.size === 0) signal.removeEventListener('abort', endAll);

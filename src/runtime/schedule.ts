@@ -29,7 +29,7 @@ export class Schedule {
   /** When the timer rings, on the monotonic clock. It may ring though nothing is due any more. */
   #ringsAtMs = Infinity;
   #isStopped = false;
-  /** How far the wall clock was ahead of the monotonic one when all were looked at last, or less. */
+  /** How far the wall clock was ahead of the monotonic one: the least that was seen since the last step. */
   #aheadMs = aheadMs();
 
   /** The item is due in so many milliseconds, or earlier if it was scheduled for earlier. */
@@ -54,7 +54,7 @@ export class Schedule {
     if (this.#entries.size === 0) this.#timer?.unref();
   }
 
-  /** For good. */
+  /** Stops for good: nothing is due any more. */
   stop(): void {
     this.#isStopped = true;
     clearTimeout(this.#timer);
@@ -87,7 +87,7 @@ export class Schedule {
     }
   };
 
-  /** After a step of the wall clock all are due now. (Whoever was due earlier stays before the others: the heap remains one.) */
+  /** After a step of the wall clock all are due now. (None comes before one that was due earlier: the heap remains one.) */
   #noticeStep(nowMs: number): void {
     const ahead = aheadMs();
     const isStep = ahead - this.#aheadMs > CLOCK_STEP_MS;

@@ -3,10 +3,10 @@
 import { setTimer, type TimeLimit } from './clock.js';
 import { endOnAbort } from './end-on-abort.js';
 
-/** How long before its end a long sleep is interrupted by a last look: early enough for a slow server to answer. */
+/** How long before the end of a long wait there is a last look: early enough for a slow server to answer. */
 const LAST_LOOK_MS = 800;
 
-/** How late its end may be, in milliseconds: if the event loop was blocked for longer, a last look has so long for its answer. */
+/** How late a wait may end, in milliseconds: if the event loop was blocked for longer, a last look has so long for its answer. */
 export const LATE_MS = 100;
 
 /** Why a call may not go on. */
@@ -15,7 +15,7 @@ export type Ending = 'timeout' | 'aborted' | 'closed';
 /** Thrown out of an await when the wait is over. */
 export class WaitEnded extends Error {
   readonly ending: Ending;
-  /** What went wrong before that. */
+  /** What went wrong before the wait was over. */
   readonly trouble: Error | undefined;
 
   constructor(ending: Ending, trouble?: Error) {
@@ -27,7 +27,7 @@ export class WaitEnded extends Error {
 
 /** A call that somebody else may have to end. */
 export interface Call {
-  /** The lock, if it is a `lock()` or `tryLock()` outside any run. */
+  /** The lock's id, if the call is a `lock()` or `tryLock()` outside any run. */
   readonly anonymousLockId?: string | undefined;
   end(ending: Ending): void;
 }
@@ -38,7 +38,7 @@ export interface WaitLimitOptions {
   signal?: AbortSignal | undefined;
   /** Whether it is for one attempt, or a look, which does not wait for a server that is known to be down. */
   isSingleAttempt?: boolean;
-  /** The lock, if it is for a `lock()` or `tryLock()` outside any run. */
+  /** The lock's id, if it is for a `lock()` or `tryLock()` outside any run. */
   anonymousLockId?: string | undefined;
   /** Where a closing client finds the calls that it has to end. */
   registry?: Set<Call> | undefined;
@@ -85,7 +85,7 @@ export class WaitLimit implements TimeLimit, Call {
     return this.#ending ? 0 : this.#endsAtMs - performance.now();
   }
 
-  /** The promise's outcome, or WaitEnded if that comes first. A late outcome is dropped: whoever must undo it does. */
+  /** The promise's outcome, or WaitEnded if that comes first. A later outcome is dropped: the caller has to undo it where need be. */
   within<T>(promise: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       promise.then(resolve, reject);
@@ -145,7 +145,7 @@ export class WaitLimit implements TimeLimit, Call {
     }
   }
 
-  /** What is awaited now is stopped by this. (The timer is set when something is awaited: by then a command is on its way.) */
+  /** Has `stop` called when the wait is over. (The timer is set when something is awaited: by then a command is on its way.) */
   #stopWith(stop: (over: WaitEnded) => void): void {
     if (this.#ending) {
       stop(new WaitEnded(this.#ending, this.trouble));
@@ -171,7 +171,7 @@ export class WaitLimit implements TimeLimit, Call {
     this.#registry?.delete(this);
   }
 
-  /** Until the last look, if one is to come, or the end. */
+  /** Milliseconds until the last look, if one is to come, or until the end. */
   get #untilNextMs(): number {
     return Math.min(this.#lookAtMs, this.#endsAtMs) - performance.now();
   }
@@ -185,13 +185,13 @@ export class WaitLimit implements TimeLimit, Call {
     else this.#timer = setTimer(timeOut, 1, this);
   }
 
-  /** The look before the end is due; or the end is, but so late that what that look found is old. */
+  /** Looks if the look before the end is due; once more if the end comes so late that what that look found is old. */
   #lookNow(): void {
     const look = this.#look;
     const isLate = this.#untilNextMs < -LATE_MS;
     const hasLooked = this.#lookAtMs === Infinity;
     if (!look || (hasLooked && !isLate)) return;
-    if (hasLooked) this.#look = undefined; // a second time, not for ever
+    if (hasLooked) this.#look = undefined; // a second time at most
     this.#lookAtMs = Infinity;
     if (isLate) this.#endsAtMs = Math.max(this.#endsAtMs, performance.now() + LATE_MS);
     look();
