@@ -14,14 +14,14 @@ export interface LockDescription {
   name: string;
   /** Whether any caller of this client holds it. */
   state: 'held by this client' | 'not held by this client';
-  /** As which owner, if it does. */
+  /** The owner as which this client holds it, if it does. */
   ownerId?: string;
-  /** For how long this process may rely on that, in milliseconds, if it does. */
+  /** For how long this process may rely on its hold, in milliseconds, if this client holds it. */
   remainingMs?: number;
 }
 
 /**
- * What a read-write lock tells of itself by `JSON.stringify` and `util.inspect`. Each half tells more.
+ * What a read-write lock tells of itself by `JSON.stringify` and `util.inspect`. The description of each half tells more.
  *
  * @group Descriptions
  */
@@ -54,7 +54,7 @@ export interface HoldDescription {
   token?: string;
 }
 
-/** The token of a hold where it is told: nothing where it has none. */
+/** A hold's fencing token as events and descriptions have it: in decimal digits, or left out where there is none. */
 export function shownToken(token: bigint | undefined): { token?: string } {
   return token === undefined ? {} : { token: String(token) };
 }
@@ -65,7 +65,7 @@ export function shownToken(token: bigint | undefined): { token?: string } {
  * @group Descriptions
  */
 export interface HoldfastDescription {
-  /** Identifies it on the server. */
+  /** What identifies the client on the server. */
   clientId: string;
   /** Whether its connection for commands is ready. */
   state: 'connecting' | 'ready' | 'refused' | 'closed';

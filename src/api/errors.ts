@@ -130,13 +130,13 @@ export class QuorumError extends HoldfastError {
   }
 }
 
-/** Whether it says that Redis could not be asked, or not enough of it. */
+/** Whether an error says that Redis, or enough masters of a Redlock, could not be asked. */
 export function isUnanswered(error: unknown): error is UnavailableError | QuorumError {
   return error instanceof UnavailableError || error instanceof QuorumError;
 }
 
 /**
- * A key of the lock holds something that is not a lock, or not what belongs to it; nothing was changed.
+ * A key of the lock, or one beside it, holds something other than it should; nothing was changed.
  *
  * @group Errors
  */
@@ -146,7 +146,7 @@ export class KeyConflictError extends HoldfastError {
   readonly code = 'KEY_CONFLICT';
   /** The key that is in the way; undefined when that could not be found out. */
   readonly key: string | undefined;
-  /** What it is, as Redis' `TYPE` says it. */
+  /** The type of what is at that key, as Redis' `TYPE` names it. */
   readonly keyType: string | undefined;
 
   constructor(message: string, context: ErrorContext & { key?: string; keyType?: string } = {}) {

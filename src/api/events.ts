@@ -145,6 +145,6 @@ export interface Events {
     name: Name,
     describe: () => Parameters<HoldfastEvents[Name]>[0],
   ): void;
-  /** Whether a connection is down; those that are at the same time are one outage. */
+  /** A connection went down, or is up again. Connections that are down at the same time are one outage. */
   outage(connection: string, isOn: boolean): void;
 }

@@ -45,8 +45,9 @@ export interface FencedHold extends Hold {
  */
 export interface FencedLock extends Lock {
   /**
-   * The last token that the server knows, of a holder or of an attempt; undefined: there was none, or it is forgotten. For people: a holder's own is
-   * {@link FencedHold.token}. Of a Redlock the largest that any of the masters knows who answer, and that takes most of them.
+   * The last token that the server knows, of a holder or of a failed attempt; undefined: there was none, or it is forgotten. For people: a
+   * holder's own token is {@link FencedHold.token}. For a Redlock it is the largest token among the masters that answer, which must be most
+   * of them.
    *
    * @throws {@link KeyConflictError} there is something else at the token's key
    * @throws {@link UnavailableError}
@@ -54,11 +55,11 @@ export interface FencedLock extends Lock {
    */
   getToken(): Promise<bigint | undefined>;
 
-  /** {@link Lock.lock}, which returns the token. Undo it by {@link Lock.unlock}. */
+  /** Like {@link Lock.lock}, but returns the token. Undo it by {@link Lock.unlock}. */
   lockAndGetToken(lease?: number | LockOptions): Promise<bigint>;
 
   /**
-   * {@link Lock.tryLock}, which returns the token.
+   * Like {@link Lock.tryLock}, but returns the token.
    *
    * @returns undefined when somebody else had it all the time
    */
@@ -72,6 +73,6 @@ export interface FencedLock extends Lock {
 
   /** As {@link Lock.withLock}. */
   withLock<T>(fn: (hold: FencedHold) => T | Promise<T>): Promise<T>;
-  /** The same, with options. */
+  /** As {@link Lock.withLock}, with options. */
   withLock<T>(options: AcquireOptions, fn: (hold: FencedHold) => T | Promise<T>): Promise<T>;
 }

@@ -17,8 +17,8 @@ export interface Hold extends AsyncDisposable {
   readonly ownerId: string;
 
   /**
-   * The fencing token, larger than that of every earlier holder: of a fenced lock, and of whatever lock of that name is nested in it, as
-   * they share it. Of any other lock undefined.
+   * The fencing token, larger than that of every earlier holder. Holds of a fenced lock have one; a hold of another lock of that name that
+   * is nested in one shares it. Any other hold has none: undefined.
    */
   readonly token?: bigint | undefined;
 
@@ -43,7 +43,7 @@ export interface Hold extends AsyncDisposable {
   extend(lease: number): Promise<void>;
 
   /**
-   * Gives the lock up: one round trip. Once more is harmless. After a failure it may be repeated; meanwhile the lock
+   * Gives the lock up: one round trip. To release again is harmless. After a failure it may be repeated; meanwhile the lock
    * is removed from the server as soon as that can be reached.
    *
    * @throws {@link LockLostError} the lock was lost before

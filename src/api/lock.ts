@@ -70,7 +70,7 @@ export interface Lock {
    */
   withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
   /**
-   * The same, with options.
+   * Like `withLock(fn)`, with options.
    *
    * @param options - `wait` is `Infinity` by default
    * @returns what `fn` returns
@@ -92,7 +92,7 @@ export interface Lock {
   remainTimeToLive(): Promise<number>;
 
   /**
-   * Frees it whoever holds it. The holder learns it at its next renewal at the latest; until then both may work.
+   * Frees it whoever holds it. The holder learns it at its next renewal at the latest; until then it may work beside the next holder.
    *
    * @returns whether it was held
    * @throws {@link UnavailableError} Redis did not answer: it may or may not have been freed

@@ -12,7 +12,7 @@
  * @group Errors
  */
 export type NodeAnswer = {
-  /** Where it is, as `host:port`. */
+  /** The address of the master: `host:port`. */
   readonly node: string;
 } & (
   | {
@@ -38,7 +38,10 @@ export type NodeAnswer = {
       readonly answer: 'guarded';
       /** In how many milliseconds it may vote. */
       readonly votesInMs: number;
-      /** Whether it may vote earlier than that if masters answer that do not now: they may know of a lock that it forgot. */
+      /**
+       * Whether it may vote earlier if masters that do not answer now do: they can tell how long the leases were that it may have
+       * forgotten.
+       */
       readonly waitsForOthers: boolean;
     }
 );

@@ -34,9 +34,9 @@ export interface RedLockOptions {
   /** How long one master may take to answer before it counts as unreachable. Default: 50 ms. */
   nodeTimeout?: number | undefined;
   /**
-   * A master that was started less than this ago does not vote, since it may have forgotten a lock; `false`: it does. Default:
-   * the longest lease that anybody is known to use, by what this client used (at least `lockWatchdogTimeout`) and what the other
-   * masters remember; and while some of those do not answer, ten minutes where that is longer. Of fenced locks it must be at least 1,
+   * For how many milliseconds after its start a master does not vote, since it may have forgotten a lock; `false`: it votes at once.
+   * Default: the longest lease that anybody is known to use, by what this client used (at least `lockWatchdogTimeout`) and what the masters
+   * remember; but at least ten minutes while masters that do not answer may know of a longer one. For fenced locks it must be at least 1,
    * and should be longer than the masters' clocks differ.
    */
   restartGuard?: number | false | undefined;
@@ -44,15 +44,15 @@ export interface RedLockOptions {
   maxExtensions?: number | undefined;
 }
 
-/** What was asked for, checked. */
+/** The options of an acquisition, after they were checked. */
 export interface AcquireRequest {
   readonly waitMs: number;
-  /** undefined: the watchdog's. */
+  /** undefined: the watchdog's lease, which it renews. */
   readonly leaseMs: number | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
-/** Long enough for any name that is one; a longer one is a mistake. */
+/** A longer name is taken for a mistake. */
 const MAX_NAME_BYTES = 1_024;
 
 /** The longest lease: Redis counts in 64 bits, JavaScript exactly up to here. */
@@ -88,7 +88,7 @@ export function parseLease(lease: unknown, what: string, lockName?: string): num
   );
 }
 
-/** Reads `(wait?, lease?)` or one options object. */
+/** Reads `wait`, `lease` and `signal`, whether they were given one by one or as an options object. */
 export function parseRequest(
   lockName: string,
   given: Partial<Record<keyof AcquireOptions, unknown>>,

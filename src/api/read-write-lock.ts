@@ -8,7 +8,7 @@ import type { Lock } from './lock.js';
  * @group Locks
  */
 export interface ReadWriteWaiter {
-  /** `<clientId>:<n>`. */
+  /** The owner that waits: `<clientId>:<n>`. */
   readonly ownerId: string;
   /** Which half it wants. */
   readonly wants: 'read' | 'write';
@@ -30,7 +30,7 @@ export interface ReadWriteWaiter {
  *   there may be reading at the same time.
  * - **Parallel branches inside one hold** of the write lock: those that read overlap, one that writes is alone.
  *
- * Outside any `run`, `lock()` calls of the read lock are alike: `unlock()` undoes the one that ends first, or else the oldest.
+ * Outside any `run`, `lock()` calls of the read lock are alike: `unlock()` undoes the one whose lease ends first, or else the oldest.
  *
  * @group Locks
  */
@@ -42,7 +42,7 @@ export interface ReadWriteLock {
   readLock(): Lock;
 
   /**
-   * The half that one holds alone. Besides what a {@link Lock} throws, all that acquires throws {@link LockUpgradeError} inside a
+   * The half that one holds alone. Besides what a {@link Lock} throws, every method that acquires throws {@link LockUpgradeError} inside a
    * hold of the read lock.
    */
   writeLock(): Lock;

@@ -41,7 +41,7 @@ export interface PermitHold extends Omit<Hold, 'run' | 'token'> {
  * @group Semaphores
  */
 export interface PermitWaiter {
-  /** `<clientId>:<n>`. */
+  /** The owner that waits: `<clientId>:<n>`. */
   readonly ownerId: string;
   /** How many permits it wants. */
   readonly permits: number;
@@ -53,7 +53,7 @@ export interface PermitWaiter {
  * @group Descriptions
  */
 export interface SemaphoreDescription {
-  /** What it is. */
+  /** What kind of object it is. */
   kind: 'Semaphore';
   /** Its name, as it was given to `getSemaphore`. */
   name: string;
@@ -104,7 +104,7 @@ export interface Semaphore {
    */
   withPermits<T>(fn: (hold: PermitHold) => T | Promise<T>): Promise<T>;
   /**
-   * The same, with options.
+   * Acquires the permits that the options ask for, runs `fn`, and releases them as `withPermits(fn)` does.
    *
    * @param options - `permits` is 1 by default, `wait` `Infinity`
    * @returns what `fn` returns

@@ -101,19 +101,19 @@ export abstract class BaseLock implements Lock {
     };
   }
 
-  /** The same for `util.inspect` and `console.log`. @internal */
+  /** What `toJSON` tells, for `util.inspect` and `console.log`. @internal */
   [inspect.custom](depth: number, options: InspectOptionsStylized): string {
     const { kind, ...description } = this.toJSON();
     return inspected(kind, description, depth, options);
   }
 
-  /** For people. */
+  /** What kind of lock it is, for people. */
   protected abstract readonly kind: string;
 
-  /** What this client holds of it, as far as it may rely on that. */
+  /** As which owner this client holds the lock, and for how long; undefined: it does not, as far as it may rely on that. */
   abstract readonly held: HeldHere | undefined;
 
-  /** What such a call of the caller's acquires, and `unlock()` undoes. */
+  /** Acquires for `lock()` or `lockAndGetToken()`, which `call` names in errors. `unlock()` undoes it. */
   protected lockHold(call: string, lease: number | LockOptions | undefined): Promise<OwnHold> {
     const options =
       typeof lease === 'object'
@@ -122,7 +122,7 @@ export abstract class BaseLock implements Lock {
     return this.acquireHold(parseRequest(this.name, options, Infinity), 'lock');
   }
 
-  /** The same for one that need not get it. */
+  /** Acquires for `tryLock()` or `tryLockAndGetToken()`, which `call` names in errors; undefined: somebody else has the lock. */
   protected tryLockHold(
     call: string,
     wait: number | AcquireOptions | undefined,
@@ -141,7 +141,7 @@ export abstract class BaseLock implements Lock {
     return this.#tryAcquire(parseRequest(this.name, options, 0), 'lock');
   }
 
-  /** Acquires it; `scope` is that of a `withLock`. */
+  /** Acquires the lock; `scope`: the one that a `withLock` opens. */
   protected abstract acquireHold(
     request: AcquireRequest,
     origin: HoldOrigin,

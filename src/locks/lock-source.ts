@@ -58,8 +58,8 @@ export abstract class LockSource {
   }
 
   /**
-   * The fenced lock of this name: each holder gets a token larger than all before it, for the guarded resource to check. Otherwise
-   * as `getLock(name)`, or with `fair` as `getFairLock(name)`, and the same lock.
+   * The fenced lock of this name: each holder gets a token larger than all before it, for the guarded resource to check. Otherwise it
+   * behaves as `getLock(name)`, or with `fair` as `getFairLock(name)`, and is the same lock.
    *
    * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
    * @throws {@link OptionError} the name or an option is not usable
@@ -111,16 +111,16 @@ export abstract class LockSource {
    * @throws {@link OptionError} a member cannot be one
    */
   getRedLock(...locks: FencedLock[]): FencedLock;
-  /** The same, of locks of `getLock`. */
+  /** A Redlock over locks of `getLock`, without tokens. */
   getRedLock(...locks: Lock[]): Lock;
   /**
-   * The same, with options, which come last.
+   * A Redlock over locks of `getFencedLock`, with options, which come last.
    *
    * @param locksAndOptions - the locks, and then {@link RedLockOptions}
    * @throws {@link OptionError} a member cannot be one, or an option is not usable
    */
   getRedLock(...locksAndOptions: [...FencedLock[], RedLockOptions]): FencedLock;
-  /** The same, of locks of `getLock`, and with options. */
+  /** A Redlock over locks of `getLock`, with options, which come last. */
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
     const parts = parseRedLock(given);
@@ -130,7 +130,7 @@ export abstract class LockSource {
       : new SingleLock(quorum.session, new RedLockBackend(parts, quorum));
   }
 
-  /** What its Redlocks share; undefined: there was none. @internal */
+  /** What the Redlocks of this client share; undefined: it has made none. @internal */
   protected get quorum(): QuorumServices | undefined {
     return this.#quorum;
   }

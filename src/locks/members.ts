@@ -6,7 +6,7 @@ import type { LockBackend } from '../core/backend.js';
 import { BaseLock } from './base-lock.js';
 import { SingleLock } from './single-lock.js';
 
-/** The locks that `what` is to be made of: at least one, each once, none beside one that it is made of itself. */
+/** The locks that `what` is to be made of: at least one, each once, and no Redlock beside a lock that it is made of. */
 export function parseMembers(
   what: string,
   locks: readonly unknown[],
@@ -23,7 +23,7 @@ export function parseMembers(
   });
   const ids = new Set<string>();
   for (const { name, parts } of members) {
-    // Who waits for one of these while holding another would wait for itself: a Redlock is in the way of what it is made of.
+    // Whoever holds one and waits for the other would wait for itself: a Redlock holds the locks that it is made of.
     for (const id of parts.backend.memberIds ?? [parts.backend.id]) {
       if (ids.has(id))
         throw new OptionError(`${what} has "${name}" twice: each member must be another lock`);
@@ -33,7 +33,7 @@ export function parseMembers(
   return members;
 }
 
-/** (Of whatever backend: `instanceof` alone says of any.) */
+/** A type guard for locks of any backend: `instanceof` alone would narrow to `SingleLock<any>`. */
 function isSingleLock(given: unknown): given is SingleLock {
   return given instanceof SingleLock;
 }
@@ -49,7 +49,7 @@ export function shownMember(given: unknown): string {
   return shown(given);
 }
 
-/** A lock of another copy is an instance of another class: only its shape tells. */
+/** A lock of another copy of this package is an instance of another class: only its shape tells. */
 function has(given: unknown, method: string): boolean {
   return (
     typeof given === 'object' &&

@@ -32,7 +32,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return this.#backend.name;
   }
 
-  /** What other kinds of lock need that are made of it. */
+  /** What locks that are made of this one need of it. */
   get parts(): { session: Session; backend: Backend } {
     return { session: this.#session, backend: this.#backend };
   }
@@ -117,7 +117,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const around = holdersAround(position, this.#backend.id);
     const half = this.#backend.isShared ?? false;
     return own
-      .filter((holder) => around.includes(holder) || holder.hasEnded) // of one that has ended, what was retired is left
+      .filter((holder) => around.includes(holder) || holder.hasEnded) // an ended one may have retired holds
       .flatMap((holder) => [...holder.holds])
       .findLast(({ isUnlockable, isShared }) => isUnlockable && isShared === half);
   }

@@ -6,23 +6,20 @@ import type { HoldInScope, ScopedLock } from './held.js';
 /** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
 const MAX_LOSSES = 10_000;
 
-/** What `lock()` and `tryLock()` acquired, was lost, and was not unlocked yet. */
+/** The losses of one lock acquired by `lock()` or `tryLock()`: how many no `unlock()` was told of yet, and the error of the latest. */
 interface Losses {
   count: number;
   error: LockLostError;
 }
 
 export class AnonymousHolds {
-  /** Live ones, by lock, oldest first. */
+  /** The live holds, by lock, oldest first. */
   readonly #holds = new Map<string, HoldInScope[]>();
-  /**
-   * A lock has one owner at a time, so what was lost of it is older than what is held. (Of those who read at the same time nobody
-   * knows whose `unlock()` comes first: it is told a loss too early rather than never.)
-   */
+  /** The losses of locks that one owner has at a time: what was lost is older than what is held, so the next `unlock()` is told of it. */
   readonly #losses = new Map<string, Losses>();
-  /** The same of those that only read. */
+  /** The losses of read locks. Nobody knows whose `unlock()` comes first: it is told of a loss too early rather than never. */
   readonly #sharedLosses = new Map<string, Losses>();
-  /** For locks that somebody waits for: called when one that was not held anonymously is. */
+  /** For locks that somebody waits for: called when a lock comes to be held anonymously. */
   readonly #listeners = new Map<string, (hold: HoldInScope) => void>();
 
   add(id: string, hold: HoldInScope): void {
@@ -35,7 +32,7 @@ export class AnonymousHolds {
     this.#listeners.get(id)?.(hold);
   }
 
-  /** Calls back when this lock, which was not held anonymously, is, until the function that it returns is called. One listener a lock. */
+  /** Calls `listener` whenever this lock comes to be held anonymously, until the returned function is called. One listener a lock. */
   onHeld(id: string, listener: (hold: HoldInScope) => void): () => void {
     this.#listeners.set(id, listener);
     return () => this.#listeners.delete(id);
@@ -48,7 +45,7 @@ export class AnonymousHolds {
     if (holds?.length === 0) this.#holds.delete(id);
   }
 
-  /** A hold was lost; the `unlock()` that it is owed must not undo another. */
+  /** A hold was lost; the `unlock()` that is still owed to it must not undo another hold. */
   lost(id: string, hold: HoldInScope, error: LockLostError): void {
     if (hold.isUnlockable) {
       const losses = this.#lossesOf(hold);
@@ -61,14 +58,14 @@ export class AnonymousHolds {
     this.delete(id, hold);
   }
 
-  /** A hold of this lock on which somebody relies. */
+  /** The oldest live hold of this lock. */
   held(id: string): HoldInScope | undefined {
     return this.#holds.get(id)?.[0];
   }
 
   /**
-   * The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, unless that was lost. Of those who read at the
-   * same time the one that ends first: whoever is still inside must not be left with less than it asked for.
+   * The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, unless that was lost. Of several read locks it is the
+   * hold whose lease ends first: whoever is still inside must not be left with a shorter lease than it asked for.
    */
   next(lock: ScopedLock): HoldInScope | undefined {
     if (this.#lossesOf(lock).has(lock.id)) return undefined;
@@ -103,8 +100,8 @@ export class AnonymousHolds {
   }
 
   /**
-   * Whose `unlock()` met a loss is not known. If it was meant for a live hold, nobody will undo that one any more: it must
-   * not be renewed for ever.
+   * Whose `unlock()` was told of the loss is not known. If it was meant for a live hold, nobody will undo that one any more: it must not be
+   * renewed for ever.
    */
   #stopRenewing(lock: ScopedLock): void {
     for (const hold of this.#holds.get(lock.id) ?? [])
@@ -116,7 +113,7 @@ export class AnonymousHolds {
   }
 }
 
-/** Whether an `unlock()` of this lock, or half of one, may undo it. */
+/** Whether an `unlock()` of this lock, or of this half of a read-write lock, may undo the hold. */
 function isUndoneBy(hold: HoldInScope, { isShared = false }: ScopedLock): boolean {
   return hold.isUnlockable && hold.isShared === isShared;
 }

@@ -6,7 +6,7 @@ import type { LockLostError } from '../api/errors.js';
 export interface ScopedLock {
   /** The same for the same lock of the same client. */
   readonly id: string;
-  /** Whether it is the half of a read-write lock that only reads. */
+  /** Whether several owners may have it at a time, as the half of a read-write lock that only reads, or a semaphore. */
   readonly isShared?: boolean;
 }
 
@@ -22,16 +22,16 @@ export interface Held {
 export interface HoldInScope {
   readonly lockName: string;
   readonly ownerId: string;
-  /** Whether others may hold the lock in the same way beside it: it only reads. */
+  /** Whether other owners may hold the lock beside it (a reader, a permit). */
   readonly isShared: boolean;
   /** Whether `unlock()` may undo it. */
   readonly isUnlockable: boolean;
   /** Whether it was lost while its owner goes on: nobody is inside it any more, but the `unlock()` that it is owed must find it. */
   readonly isRetired: boolean;
   release(): Promise<void>;
-  /** Takes it from whoever has it. */
+  /** Takes the hold from its caller, whose `signal` aborts with `error`. */
   revoke(error: LockLostError): Promise<void>;
-  /** For how long it is there if nobody undoes it, in milliseconds; Infinity: it is renewed. */
+  /** How long the hold lasts if nobody undoes it, in milliseconds; Infinity: it is renewed. */
   readonly lastsForMs: number;
   /** Nobody will undo it any more: it ends with its lease at the latest. */
   stopRenewing(): void;

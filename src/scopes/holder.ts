@@ -8,7 +8,7 @@ import { Turns } from './turns.js';
 interface HoldingScope {
   enter(lockId: string, holder: Holder): void;
   leave(lockId: string, holder: Holder): void;
-  /** Who waits in it for this lock may be able to re-enter now. */
+  /** Whoever waits inside the scope for this lock may be able to re-enter it now. */
   wake(lockId: string): void;
 }
 
@@ -16,7 +16,7 @@ export class Holder<Grant extends Held = Held> {
   readonly grant: Grant;
   /** The holder that this one re-entered; undefined for the outermost. */
   readonly parent: Holder<Grant> | undefined;
-  /** The scope that holds by it; undefined: an anonymous caller. */
+  /** The scope that holds the lock by this holder; undefined: an anonymous caller does. */
   readonly scope: HoldingScope | undefined;
   /** The scope whose call has a turn and is about to enter as a child; the last one, where several have. */
   entering: HoldingScope | undefined;
@@ -51,7 +51,7 @@ export class Holder<Grant extends Held = Held> {
     return this.#turns;
   }
 
-  /** Whether it only reads: whoever re-enters it can only read, too, since its siblings may be reading. */
+  /** Whether all its holds, but for retired ones, only read: whoever re-enters can only read, too, since siblings may be reading. */
   get isShared(): boolean {
     return this.#holds.every(({ isShared, isRetired }) => isShared || isRetired);
   }
@@ -65,7 +65,7 @@ export class Holder<Grant extends Held = Held> {
     return !this.#isHeld || this.grant.isReleased;
   }
 
-  /** What was retired is only owed an `unlock()`, or a release. */
+  /** Whether it has a hold that is not retired: to a retired one only an `unlock()`, or a release, is still owed. */
   get #isHeld(): boolean {
     return this.#holds.some(({ isRetired }) => !isRetired);
   }
@@ -96,7 +96,10 @@ export class Holder<Grant extends Held = Held> {
     this.#easeOff();
   }
 
-  /** A hold has ended, or a child's turn has: it leaves if nobody is inside any more, or lets siblings in that only read if all inside do. */
+  /**
+   * A hold or the turn of a child has ended: the holder leaves if nobody is inside any more, or lets in siblings that only read if all
+   * inside only read.
+   */
   #easeOff(): void {
     if (!this.#isHeld && !this.#turns?.isTaken) {
       this.#leave();
@@ -107,7 +110,7 @@ export class Holder<Grant extends Held = Held> {
     this.parent?.turns.share();
   }
 
-  /** It was lost: who waits to re-enter it, or what is around it, must learn that now. */
+  /** A hold of this holder was lost: those who wait to re-enter it, or a holder around it, must learn that now. */
   disturb(): void {
     this.#turns?.disturb();
     this.parent?.disturb();
@@ -121,7 +124,7 @@ export class Holder<Grant extends Held = Held> {
     this.parent.turns.pass();
   }
 
-  /** Who could not re-enter what is below it may be able to now. */
+  /** Nobody holds by this holder any more: whoever could not re-enter the holders below it may be able to now. */
   #surfaceChildren(): void {
     for (const child of this.#children ?? []) {
       child.scope?.wake(child.grant.lock.id);

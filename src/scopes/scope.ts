@@ -81,7 +81,7 @@ export class Scope {
     };
   }
 
-  /** Ends it; returns the holds that are still its own. */
+  /** Ends the scope; returns the holds that are still its own. */
   end(): HoldInScope[] {
     this.#hasEnded = true;
     return [...this.#holders.values()].flat().flatMap((holder) => [...holder.holds]);
@@ -95,11 +95,11 @@ export function currentScope(): Scope | undefined {
 
 /** Runs `fn` outside all scopes. */
 export function outsideScopes<T>(fn: () => T): T {
-  // The first `run` of a process makes all its promises dearer (on Node 20 and 22): not for nothing.
+  // The first `run` of a process makes all of its promises dearer (on Node 20 and 22): none without need.
   return storage.getStore() === undefined ? fn() : storage.run(undefined, fn);
 }
 
-/** From `scope` outwards. */
+/** The scopes from `scope` outwards. */
 export function* outwards(scope: Scope | undefined): Generator<Scope> {
   for (let next = scope; next; next = next.parent) yield next;
 }
@@ -128,7 +128,7 @@ export function holdersAround(scope: Scope | undefined, id: string): Holder[] {
  *       lock.withLock(async () => { … }),                    // must wait for that body, not re-enter what is below it
  *     ]));
  *
- * So each holder above must be among those around the caller, too, or over.
+ * So each holder above must have ended, or be among those around the caller, too.
  */
 function isInsideAllAbove(holder: Holder, holders: readonly Holder[]): boolean {
   for (let above = holder.parent; above; above = above.parent) {

@@ -38,7 +38,10 @@ export class Turns {
     return true;
   }
 
-  /** Takes the next turn; false when the caller had better look again. Throws WaitEnded. */
+  /**
+   * Takes a turn, after those who came before. False: it took none, since the caller is to look again at what it waits for. Throws
+   * WaitEnded.
+   */
   async take(waitLimit: WaitLimit, isShared = false): Promise<boolean> {
     if (this.tryTake(isShared)) return true;
     let grant!: () => void;
@@ -73,7 +76,7 @@ export class Turns {
     this.#onEased?.();
   }
 
-  /** What they wait for is not to be had any more: all in the queue look again. */
+  /** What those in the queue wait for may not be had any more: all of them look again. */
   disturb(): void {
     for (const { waitLimit } of this.#queue?.values() ?? []) waitLimit.lookAgain();
   }

@@ -13,7 +13,7 @@ export interface ChannelListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
   subscribed(): void;
   message(payload: string): void;
-  /** One that came after the last listener had gone, while the subscription still stood. */
+  /** A message that came when this listener, the last one of the channel, had left, while the channel was still subscribed. */
   late?(payload: string): void;
   /** Whether a message also tells something to whoever comes to listen after it; left out: all messages do. */
   concernsAll?(payload: string): boolean;
@@ -40,12 +40,12 @@ class Channel {
 export interface Subscription {
   /** Whether it is known to stand: confirmed, on a connection that is not known to be lost. */
   readonly isSubscribed: boolean;
-  /** Whether something may have happened since then (on the monotonic clock) that the listener did not hear. */
+  /** Whether something may have happened since `sinceMs` (on the monotonic clock) that the listener did not hear. */
   mayHaveMissed(sinceMs: number): boolean;
   close(): void;
 }
 
-/** Of channels that are closed, and of locks that tell nobody of their releases. */
+/** What a listener gets when the channels are closed, or when its lock publishes no releases: it hears nothing. */
 export const SILENCE: Subscription = {
   isSubscribed: false,
   mayHaveMissed: () => false,
@@ -57,10 +57,10 @@ export class Channels {
   readonly #lookEveryMs: number;
   readonly #channels = new Map<string, Channel>();
   readonly #subscribers: Subscribers;
-  /** What is not permitted, as far as that was told. */
+  /** Which commands are denied on which kinds of channels, as far as that was reported. */
   readonly #denied = new Set<string>();
   #isClosed = false;
-  /** One for all: each end of a wait may leave a channel idle. */
+  /** One timer for all channels: each end of a wait may leave a channel idle. */
   #lingerTimer: NodeJS.Timeout | undefined;
 
   /** `lookEveryMs`: how often those who wait look for themselves. */
@@ -104,7 +104,7 @@ export class Channels {
       get isSubscribed() {
         return joined.subscribedAtMs !== undefined;
       },
-      // Until it is confirmed nothing needs to be told: the confirmation comes.
+      // Before the subscription is confirmed nothing needs to be said here: `subscribed()` will be called.
       mayHaveMissed: (sinceMs) =>
         Math.max(joined.subscribedAtMs ?? 0, joined.heardAtMs ?? 0) > sinceMs,
       close: () => {
@@ -130,7 +130,7 @@ export class Channels {
     await this.#subscribers.close();
   }
 
-  /** Looks seldom, however many come and go. */
+  /** Unsubscribes the channels that have been idle for long enough; runs seldom, however many listeners come and go. */
   readonly #dropIdle = (): void => {
     this.#lingerTimer = undefined;
     for (const [name, channel] of [...this.#channels]) {
@@ -142,7 +142,7 @@ export class Channels {
     }
   };
 
-  /** Once for each kind of channel: all of a kind go by the same rule, or nearly. */
+  /** Reported once for each command and kind of channel: what is denied on one channel mostly is on all of its kind. */
   #reportDenied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', name: string, cause: Error): void {
     const [kind = name] = name.split(':', 1);
     if (this.#denied.has(`${what} ${kind}`)) return;

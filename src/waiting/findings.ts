@@ -1,15 +1,15 @@
-// What those of one client who wait for one lock were told of it last: whoever of them asked, all want to know the same.
+// What the waiters of one client for one lock know of it: whichever of them asked, they share the answer.
 
 import type { SeenHolder } from '../api/errors.js';
 
 export class Findings {
-  /** Who had the lock. */
+  /** Who had the lock, by the latest answer. */
   holder: SeenHolder | undefined;
-  /** What has gone wrong since then. */
+  /** The error of the latest try that failed since that answer. */
   trouble: Error | undefined;
   #askedAtMs = -Infinity;
 
-  /** When it was asked who had it, on the monotonic clock. */
+  /** When the latest answer was asked for, on the monotonic clock. */
   get askedAtMs(): number {
     return this.#askedAtMs;
   }

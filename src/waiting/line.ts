@@ -1,6 +1,6 @@
-// Those of one client who wait for one lock: woken one at a time, in order, by a message or by the end of the
-// holder's lease. While the lock is held they send next to nothing, however many they are: messages are hints that may get lost,
-// so now and then the first looks for itself. While this very client has the lock they send nothing at all.
+// The waiters of one client for one lock: woken one at a time, in order, by a message or by the end of the holder's lease. While the lock
+// is held they send next to nothing, however many they are: messages are hints that may get lost, so now and then the first looks for
+// itself. While this very client has the lock they send nothing at all.
 
 import type { SeenHolder } from '../api/errors.js';
 import type { ChannelListener, Subscription } from './channels.js';
@@ -12,21 +12,21 @@ import { TURN_MS, TurnTaking } from './turn-taking.js';
 
 /** What a line needs of its lock. */
 export interface LineHost {
-  /** How long whoever is first sleeps at most, heard or not heard, in milliseconds. */
+  /** How long the first in line sleeps at most, whatever messages come or do not, in milliseconds. */
   readonly lookEveryMs: number;
   readonly turns?: TurnTaking;
-  /** This client has the lock, and what there is to say of that: as good as an answer of the server. Whoever ends that tells the line. */
+  /** Set while this client holds the lock: its owner and time left. When that ends, `released()` or `free()` must be called. */
   readonly seenHere?: SeenHolder | undefined;
-  /** What this client has of the lock may have been lost: finds out. */
+  /** Finds out whether this client still holds the lock, after a message of a release that was not its own. */
   readonly verify?: () => void;
   subscribe(listener: ChannelListener): Subscription;
   /** Asks the server something: resolves, or rejects, when the answer is here. */
   readonly roundTrip?: () => Promise<unknown>;
-  /** The last has left. */
+  /** The last waiter has left the line. */
   onEmpty(): void;
 }
 
-/** Why somebody tries. Of a mere look the answer is shared also when the asker has gone: nobody need try in its place. */
+/** Why a sleeper tries. If it leaves meanwhile, another one tries in its place; but not for a mere `look`, whose answer all get. */
 type Reason = 'may be free' | 'look';
 
 export class Line<Heir = unknown> implements ChannelListener {
@@ -38,14 +38,14 @@ export class Line<Heir = unknown> implements ChannelListener {
   readonly #sleepers = new Set<Sleeper<Heir>>();
   #youngestSinceMs = 0;
   #trying: object | undefined;
-  /** Since when, on the monotonic clock. */
+  /** When the sleeper in `#trying` was woken (monotonic). */
   #tryingSinceMs = 0;
-  /** What for. */
+  /** Why it was woken. */
   #reason: Reason = 'may be free';
-  /** What for somebody has to try after that one, whose try may have been too early. */
+  /** Why another try must follow the one under way, which may have been sent too early; undefined: none must. */
   #next: Reason | undefined;
   readonly #lookTimer: LookTimer;
-  /** While it is on, others have their turn first. */
+  /** While it is on, other clients have their turn first. */
   readonly #standBack = new StandBack();
 
   constructor(host: LineHost) {
@@ -68,12 +68,12 @@ export class Line<Heir = unknown> implements ChannelListener {
     const sleeper = this.#enter(new Sleeper(this, seniority, heir));
     const subscription = this.#listen();
     this.#lookTimer.lookBy(ttlMs);
-    // Released after that try was answered, and told before we listened: the message may even overtake the answer.
+    // A release after that try may have been published before we listened; the message may even have overtaken the answer.
     if (subscription.mayHaveMissed(triedAtMs)) this.#wake();
     return sleeper;
   }
 
-  /** Joins without a try: this client has the lock, or others of it wait already. What may happen to it elsewhere is heard of later. */
+  /** Joins without a try, since this client has the lock or others of it wait already. The line subscribes only if the wait lasts. */
   queue(seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
     const sleeper = this.#enter(new Sleeper(this, seniority, heir));
     this.#lookTimer.lookBy(-1);
@@ -84,7 +84,7 @@ export class Line<Heir = unknown> implements ChannelListener {
     return this.#sleepers.size;
   }
 
-  /** The first in line, if it takes what this client has of the lock. */
+  /** The waiter that this client's grant may be passed on to: the first in line, if it can take that and nobody is trying. */
   get heir(): Heir | undefined {
     return this.#trying ? undefined : this.#first?.heir;
   }
@@ -141,13 +141,13 @@ export class Line<Heir = unknown> implements ChannelListener {
 
   message(): void {
     const { seenHere, verify } = this.#host;
-    // Only where nobody is woken anyway: another's message that is taken for our own must not cost a wake-up.
+    // Only where nobody would be woken: if another client's message passes for our own, no wake-up must be lost.
     if ((seenHere || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
     const isOurTurn = this.#turns.othersReleased();
     if (seenHere)
-      verify?.(); // whoever has it here has not released it
+      verify?.(); // our holder has not released the lock: is it lost?
     else if (!isOurTurn)
-      // Also after a try of ours, which came too early: somebody else still had it.
+      // The pause begins anew, also if one was over and our try came too early: somebody else still had the lock.
       this.#standBack.begin(TURN_MS, this.#wakeFirst);
     else {
       this.#standBack.end();
@@ -160,7 +160,7 @@ export class Line<Heir = unknown> implements ChannelListener {
     this.#turns.expectOwnMessage();
   }
 
-  /** This client has released the lock, and so many others heard of it: they have their turn first. */
+  /** This client has released the lock, and `others` listeners of other clients were told: they have their turn first. */
   released(others: number): void {
     const turns = this.#turns.released(others);
     const { roundTrip } = this.#host;
@@ -169,7 +169,7 @@ export class Line<Heir = unknown> implements ChannelListener {
     else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
   }
 
-  /** This client has the lock no longer: it was lost, or nobody knows. */
+  /** This client holds the lock no longer: it was lost or released, or that is not known. */
   free(): void {
     if (!this.#trying) this.#wake();
   }

@@ -10,7 +10,7 @@ export class Lines<Line> {
     return line;
   }
 
-  /** The same, if anybody waits. */
+  /** The line for a lock, if anybody waits for it. */
   known(lock: string): Line | undefined {
     return this.#lines.get(lock);
   }

@@ -1,9 +1,9 @@
-// When the first in a line looks for itself. A message may never come: its sender died, or may not publish; nobody tells a
-// subscription that its connection is dead. So a lock is looked at when the lease of its holder is over, and before that every now and then.
+// When the first in a line looks for itself. A message may never come: its sender died, or may not publish; nobody tells a subscription
+// that its connection is dead. So a lock is looked at when the lease of its holder is over, and before that every now and then.
 
 import { setTimer } from '../runtime/clock.js';
 
-/** For how long those who wait for what their own client has hear of nothing else, in milliseconds: it is mostly passed on before. */
+/** How long a line whose own client holds the lock goes without a subscription, in milliseconds: the hold mostly ends before. */
 const DEAF_MS = 100;
 
 export class LookTimer {

@@ -3,7 +3,7 @@
 import { setTimer } from '../runtime/clock.js';
 import type { Findings } from './findings.js';
 
-/** What a caller may claim among those who wait with it, where that is not just that it came before them. */
+/** What decides when a caller has its turn among the waiters of its client, besides the order in which they came. */
 export interface Seniority {
   /** Since when it has waited, on the monotonic clock. */
   readonly sinceMs?: number | undefined;
@@ -25,7 +25,7 @@ export class Sleeper<Heir = unknown> {
   readonly #line: Lined;
   /** Since when it has waited, on the monotonic clock. */
   readonly sinceMs: number;
-  /** Who takes what this client has of the lock, when it is first in line; undefined: it has to ask the server. */
+  /** Who takes over this client's grant when this sleeper is first in line; undefined: the caller has to ask the server. */
   readonly heir: Heir | undefined;
   readonly #deferMs: (() => number) | undefined;
   #woken!: Promise<void>;
@@ -50,7 +50,7 @@ export class Sleeper<Heir = unknown> {
     return this.#line.isTrying(this);
   }
 
-  /** It is the first in line, and need not ask the server: nobody else tries until it leaves. */
+  /** The first in line takes over a grant without asking the server: nobody else tries until it leaves. */
   takeTurn(): void {
     this.#line.beckon(this);
     this.#wake();
@@ -66,7 +66,7 @@ export class Sleeper<Heir = unknown> {
     return this.#line.findings;
   }
 
-  /** The first in the line tries now, unless it does already, since `sinceMs` (monotonic) or later. */
+  /** Has the first in line try now, unless a try is under way that began at `sinceMs` (monotonic) or later, or this client has the lock. */
   look(sinceMs: number): void {
     this.#line.look(sinceMs);
   }

@@ -1,4 +1,4 @@
-// A pause in which others may have what they were told of.
+// A pause in which other clients may take the lock of whose release they were told.
 
 import { setTimer } from '../runtime/clock.js';
 
@@ -9,7 +9,7 @@ export class StandBack {
     return this.#pause !== undefined;
   }
 
-  /** For so long, from now; then calls back. */
+  /** Pauses for `ms` milliseconds from now, whatever pause was on; then calls `over`. */
   begin(ms: number, over: () => void): void {
     this.end();
     this.#pause = setTimer(() => {
@@ -18,7 +18,7 @@ export class StandBack {
     }, ms);
   }
 
-  /** For as long as two questions to the server and their answers take. */
+  /** Pauses for two round trips to the server, by calling `ask` twice; then calls `over`. */
   beginRoundTrips(ask: () => Promise<unknown>, over: () => void): void {
     this.end();
     const pause: Promise<void> = ask()

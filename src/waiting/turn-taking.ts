@@ -1,34 +1,34 @@
-// Lets the clients that want one lock take turns: who has released it stands back until the others have had it.
+// Lets the clients that want one lock take turns: a client that has released it stands back until the others have had it.
 
 /**
- * How long it stands back for each release by others that does not come, in milliseconds: longer than a grant is passed on within one
- * client, or it would try in the middle of that.
+ * How long a client waits for the next release by another one before it tries anyway, in milliseconds: longer than a grant is passed on
+ * within one client, or it would try in the middle of that.
  */
 export const TURN_MS = 12;
 
-/** For how many turns of others it stands back at most. */
+/** For how many turns of other clients one stands back at most. */
 const MOST_TURNS = 64;
 
-/** Every so many releases all who listen are reckoned with, however few have come before: they may want the lock by now. */
+/** One release in so many lets all listeners have a turn, however few had theirs before: more of them may want the lock by now. */
 const ALL_EVERY = 16;
 
-/** How soon our own message comes back to us at the latest, or never. */
+/** How long after a release our own message may come back to us, in milliseconds; later it is not expected any more. */
 const OWN_MESSAGE_MS = 20;
 
 export class TurnTaking {
-  /** How many of those who listen have come of late. */
+  /** How many of the listeners have had a turn of late. */
   #usual = MOST_TURNS;
   #releases = 0;
   /** How many others are to have their turn before we try. */
   #awaited = 0;
-  /** How many have had theirs. */
+  /** How many releases by others came since our own. */
   #had = 0;
-  /** Whether one of those in line has had it since it was released last. */
+  /** Whether one of those in line has had the lock since this client released it last. */
   #hadIt = false;
   #ownMessages = 0;
   #ownUntilMs = 0;
 
-  /** We are about to release it, and listen ourselves. */
+  /** We are about to release the lock, and listen to its channel ourselves. */
   expectOwnMessage(): void {
     this.#ownMessages++;
     this.#ownUntilMs = performance.now() + OWN_MESSAGE_MS;
@@ -43,11 +43,11 @@ export class TurnTaking {
   }
 
   /**
-   * We have released it, and so many others heard. Returns for how many turns of theirs to stand back; undefined: those in line did not
-   * have it, but another caller of ours who stands in no line, such as a MultiLock that gave it back.
+   * We have released the lock, and `others` other listeners were told. Returns for how many turns of theirs to stand back; undefined: none
+   * of those in line had the lock, but another caller of ours who stands in no line, such as a MultiLock that gave it back.
    */
   released(others: number): number | undefined {
-    // Fewer than none: our own subscription was not counted, since a node of a cluster counts its own subscribers only.
+    // `others` is negative if our own subscription was not counted, since a node of a cluster counts its own subscribers only.
     const listeners = Math.max(others, 0);
     if (!this.#hadIt) return undefined;
     this.#hadIt = false;
@@ -58,14 +58,17 @@ export class TurnTaking {
     return this.#awaited;
   }
 
-  /** Somebody else has released it. Returns whether it is our turn. */
+  /** Another client has released the lock. Returns whether it is our turn. */
   othersReleased(): boolean {
     this.#had++;
     if (this.#awaited > 0) this.#awaited--;
     return this.#awaited === 0;
   }
 
-  /** We have it again; maybe before all had their turn who were awaited: a busy machine may just be slow, so they are doubted by and by. */
+  /**
+   * We have the lock again. If not all turns came that were awaited, fewer are expected from now on; but not less than half at once, since
+   * a machine may just be slow.
+   */
   granted(): void {
     this.#hadIt = true;
     if (this.#awaited > 0) this.#usual = Math.max(this.#had, this.#usual >> 1);
@@ -73,8 +76,9 @@ export class TurnTaking {
   }
 
   /**
-   * Somebody else has it when we try. If all who were awaited have had their turn, there is one more than we thought. If not, and for a
-   * while nobody released it, then some of them do not want it, and who had it before has it again: one more turn is enough.
+   * Our try found that somebody else has the lock. If all turns came that were awaited, there is one client more than we thought. If not,
+   * and nobody released the lock for a while, then some of them do not want it, and the former holder has it again: one more turn is
+   * enough.
    */
   stillHeld(): void {
     if (this.#awaited > 0) {
@@ -83,7 +87,7 @@ export class TurnTaking {
     } else if (this.#usual < MOST_TURNS) this.#usual++;
   }
 
-  /** Nobody is in line any more: who comes later owes nobody a turn. */
+  /** Nobody is in line any more: whoever joins later owes nobody a turn. */
   emptied(): void {
     this.#awaited = 0;
   }

@@ -25,20 +25,21 @@ export class FairLockBackend extends ReentrantLockBackend {
     return new FairPlace(this.serverLine, this.keys, newOwnerId(), request);
   }
 
-  /** It may have to stand in line. */
+  /** The caller may have to stand in line, which takes more than one command. */
   override tryAtOnce(): undefined {
     return undefined;
   }
 
   override async release(ownerId: string): Promise<boolean> {
     const { isReleased, ttlMs } = await this.#handOver(ownerId);
-    if (ttlMs === MORE_TO_DROP) this.handOn().catch(() => undefined); // or whoever waits, at the next renewal
+    if (ttlMs === MORE_TO_DROP) this.handOn().catch(() => undefined); // if it fails, a renewal of a place does it
     return isReleased;
   }
 
   override async forceUnlock(wordMs: number): Promise<string | undefined> {
     const forced = super.forceUnlock(wordMs);
-    // Sent right behind it: whoever comes in between joins the line. If it fails, the next renewal sees to the line.
+    // Sent right behind the script that forces: whoever comes in between joins the line. If it fails, the next renewal of a place does
+    // this.
     this.handOn().catch(() => undefined);
     return await forced;
   }
@@ -48,7 +49,7 @@ export class FairLockBackend extends ReentrantLockBackend {
     super.forget(ownerId);
   }
 
-  /** It is handed over by the server, in the order of all clients. */
+  /** None: the server hands the lock over, in the order of all clients. */
   override get localLine(): undefined {
     return undefined;
   }
@@ -97,7 +98,7 @@ export class FairLockBackend extends ReentrantLockBackend {
     );
   }
 
-  /** A message is one grant, or one end of a lease. */
+  /** What is published is one message: a grant, or a new end of the holder's lease. */
   messagesIn(payload: string): readonly string[] {
     return [payload];
   }

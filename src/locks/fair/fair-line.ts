@@ -89,8 +89,8 @@ export class FairLine implements Due {
       late: (payload) => {
         this.hear(payload);
       },
-      // A grant finds whoever waits as its owner, also outside of this line; a new end of the lease must not be forgotten for what the
-      // answer to an earlier join says.
+      // A grant finds its waiter also outside of this line, so whoever joins later has not missed it. But a new end of the lease is newer
+      // than the answer to a join that was sent before it.
       concernsAll: (payload) => payload.startsWith(ENDS),
     });
     // A release that finds nobody in line hands the lock to nobody, and publishes on the unlock channel: that of a reentrant lock
@@ -112,8 +112,8 @@ export class FairLine implements Due {
   }
 
   /**
-   * The caller at this place wants to know who has the lock, and asks for all in this line; unless another one has been asking
-   * since `sinceMs` (on the monotonic clock). No place is lost or won by who asks.
+   * The caller at this place wants to know who has the lock, and asks for all in this line; unless another one has been asking since
+   * `sinceMs` (on the monotonic clock). Asking changes nobody's place.
    */
   look(place: PlaceInLine, sinceMs: number): void {
     if (this.#looker && this.#askedSinceMs >= sinceMs) return;

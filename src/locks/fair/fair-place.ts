@@ -26,7 +26,7 @@ export class FairPlace implements Waiter, RenewedPlace {
   readonly #request: LockRequest;
   /** Where it waits, once it does. */
   #line: FairLine | undefined;
-  /** Decides on the order; kept, so that a place that got lost on the server can be had again. */
+  /** The ticket decides on the order in line; kept, so that a place that got lost on the server can be had again. */
   #ticket = '0';
   readonly #sendings: Sendings;
   mayTry = true;
@@ -46,7 +46,9 @@ export class FairPlace implements Waiter, RenewedPlace {
     this.#sendings = new Sendings(lock.placeLeaseMs);
   }
 
-  /** Whether our subscription to grants is known to stand: if it is, and yet nobody hears one, we are gone. */
+  /**
+   * Whether our subscription to grants is known to stand. The server is told so, and if nobody listens all the same it takes us for gone.
+   */
   get isListening(): boolean {
     return this.#line ? this.#line.isListening : this.#lock.isListening;
   }
@@ -58,8 +60,9 @@ export class FairPlace implements Waiter, RenewedPlace {
   }
 
   /**
-   * With less than half of the place's lease left it asks first: by then a renewal may have failed, or we were paused. It also
-   * does when replicas must know: whoever handed over did not wait for them; and when it has not been told its token.
+   * Takes the lock, if it was handed over, without asking. Asks first (undefined) with less than half of the place's lease left: by then a
+   * renewal may have failed, or we were paused. Also where replicas must know, since whoever handed over did not wait for them; and where a
+   * fenced lock's token was not told.
    */
   claim(): HandedOver | undefined {
     const grant = this.#sendings.takeGrant();
@@ -79,7 +82,7 @@ export class FairPlace implements Waiter, RenewedPlace {
   }
 
   wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {
-    if (this.#request.waitMs === 0 || this.#sendings.isGranted) return; // or handed over while the answer was on its way
+    if (this.#request.waitMs === 0 || this.#sendings.isGranted) return; // no wait, or the lock was handed over meanwhile
     this.mayTry = false;
     this.woken = new Promise((resolve) => (this.#resolveWoken = resolve));
     this.#lock.watchPlace(this);
@@ -87,7 +90,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     const line = (this.#line ??= this.#lock.fairLine());
     line.join(this);
     line.looked(this, holder);
-    // Told before we listened: the message may even overtake the answer.
+    // A grant may have been published before we listened; it may even have overtaken the answer.
     const mayHaveMissed = !wasInLine && line.mayHaveMissed(triedAtMs);
     const isDeafThere = line.isListening && !this.#wasListening;
     if (mayHaveMissed || isDeafThere) line.renew([this]);
@@ -96,7 +99,8 @@ export class FairPlace implements Waiter, RenewedPlace {
 
   leave(leaseMs?: number): boolean {
     this.#hasLeft = true;
-    // Acquired, it is forgotten when it is released or lost. (Or a hold around the caller was entered instead.)
+    // An owner that has acquired the lock is forgotten when it is released or lost. (If something may stand all the same, a hold around the
+    // caller was entered instead.)
     if (leaseMs === undefined || this.#mayStand) this.#lock.forget(this.ownerId);
     else this.#lock.wasGranted(this.ownerId);
     this.#line?.leave(this);
@@ -104,7 +108,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     return this.#mayStand;
   }
 
-  /** A command is about to be sent that makes or renews it. */
+  /** A command is about to be sent that makes or renews this place. */
   sending(nonce: number, at: Instant): void {
     this.#sendings.add(nonce, at);
   }
@@ -129,7 +133,7 @@ export class FairPlace implements Waiter, RenewedPlace {
         this.wake();
         return;
       case 'gone':
-        // What was sent later has had the place again, or will tell.
+        // A command that was sent later has made the place anew, or will tell.
         if (this.#sendings.hasLater(reply.nonce)) return;
         this.#sendings.forget();
         this.wake();
@@ -197,7 +201,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     };
   }
 
-  /** It is its turn to try. */
+  /** It is this caller's turn to try. */
   wake(): void {
     this.mayTry = true;
     this.#resolveWoken();

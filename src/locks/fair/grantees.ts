@@ -7,9 +7,11 @@ export interface Grantee {
 }
 
 export class Grantees {
-  /** Each with its lock, since the members of a MultiLock have one owner; undefined: nobody waits as this owner any more. */
+  /**
+   * By owner and lock, since the members of a MultiLock have one owner; undefined: this owner has the lock, and takes no grant any more.
+   */
   readonly #owners = new Map<string, Grantee | undefined>();
-  /** All that such owners ever began with: locks of several clients may be members of one MultiLock. */
+  /** The client ids of all such owners so far: a member of a MultiLock has an owner of the client that made the MultiLock. */
   readonly #clientIds = new Set<string>();
 
   /** An owner is about to stand in line, and is expected until it is forgotten. */

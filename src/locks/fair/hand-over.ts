@@ -11,9 +11,9 @@ export interface HandOver {
 }
 
 interface AnsweredHandOver extends HandOver {
-  /** What one of this client was given; its message may come later, or never. Empty: nobody of it was. */
+  /** The grant by which the lock was handed over, as its message says it, which may come later, or never. Empty: nobody got the lock. */
   readonly ourGrant: string;
-  /** A channel on which nothing could be told, and why not. */
+  /** A channel on which publishing was refused; `reason` says why. */
   readonly refused: string | undefined;
   readonly reason: string;
 }

@@ -21,7 +21,7 @@ export interface JoinRequest {
 export type JoinReply =
   | {
       readonly outcome: 'acquired' | 'handed over';
-      /** Of a fenced lock. */
+      /** The fencing token, if it is a fenced lock. */
       readonly token?: bigint;
     }
   | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
@@ -46,7 +46,7 @@ export interface PlaceLock {
   readonly isFenced: boolean;
   /** The line as far as this client stands in it. */
   fairLine(): FairLine;
-  /** The same, if anybody of this client does. */
+  /** That line, if anybody of this client stands in it. */
   knownFairLine(): FairLine | undefined;
   nextNonce(): number;
   join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply>;

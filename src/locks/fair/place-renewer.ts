@@ -11,14 +11,14 @@ export type PlaceReply =
   | { readonly outcome: 'in line'; readonly nonce: number; readonly holderTtlMs: number }
   /** The lock was handed over, and nobody told us so far. */
   | { readonly outcome: 'yours'; readonly nonce: number }
-  /** It lapsed, was passed over, or the line was deleted. */
+  /** The place lapsed, was passed over, or the line was deleted. */
   | { readonly outcome: 'gone'; readonly nonce: number };
 
 /** A place in line, as far as it is renewed. */
 export interface RenewedPlace extends Renewable<PlaceReply> {
   readonly keys: LockKeys;
   readonly isListening: boolean;
-  /** A command is about to be sent that renews it. */
+  /** A command is about to be sent that renews the place. */
   sending(nonce: number, at: Instant): void;
 }
 

@@ -9,32 +9,32 @@ interface Sending {
   readonly at: Instant;
 }
 
-/** The lock was handed over. */
+/** A hand-over of the lock to the place. */
 export interface PlaceGrant {
   /** Until when that may be relied on. */
   readonly deadline: Deadline;
-  /** What a fenced lock gave with it; undefined: it could not, or that was not told. */
+  /** The token of a fenced lock; undefined: none could be given, or it was not told. */
   readonly token: bigint | undefined;
 }
 
 interface Grant extends PlaceGrant {
-  /** Of the place at that time. */
+  /** The nonce that the place had then. */
   readonly nonce: number;
 }
 
 export class Sendings {
   readonly #leaseMs: number;
-  /** The newest that was confirmed, and those since then; oldest first, so by rising nonces. */
+  /** The newest command that was confirmed, and those since then; oldest first, so by rising nonces. */
   readonly #known: Sending[] = [];
   #confirmedAt: Instant = now();
   #grant: Grant | undefined;
 
-  /** `leaseMs`: how long the place is kept by each of them. */
+  /** `leaseMs`: for how long each of the commands keeps the place. */
   constructor(leaseMs: number) {
     this.#leaseMs = leaseMs;
   }
 
-  /** How long ago the one that was confirmed last was sent, in milliseconds. */
+  /** How long ago the command was sent that was confirmed last, in milliseconds. */
   ageMs(at?: Instant): number {
     return elapsedMs(this.#confirmedAt, at);
   }
@@ -60,12 +60,12 @@ export class Sendings {
     return true;
   }
 
-  /** A command that was sent at that time with this lease found that it had been handed over. */
+  /** A renewal that was sent at `sentAt` with this lease found that the lock had been handed over. */
   grantedAt(nonce: number, sentAt: Instant, leaseMs: number): void {
     this.#grant = { nonce, deadline: deadlineOf(sentAt, leaseMs), token: undefined };
   }
 
-  /** What was handed over: to be asked for once. */
+  /** The hand-over, if there was one; it can be taken once. */
   takeGrant(): PlaceGrant | undefined {
     const grant = this.#grant;
     this.#grant = undefined;
@@ -82,11 +82,11 @@ export class Sendings {
     return this.#known.some((known) => known.nonce > nonce);
   }
 
-  /** The command with this nonce was answered: older ones were for a place that was lost meanwhile, or are no longer the newest. */
+  /** The command with this nonce was answered: a grant with an older nonce was made to an earlier place, and counts no more. */
   confirmed(nonce: number): void {
     this.#dropWhile((known) => known.nonce < nonce);
     this.#confirmedAt = this.#sentAt(nonce) ?? this.#confirmedAt;
-    // It was made to a place that was lost before that command.
+    // That grant was made to a place that was lost before this command.
     if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
   }
 
@@ -96,7 +96,7 @@ export class Sendings {
     this.#grant = undefined;
   }
 
-  /** Drops the oldest ones for which this is so. */
+  /** Drops the oldest commands, up to the first one that is not over. */
   #dropWhile(isOver: (known: Sending) => boolean): void {
     for (;;) {
       const [oldest] = this.#known;

@@ -14,17 +14,17 @@ import type { Grantee, Grantees } from './grantees.js';
 import type { JoinReply, JoinRequest, PlaceLock } from './place-lock.js';
 import type { PlaceRenewer, RenewedPlace } from './place-renewer.js';
 
-/** A lock that has a line, by its backend. */
+/** The backend of a lock that has a line on its server. */
 export interface LinedLock {
   /** Whether each holder is given a fencing token. */
   readonly isFenced: boolean;
   join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply>;
   /** Sees to it that what nobody holds goes to the first in line. Returns when to look again, in milliseconds, as `FairLine` wants it. */
   handOn(): Promise<number>;
-  /** Sets the lease of what was handed over. */
+  /** Sets the lease of a lock that was handed over. */
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply>;
   release(ownerId: string): Promise<boolean>;
-  /** Tells of releases that nobody in line was given. */
+  /** Tells `listener` of releases that gave the lock to nobody in line. */
   subscribeToUnlocks(listener: ChannelListener): Subscription;
   /** The messages for the line in what was published on a channel of grants. */
   messagesIn(payload: string): readonly string[];
@@ -85,7 +85,7 @@ export class ServerLine implements PlaceLock {
     this.#services().grantees.expect(this.#keys.lock, place.ownerId, place);
   }
 
-  /** An owner that took grants has the lock. */
+  /** This owner has the lock: a grant that still comes for it is a copy, or came late. */
   wasGranted(ownerId: string): void {
     this.#services().grantees.granted(this.#keys.lock, ownerId);
   }
@@ -112,7 +112,7 @@ export class ServerLine implements PlaceLock {
     return this.#services().lines.of(this.#keys.lock, (onEmpty) => new FairLine(this, onEmpty));
   }
 
-  /** The same, if anybody of this client stands in it. */
+  /** That line, if anybody of this client stands in it. */
   knownFairLine(): FairLine | undefined {
     return this.#services().lines.known(this.#keys.lock);
   }
@@ -143,7 +143,7 @@ export class ServerLine implements PlaceLock {
     return this.#lock.subscribeToUnlocks(listener);
   }
 
-  /** How the script that hands over is to tell clients of their grants: on which channels, by which command, and whether it can tell who is deaf. */
+  /** What a script is told of how to announce grants: on which channels, by which command, and whether it can count who listens there. */
   get grantArgs(): readonly (string | number)[] {
     const { isSharded, connection } = this.#server;
     const isCounted = Number(isSharded || !connection.isCluster);

@@ -37,12 +37,12 @@ class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens 
   }
 }
 
-/** Every hold of a fenced lock has one: a grant is one of its scripts', or the acquisition was refused. */
+/** The hold's token. Every hold of a fenced lock has one: its grant was made with a token, or the acquisition was refused. */
 function tokenOf(hold: Hold): bigint {
   return (hold as FencedHold).token;
 }
 
-/** All that such a lock gives is a {@link FencedHold}, which the lock itself does not know. */
+/** Every hold that such a lock returns is a {@link FencedHold}, though the types of {@link SingleLock} do not say so. */
 export function fencedLockOver(session: Session, backend: TokenGivingBackend): FencedLock {
   return new FencedSingleLock(session, backend) as FencedLock;
 }

@@ -1,4 +1,4 @@
-// How the options of `getFencedLock()` were meant.
+// Reads the options of `getFencedLock()`.
 
 import { invalid, isWholeNumber, parseBoolean, parseOptions } from '../../api/options.js';
 

@@ -24,7 +24,7 @@ export class TokenCounter implements Fencing, LastToken {
     this.args = [tokenTtlMs];
   }
 
-  /** undefined: none was given, or it is forgotten. */
+  /** The last token; undefined: none was given, or it is forgotten. */
   async last(): Promise<bigint | undefined> {
     const last = await this.#read();
     if (last !== null && !isNumber(last))
@@ -32,7 +32,7 @@ export class TokenCounter implements Fencing, LastToken {
     return last === null ? undefined : BigInt(last);
   }
 
-  /** A token that counts is acknowledged by replicas, too: whoever takes over a master must know it. */
+  /** A token counts only if replicas have acknowledged it, too: one that takes over as the master must know it. */
   raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
     const read = (reply: unknown): bigint | undefined =>
       reply === 1 ? undefined : BigInt(reply as string);
@@ -52,7 +52,7 @@ export class TokenCounter implements Fencing, LastToken {
     return { key: this.key, type: 'string', expected: EXPECTED };
   }
 
-  /** A string that is no token. (What is of another type is found by its type.) */
+  /** A string at the counter's key that is no token, if there is one. (A value of another type is found by its type.) */
   async inTheWay(): Promise<KeyInTheWay | undefined> {
     const last = await this.#read().catch(() => null);
     const isToken = last === null || (isNumber(last) && BigInt(last) < LARGEST_TOKEN);

@@ -2,10 +2,13 @@
 
 import { UnavailableError } from '../../api/errors.js';
 
-/** What was asked for as the owner that all members shall have is being taken back: it may not be used for more. */
+/**
+ * A member was to be tried once more as the owner that all members share. What was asked for as that owner before is being taken back, so
+ * it may not be used again.
+ */
 export class OwnerSpentError extends UnavailableError {}
 
-/** For one member: that owner, once. */
+/** Gives one member the common owner, once; asked for it again, throws OwnerSpentError. */
 export function commonOwner(ownerId: string, lockName: string): () => string {
   let isUsed = false;
   return () => {

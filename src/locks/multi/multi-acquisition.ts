@@ -16,7 +16,7 @@ import type { SingleHold } from '../../core/single-hold.js';
 import type { SingleLock } from '../single-lock.js';
 import { WaitLimit, WaitEnded } from '../../runtime/wait-limit.js';
 
-/** From so many rounds of somebody on, the locks are taken for contended. */
+/** Once a caller of this client has had so many rounds, the locks are taken for contended. */
 const MANY_ROUNDS = 3;
 
 /** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
@@ -42,7 +42,7 @@ export class MultiAcquisition {
   readonly #session: Session;
   readonly #request: MultiRequest;
   readonly #endsAtMs: number;
-  /** Which member was last seen in the way. */
+  /** The error of the member that was last seen in the way. */
   #lastHeld: LockTimeoutError | undefined;
   /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
   readonly #sinceMs = performance.now();
@@ -66,7 +66,7 @@ export class MultiAcquisition {
     const position = currentScope();
     const named = { id: lockName, name: lockName };
     const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
-    // The wait ends with that of a member: only an abort and a closing client must be watched for here.
+    // The members' waits keep to the time limit: only an abort and a closing client must be watched for here.
     const waitLimit = new WaitLimit({
       limitMs: Infinity,
       signal,
@@ -80,7 +80,7 @@ export class MultiAcquisition {
     } catch (error) {
       if (!(error instanceof WaitEnded)) throw error;
       this.#stop.abort();
-      // It may just have been acquired.
+      // The locks may just have been acquired.
       rounds.then((hold) => hold.releaseQuietly()).catch(() => undefined);
       if (error.ending === 'closed') throw this.#session.closedError(lockName);
       throw aborted(lockName, 'while waiting', signal);
@@ -139,22 +139,22 @@ export class MultiAcquisition {
       this.#throwIfOver(holds);
       return undefined;
     }
-    // Held around us for a moment, and then not any more: all shall have a new owner.
+    // Members were held around us for a moment, and then not any more: the next round makes a new owner for all.
     if (refusals.every(({ error }) => error instanceof OwnerSpentError) && this.#leftMs > 0)
       return undefined;
-    // One that is unreachable is waited for like one that is held: while nothing is. If waiting does not help, that says so.
-    // (Not because of its extension: acquiring it works.)
+    // An unreachable member is waited for like one that somebody holds: while nothing is held here. If waiting does not help, its error
+    // says so. (Not `first`, of which only the extension failed: acquiring it worked.)
     const unreachable = refusals.find(
       ({ member, error }) => member !== first && isUnanswered(error),
     );
     if (unreachable && !this.#isOver) {
-      this.#lastHeld = undefined; // long ago when that one was waited for
+      this.#lastHeld = undefined; // out of date when that member was waited for
       return unreachable.member;
     }
     return this.#inTheWay(refusals, triedAtMs);
   }
 
-  /** Which member that refused was held by somebody else. Throws if it was worse than that, or there is no time to wait for it. */
+  /** Which of the members that refused somebody else holds. Throws if a refusal was worse than that, or if no time is left to wait. */
   #inTheWay(refusals: readonly Refusal[], startedAtMs: number): SingleLock | undefined {
     const { lockName, waitMs } = this.#request;
     const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
@@ -166,7 +166,7 @@ export class MultiAcquisition {
     return held?.member;
   }
 
-  /** A member was acquired, and lost before the last one was: that is tried again while there is time. */
+  /** A member was lost before the last one was acquired: throws if there is no time for another round. */
   #throwIfOver(holds: readonly SingleHold[]): void {
     if (!this.#isOver) return;
     const what = 'not acquired: a member was lost before all were acquired';
@@ -184,7 +184,7 @@ export class MultiAcquisition {
     const { signal } = this.#stop;
     const terms = { attemptMs: this.#leftMs, sinceMs: this.#sinceMs, deferMs: this.#deferMs };
     const request = { waitMs, leaseMs, signal, ...terms };
-    // No unlock() is owed to what may yet be given back.
+    // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
     return member.acquireHold(request, 'acquire', scope, newOwnerId);
   };
 
@@ -204,7 +204,7 @@ export class MultiAcquisition {
   }
 }
 
-/** Whether it cannot be asked now: it is waited for first, while nothing is held. */
+/** Whether this member cannot be asked now: then it is waited for first, while nothing is held. */
 function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
   return !(backend.isReachable ?? session.connection.isReady);
 }

@@ -82,7 +82,7 @@ export class MultiHold implements OwnHold {
     for (const member of this.#members) member.remaining();
   }
 
-  /** The same for all members, whatever becomes of the others; that one was lost counts most. */
+  /** Calls all members, whatever becomes of the others. If a member was lost, it throws that rather than any other error. */
   async #all(call: (member: SingleHold) => Promise<void>): Promise<void> {
     const outcomes = await Promise.allSettled(this.#members.map(call));
     if (this.#loss) throw this.#loss;
@@ -101,6 +101,6 @@ export class MultiHold implements OwnHold {
     });
     this.#loss = error;
     this.#aborter.abort(error);
-    for (const member of this.#members) member.loseAsMember(error).catch(() => undefined); // lost itself: told already
+    for (const member of this.#members) member.loseAsMember(error).catch(() => undefined); // one that was lost itself has told so
   }
 }

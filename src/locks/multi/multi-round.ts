@@ -39,7 +39,7 @@ export interface RoundOutcome {
   /** The members that were acquired, in the caller's order: all of them, if none was refused. */
   readonly holds: readonly SingleHold[];
   readonly refusals: readonly Refusal[];
-  /** Since when the members that were refused were asked, on the monotonic clock. */
+  /** When the members that were refused began to be asked, on the monotonic clock. */
   readonly triedAtMs: number;
   /** How long it took to try all at once; undefined: it did not come to that. */
   readonly roundTripMs?: number;
@@ -53,7 +53,7 @@ export class MultiRound {
     this.#options = options;
   }
 
-  /** `first`: who was in the way. */
+  /** `first`: the member that was in the way; it is waited for before the others are tried. */
   async play(first: SingleLock | undefined): Promise<RoundOutcome> {
     const { session, members, leaseMs, leftMs } = this.#options;
     let ownerId = '';
@@ -62,7 +62,7 @@ export class MultiRound {
     const refusal = first && (await this.#acquire(first, leftMs(), newOwnerId));
     if (refusal) return { holds: [], refusals: [refusal], triedAtMs: waitedSinceMs };
     const waited = first && this.#holds.get(first);
-    // Whoever waited may have tried as one owner after another. (A member that was held already keeps its own.)
+    // A waiter may have tried as one owner after another: the members share the last one. (A member that was held already keeps its own.)
     const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
 
     const triedAtMs = performance.now();
@@ -90,7 +90,7 @@ export class MultiRound {
     }
   }
 
-  /** The lease of a member that was waited for. */
+  /** Extends the lease of the member that was waited for, within the time that is left. */
   async #extend(
     member: SingleLock,
     hold: SingleHold | undefined,

@@ -22,7 +22,7 @@ export class HalfLock extends SingleLock<HalfBackend> {
     return undefined;
   }
 
-  /** The server knows whether the caller's owner is there; how often, and how, is known here. */
+  /** The server knows whether the caller's owner holds the lock; how often, and whether to read or to write, only this client knows. */
   override async getHoldCount(): Promise<number> {
     if ((await super.getHoldCount()) === 0) return 0;
     const { session, backend } = this.parts;

@@ -8,7 +8,7 @@ import type { TimeLimit } from '../../runtime/clock.js';
 import { WeightedBackend } from '../shared/weighted-backend.js';
 import type { HalfBackend } from './half-lock.js';
 
-/** More than any semaphore may have: by that its scripts tell the two apart. */
+/** More permits than any semaphore may have: by this number the scripts tell a read-write lock from a semaphore. */
 const ALL_PERMITS = 2 ** 31;
 
 /** Which half it is. */
@@ -32,7 +32,10 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
     this.isShared = half === 'read';
   }
 
-  /** The server keeps no count. That all who hold it only read from now on is told by itself: a re-entry changes nothing about that. */
+  /**
+   * The server keeps no hold count. That all holds of this owner only read from now on is told without a lease (`leaseMs` 0) and lowers its
+   * weight to a reader's; a call that prolongs the lease changes no weight.
+   */
   override async reenter(
     ownerId: string,
     holdCount: number,
@@ -79,7 +82,7 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
       [least, most, wordMs],
       (reply) => reply as string[],
     );
-    // Sent right behind it. If it fails, the next renewal of a place sees to the line.
+    // Sent right behind the script that forces: lets in the next in line. If it fails, the next renewal of a place does that.
     this.handOn().catch(() => undefined);
     return await forced;
   }

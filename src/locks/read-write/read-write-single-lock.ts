@@ -53,7 +53,7 @@ export class ReadWriteSingleLock implements ReadWriteLock {
     return { kind: 'ReadWriteLock', name: this.name, readLock: reads, writeLock: writes };
   }
 
-  /** The same for `util.inspect` and `console.log`. @internal */
+  /** What `toJSON` tells, for `util.inspect` and `console.log`. @internal */
   [inspect.custom](depth: number, options: InspectOptionsStylized): string {
     const { kind, ...description } = this.toJSON();
     return inspected(kind, description, depth, options);

@@ -15,7 +15,7 @@ export interface Electorate {
   readonly guard: RestartGuard;
 }
 
-/** One of all masters. */
+/** One master in this election, whether it was asked or not. */
 interface Questioned {
   readonly master: Master;
   /** Why it was not asked. */
@@ -31,7 +31,7 @@ export class Ballot {
   readonly #excusals: readonly (NodeAnswer | undefined)[];
   #all: readonly Questioned[] = [];
 
-  /** Nobody was asked so far. */
+  /** Begins with no answers. */
   constructor(electorate: Electorate) {
     const { masters, guard } = electorate;
     this.#electorate = electorate;
@@ -42,12 +42,12 @@ export class Ballot {
     this.read([]);
   }
 
-  /** Those who are worth asking. */
+  /** The masters that are worth asking. */
   get asked(): Master[] {
     return this.#electorate.masters.filter((_, index) => !this.#excusals[index]);
   }
 
-  /** The answers of those who are asked, so far. */
+  /** Takes over the answers so far of the masters that are `asked`, in that order. */
   read(answers: readonly Answer<VoteReply>[]): void {
     let next = 0;
     this.#all = this.#electorate.masters.map((master, index) => {
@@ -82,7 +82,10 @@ export class Ballot {
     return guard.require(witnesses, quorum, isFinal);
   }
 
-  /** What those who gave their vote ask for at least; undefined: the lock is not a fenced one. */
+  /**
+   * The largest token that a given vote asks for, and so the least that the new token must be; undefined: there is none, as of a lock that
+   * is not fenced.
+   */
   get token(): bigint | undefined {
     const isOdd = this.#isOdd;
     const tokens = this.#all.map(({ answer }) => tokenOf(answer));
@@ -90,14 +93,14 @@ export class Ballot {
   }
 
   /**
-   * Who may not count for the token: whose vote does not, as that one may have forgotten a token. As far as it is known why, with the
-   * reason; others by the time for which they have been up.
+   * Which masters do not count when the token is written: those whose vote does not, since they may have forgotten a token. `excused` tells
+   * why, where that is known; `required` rules out the others by how long they have been up.
    */
   get forTheToken(): Pick<WriteBack, 'excused' | 'required'> {
     return { excused: this.excused, required: this.required(true) };
   }
 
-  /** Why masters were not asked, or what they answered is left out. */
+  /** For each master, why it was not asked, or why its answer is left out; undefined: neither. */
   get excused(): (NodeAnswer | undefined)[] {
     const isOdd = this.#isOdd;
     return this.#all.map(({ master, excusal: excused, answer }) => {
@@ -107,8 +110,8 @@ export class Ballot {
   }
 
   /**
-   * Whether a token is nearly the largest that there can be, and only few ask for it: no holder had one so large, as most masters would
-   * know it. Written to all, it would be the last that the lock can ever give. Without its vote and its word that master is as if it were
+   * Whether a token is nearly the largest that there can be, and too few masters ask for such a one: no holder had it, as most masters
+   * would know. Written to all, it would be the last that the lock can ever give. So a master that asks for it is left out, as if it were
    * down.
    */
   get #isOdd(): (token: bigint) => boolean {
@@ -118,13 +121,13 @@ export class Ballot {
   }
 }
 
-/** Why a master is not asked. */
+/** Why a master is not asked; undefined: it is. */
 function excusal({ name: node, trouble }: Master, votesInMs: number): NodeAnswer | undefined {
   if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
   return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;
 }
 
-/** The longest lease that a master knows of. */
+/** The longest lease that a master has told of; undefined: it did not answer. */
 function toldMs(answer: Answer<VoteReply>): number | undefined {
   if (answer?.kind !== 'answered') return undefined;
   const { reply, longestLeaseMs } = answer.value;

@@ -3,7 +3,7 @@
 import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
 import type { RenewalLimit } from '../../core/renewal.js';
 
-/** For this part of the lease it is not extended again: that a master reconnects is no reason to. */
+/** For this part of the lease after an extension there is no other one: that a master reconnects is no reason for it. */
 const YOUNG_PART = 1 / 6;
 
 /** For this part of the lease an extension that was asked for is waited for. */
@@ -33,7 +33,7 @@ export class ExtensionLimit implements RenewalLimit {
     this.#askedAt = now();
   }
 
-  /** Two that were on their way at a time are one extension. */
+  /** Two renewals that were on their way at a time are one extension. */
   renewed(sentAt: Instant): void {
     if (this.#isYoung) return;
     this.#extensionsLeft--;

@@ -8,7 +8,7 @@ export class FencedRedLockBackend extends RedLockBackend {
   override readonly kind = 'FencedRedLock';
   readonly isFenced = true;
   readonly counter: Pick<LastToken, 'last'> = {
-    /** Of any majority one knows the last holder's. */
+    /** The largest token among a majority's answers: every majority includes a master that has the last holder's token. */
     last: async () =>
       largest(await this.all('not looked at', ({ counter }) => counter?.last() ?? NONE)),
   };

@@ -9,7 +9,7 @@ import type { VoteReply } from '../reentrant/voting.js';
 import type { Connection } from '../../redis/connection.js';
 import { describe } from '../../redis/failure.js';
 
-/** Commands that were not answered in time, and still are not; whatever lock they were for. */
+/** How many commands were not answered in time, and still are not, by connection; whatever lock they were for. */
 const overdue = new WeakMap<Connection, number>();
 
 function overdueOf(connection: Connection): number {
@@ -17,11 +17,11 @@ function overdueOf(connection: Connection): number {
 }
 
 export class Master {
-  /** Where it is, as `host:port`. */
+  /** The address of the master: `host:port`. */
   readonly name: string;
   readonly lock: ReentrantLockBackend;
   readonly #cleanup: Cleanup;
-  /** Owners for whom its vote was asked and is not known, and whether it will have been given. */
+  /** By owner, the votes that were asked for and are not answered so far; each resolves to whether it was given. */
   readonly #asked = new Map<string, Promise<boolean>>();
 
   constructor(lock: ReentrantLockBackend, cleanup: Cleanup) {
@@ -31,8 +31,8 @@ export class Master {
   }
 
   /**
-   * Why it is of no use to ask it for a vote; undefined when it is. One that owes us an answer is not asked again before it
-   * gave that, or its connection was made anew: so it costs its timeout once, not on every attempt.
+   * Why it is of no use to ask this master for a vote; undefined: it is of use. A master that owes us an answer is not asked again before
+   * it gave that, or its connection was made anew: so it costs its timeout once, not on every attempt.
    */
   get trouble(): string | undefined {
     const { isReady, lastError } = this.lock.connection;
@@ -58,19 +58,22 @@ export class Master {
     return vote;
   }
 
-  /** Of a fenced lock: makes a token the last one there, and returns undefined; or what is there, if that is as large or larger. */
+  /**
+   * For a fenced lock: writes a token to this master if it is larger than the last one there, and returns undefined; otherwise returns that
+   * last one.
+   */
   async raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
     return await this.lock.counter?.raise(token, limit);
   }
 
-  /** Confirms it there, as `reenter` does. A lease that is asked for counts only if it is remembered. */
+  /** Sends `reenter` to this master. A lease that is asked for counts only if the master remembers it, too. */
   keep(ownerId: string, holdCount: number, leaseMs: number, limit: TimeLimit): Promise<KeepReply> {
     const { lock } = this;
     const keep = (): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs, limit);
     return this.#remembering([lock], leaseMs, keep);
   }
 
-  /** The same for many locks, each for its owner; with a lease of 0 only looks. */
+  /** Renews many locks on this master, each for its owner; with a lease of 0 only looks. */
   renewMany(
     locks: readonly ReentrantLockBackend[],
     ownerIds: readonly string[],
@@ -116,7 +119,7 @@ export class Master {
     });
   }
 
-  /** Gives it an owner again that it has lost, and its hold count. */
+  /** Gives this master an owner again that it has lost, and its hold count. */
   async repair(ownerId: string, holdCount: number, leaseMs: number): Promise<void> {
     const vote = this.vote(ownerId, leaseMs);
     // The count goes right behind: a release that is sent after this finds both done.
@@ -124,7 +127,7 @@ export class Master {
     await Promise.all([vote, counted]);
   }
 
-  /** Both are sent at once; it takes both for the lease to count. */
+  /** Has the master remember the lease, and asks; both are sent at once, and it takes both for the lease to count. */
   async #remembering<T>(
     locks: readonly ReentrantLockBackend[],
     leaseMs: number,
@@ -147,7 +150,7 @@ export class Master {
   }
 }
 
-/** Two ways to one server would give it two votes. Known once they are connected. */
+/** Throws if two masters are one server, which would have two votes. That is known once they are connected. */
 export function assertDistinct(lockName: string, masters: readonly Master[]): void {
   for (const [index, { name, lock }] of masters.entries()) {
     const serverId = lock.connection.server.id;

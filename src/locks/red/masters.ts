@@ -26,7 +26,8 @@ export function parseRedLock(given: readonly unknown[]): RedLockParts {
     const parts = parseMasters(given);
     return { ...parts, settings: parseRedLockOptions({}, parts.isFenced) };
   }
-  // Taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of others.
+  // If it were taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of
+  // others.
   if (!isPlainObject(last)) {
     throw new OptionError(
       `argument ${String(given.length)} of getRedLock() is ${shownMember(last)}: it must be ${A_MEMBER}, or a plain object of options`,
@@ -69,7 +70,7 @@ function parseMasters(locks: readonly unknown[]): Omit<RedLockParts, 'settings'>
   return { name, masters, isFenced: areFenced(masters) };
 }
 
-/** A holder's token is worth something if whoever may come after it has one, too. */
+/** Whether all members are fenced locks; throws if only some are, since a token is worth something only if the next holder has one, too. */
 function areFenced(masters: readonly Master[]): boolean {
   const places = (isFenced: boolean): string =>
     masters.flatMap(({ lock }, index) => (lock.isFenced === isFenced ? index + 1 : [])).join(', ');

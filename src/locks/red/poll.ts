@@ -11,8 +11,8 @@ export type Answer<T> =
   | undefined;
 
 /**
- * Resolves to what `decide` returns, or rejects if that is an error. It is called after every answer, and with `isFinal` when
- * no more will be waited for.
+ * Resolves to what `decide` returns, or rejects if that is an error. `decide` is called after every answer, and with `isFinal` when no more
+ * will be waited for.
  *
  * @param send - asks one master
  * @param limitMs - how long to wait for each, in milliseconds; one that takes longer is remembered as overdue
@@ -63,8 +63,8 @@ export function poll<T, Decision>(
 }
 
 /**
- * What more than `tolerated` masters will never do, such as to lock a key of another type, so that no majority can come about;
- * undefined: there is no such thing.
+ * The error by which more than `tolerated` masters refuse for good, such as a key of another type, so that no majority can come about;
+ * undefined: there are not so many.
  */
 export function refusalOfMany(
   answers: readonly Answer<unknown>[],

@@ -13,7 +13,10 @@ import type { Master } from './master.js';
 import { ExtensionLimit } from './extension-limit.js';
 import { RedRenewer, type RedTarget } from './red-renewer.js';
 
-/** All masters are asked at once, and who does not answer is part of the result; a Redlock itself waits for new connections. */
+/**
+ * A session of Redlocks takes its servers for reachable: all masters are asked at once, who does not answer is part of the result, and
+ * `Health` waits for connections that are being made.
+ */
 const ALWAYS_REACHABLE: Reachable = {
   isReady: true,
   whenReady: () => Promise.resolve(),
@@ -33,7 +36,7 @@ export class QuorumServices {
 
   constructor(owner: Session, events: Events) {
     const { lockWatchdogTimeoutMs } = owner;
-    // All releases go out in the turn in which it is closed: the clients of the masters may be closing, too.
+    // When the session is closed, all releases go out in that turn: the clients of the masters may be closing, too.
     this.session = new Session(owner, ALWAYS_REACHABLE, events, Infinity);
     this.#longestLeaseMs = lockWatchdogTimeoutMs;
     this.#renewer = new RedRenewer(lockWatchdogTimeoutMs);
@@ -48,7 +51,7 @@ export class QuorumServices {
     if (owner.isClosed) void this.close();
   }
 
-  /** A master that is back, perhaps empty, is asked at once. */
+  /** Renews all Redlocks when a master is back, perhaps empty. */
   renewOnReady(masters: readonly Master[]): void {
     if (this.session.isClosed) return;
     // The clients of masters may come and go.
@@ -69,7 +72,7 @@ export class QuorumServices {
     if (leaseMs > this.#longestLeaseMs) this.#longestLeaseMs = leaseMs;
   }
 
-  /** Renews it `maxExtensions` times at most. */
+  /** Watches the grant of a Redlock, and extends its lease `maxExtensions` times at most. */
   watch(target: RedTarget, maxExtensions: number): void {
     const { grant } = target;
     if (maxExtensions < Infinity) {
@@ -87,7 +90,7 @@ export class QuorumServices {
     this.#watchdog.unwatch(grant);
   }
 
-  /** The masters are others', and may live on. */
+  /** Ends what Redlocks share. The clients of the masters are others', and may live on. */
   async close(): Promise<void> {
     await this.session.close();
     this.#watchdog.stop();

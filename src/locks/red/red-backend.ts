@@ -52,7 +52,7 @@ export class RedLockBackend implements LockBackend {
     services.renewOnReady(masters);
   }
 
-  /** What may be renewed in one call for each master. */
+  /** Locks with the same batch key may be renewed together, in one call for each master. */
   get batchKey(): string {
     return this.masters.map(({ lock }) => `${lock.clientToken} ${lock.batchKey}`).join(' ');
   }
@@ -85,7 +85,7 @@ export class RedLockBackend implements LockBackend {
     });
   }
 
-  /** Also from those that did not vote for it: their votes may only be late. */
+  /** Releases the lock also on masters that did not vote for this owner: their votes may only be late. */
   release(ownerId: string): Promise<boolean> {
     const ask = (master: Master): Promise<boolean> => master.release(ownerId);
     return this.#poll('not known to be released', ask, (answers) => {
@@ -126,7 +126,7 @@ export class RedLockBackend implements LockBackend {
     return owners.sort((one, other) => count(other) - count(one))[0];
   }
 
-  /** On the first master that says so. */
+  /** What is in the way on the first master that tells of it. */
   async keyInTheWay(): Promise<KeyInTheWay | undefined> {
     const looks = this.masters.map(async ({ name, lock }) => {
       const found = await lock.keyInTheWay();
@@ -152,7 +152,7 @@ export class RedLockBackend implements LockBackend {
     return this.#agreed(await this.all('not looked at', (lock) => lock.holdCount(ownerId)));
   }
 
-  /** For how long a majority has it. */
+  /** For how long a majority of the masters keeps the lock. */
   async remainTimeToLive(): Promise<number> {
     const leftMs = await this.all('not looked at', (lock) => lock.remainTimeToLive());
     const agreed = this.#agreed(

@@ -48,7 +48,7 @@ export class RedRenewer implements Renewer<RedTarget> {
         return master.renewMany(locks, ownerIds, leaseMs, { leftMs: limitMs });
       },
       limitMs,
-      // It is called after it has decided, too: who answers later may have lost a key as well.
+      // Called after it has decided, too: a master that answers later may have lost a key as well.
       (answers: readonly Answer<readonly (KeepReply | undefined)[]>[], isFinal) => {
         const decisions = targets.map((target, index) => {
           const replies = answers.map((answer) =>
@@ -58,19 +58,19 @@ export class RedRenewer implements Renewer<RedTarget> {
           if (reply === 'kept') repair(target, replies, leaseMs, target.repaired);
           return reply;
         });
-        // A majority is enough. How a lock was lost may be known by a single master.
+        // A majority is enough to keep a lock. How a lock was lost may be known by a single master, so for that all are waited for.
         return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
       },
     );
   }
 
-  /** Each answer counts, and there is time for it; but what most of them confirm must be known well before the lease ends. */
+  /** How long masters are waited for: long, since each answer counts; but what most confirm must be known well before the lease ends. */
   #limitMs(nodeTimeoutMs: number): number {
     return Math.min(Math.max(this.#leaseMs / 10, nodeTimeoutMs), this.#leaseMs / 3);
   }
 }
 
-/** Exempt from the restart guard: the majority that stands keeps everybody else out. */
+/** Gives the lock again to masters that lost it. Exempt from the restart guard: the majority that stands keeps everybody else out. */
 function repair(
   { lock, grant }: RedTarget,
   replies: readonly (KeepReply | undefined)[],
@@ -81,13 +81,13 @@ function repair(
     const master = lock.masters[index];
     if (reply !== 'deleted' || !master || repaired.has(index)) continue;
     repaired.add(index);
-    // It is not there, or somebody else is: the next renewal sees.
+    // The master may be down, or somebody else may have the lock there: the next renewal sees.
     repairOn(master, grant, renewedMs).catch(() => undefined);
   }
 }
 
 async function repairOn(master: Master, grant: Granted, renewedMs: number): Promise<void> {
-  // First its token: a master that knew the holder and not the token would not be told of it any more.
+  // First the token: a master that has the owner again counts as repaired, and would not be sent the token any more.
   if (grant.token !== undefined) await master.raise(grant.token);
   const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(grant.remaining());
   if (leaseMs < 1 || !grant.isHeld) return; // released meanwhile

@@ -38,11 +38,14 @@ export interface Requirement {
 export interface RestartGuard {
   /** A master that has been up for less is not even asked; in milliseconds. */
   readonly leastMs: number;
-  /** What a vote needs to count, and whoever writes a token, after these answers. `isFinal`: there will be no more. */
+  /**
+   * For how long a master must have been up for its vote, or a token written to it, to count, after these answers. `isFinal`: there will be
+   * no more.
+   */
   require(witnesses: readonly Witness[], quorum: number, isFinal: boolean): Requirement;
 }
 
-/** Leases up to this are safe whoever does not answer. */
+/** Leases of up to this many milliseconds are safe whichever masters do not answer. */
 export const MAX_UNHEARD_LEASE_MS: number = 10 * 60 * 1_000;
 
 /** A master that has been up for as long has forgotten nothing: its vote counts before all others have answered. */
@@ -73,7 +76,7 @@ export function learningGuard(leastMs: number): RestartGuard {
   };
 }
 
-/** Whether somebody may have a majority of which nobody told that has not restarted. */
+/** Whether somebody may have the lock by a majority of masters that did not answer or restarted, so that none of them told the lease. */
 function mayBeUnheard(witnesses: readonly Witness[], quorum: number): boolean {
   const silent = witnesses.filter(({ toldMs }) => toldMs === undefined);
   const restarted = witnesses.filter(({ upMs }) => upMs < MAX_UNHEARD_LEASE_MS);

@@ -1,4 +1,4 @@
-// How the options of `getRedLock()` were meant.
+// Reads the options of `getRedLock()`.
 
 import { invalid, isWholeNumber, parseDuration, parseOptions } from '../../api/options.js';
 import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js';
@@ -6,7 +6,7 @@ import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js
 export interface RedLockSettings {
   /** How long one master may take to answer, in milliseconds. */
   readonly nodeTimeoutMs: number;
-  /** Which masters have been up for too short a time to vote, for a client whose own longest lease is so long. */
+  /** Decides which masters have been up for too short a time to vote; `longestLeaseMs`: the longest lease that this client has used. */
   readonly guard: (longestLeaseMs: number) => RestartGuard;
   /** How often the watchdog extends a lease at most. */
   readonly maxExtensions: number;

@@ -13,9 +13,9 @@ export class UnlockWatch implements Subscription {
   readonly #quorum: number;
   readonly #stragglingMs: number;
   readonly #subscriptions: readonly Subscription[];
-  /** Who told of the latest release. */
+  /** The masters that have told of a release which was not passed on yet. */
   readonly #heard = new Set<Master>();
-  /** Who has not yet told of a release that was passed on already, a moment ago. */
+  /** The masters that have not yet told of a release that was passed on already, a moment ago. */
   readonly #stragglers = new Set<Master>();
   #passedOnAtMs = -Infinity;
   #timer: NodeJS.Timeout | undefined;

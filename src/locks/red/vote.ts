@@ -14,13 +14,13 @@ import { writeBack } from './write-back.js';
 
 /** How an election went. */
 export type Vote =
-  /** Of a fenced lock, with the token of its holder. */
+  /** `token`: that of the new holder, if it is a fenced lock. */
   | { readonly outcome: 'acquired'; readonly token: bigint | undefined }
   /** Those who said "held" alone make a majority impossible. */
   | HeldReply
   | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
 
-/** How soon it is tried again at most when it is not known whether somebody has a majority, in milliseconds. */
+/** The longest pause before the next try when it is not known whether somebody has a majority, in milliseconds. */
 const AMBIGUOUS_RETRY_MS = 1_000;
 
 export interface Election extends Electorate {
@@ -74,7 +74,7 @@ export async function vote(election: Election): Promise<Vote> {
   }
 }
 
-/** With answers that are late it may have had a majority, which others have seen, and wait for the end of. */
+/** Whether this owner may have had a majority, counting late answers: others may have seen that, and wait for its end. */
 function mayHaveBeenSeen(outcome: Vote, askedCount: number, quorum: number): boolean {
   if (outcome.outcome !== 'no quorum') return false;
   const refused = outcome.nodes.filter(({ answer }) => answer === 'held').length;
@@ -93,13 +93,13 @@ function decided(
   const held = known.filter((node) => node.answer === 'held');
   if (held.length > masters.length - quorum) {
     const reply = seen(held, acquired.length, masters.length, quorum, nodeTimeoutMs);
-    // That the votes are split is told by nobody but the last answer.
+    // Whether the votes are split is only known with the last answer.
     return isFinal || reply.retryInMs === undefined ? reply : undefined;
   }
   return isFinal ? { outcome: 'no quorum', nodes: known } : undefined;
 }
 
-/** Who has most of it, and when to look again. */
+/** The answer "held": who has the most votes, and when to try again. */
 function seen(
   held: readonly (SeenHolder & { node: string })[],
   acquiredCount: number,
@@ -110,14 +110,13 @@ function seen(
   const votes = new Map<string, number>();
   for (const { holder } of held) votes.set(holder, (votes.get(holder) ?? 0) + 1);
   const [holder = '', most = 0] = [...votes].sort(([, one], [, other]) => other - one)[0] ?? [];
-  // Free enough for a majority when so many more have ended.
+  // So many of these leases must end before a majority can be free.
   const missing = quorum - (count - held.length);
   const ttlsMs = held.map(({ holderTtlMs }) => (holderTtlMs < 0 ? Infinity : holderTtlMs));
   const freeInMs = ttlsMs.sort((one, other) => one - other)[missing - 1] ?? Infinity;
   const holderTtlMs = freeInMs === Infinity ? -1 : freeInMs;
-  // Without a majority for anyone the votes are split: all who took part take theirs back, unheard, and try again after a
-  // time of their own.
-  // (Those who did not answer may be the holder's, too: then there is no hurry.)
+  // Without a majority for anyone the votes are split: all who took part take theirs back, without a message, and try again after a time of
+  // their own. (Masters that did not answer may have voted for the holder, too: then there is no hurry.)
   const notHeard = count - held.length - acquiredCount;
   const isSplit = most + notHeard < quorum;
   const pauseMs = isSplit ? nodeTimeoutMs : Math.min(AMBIGUOUS_RETRY_MS, freeInMs);

@@ -1,10 +1,10 @@
 // The second round of an election for a fenced Redlock: the token is written to all masters, and is the holder's when most have it.
 //
 // A voter says with its vote what a token must be at least: more than the last one that it knows of, and no less than its clock. The
-// largest of these is written to all masters, and a master has it when it knew of none so large. Whoever has a majority of them has
-// a token of its own that is larger than those of all before it:
+// largest of these is written to all masters, and a master takes it if it knows of none so large. An owner whose token a majority has
+// taken has a token of its own that is larger than those of all before it:
 //
-//   Let A have had the lock before B. The majorities that have their tokens share a master. There B's came later: A had its token
+//   Let A have had the lock before B. The majorities that took their tokens share a master. There B's token came later: A had its token
 //   before it gave the lock up, and B's was sent when masters had voted for B that had voted for A before. So B's is larger, or that
 //   master would have refused it.
 //
@@ -20,9 +20,9 @@
 //   token, and a majority voted for B. If that one remembers, then B's token is larger than what it remembers; if it restarted, too,
 //   then it has been up for longer than clocks differ, and its clock is past A's token.
 //
-// That is looked at anew in each round, since a master that has voted may have restarted. (A token that is ahead of the clocks, since one was
-// set back, goes from holder to holder, and to masters that restarted by the next of these; it is lost when a majority forgets it while
-// nobody takes the lock.)
+// How long masters have been up is looked at anew in each round, since one that has voted may have restarted. (A token that is ahead of
+// the clocks, since one was set back, goes from holder to holder, and the next holder's write brings it to masters that restarted; it is
+// lost when a majority forgets it while nobody takes the lock.)
 
 import type { NodeAnswer } from '../../api/node-answer.js';
 import { leftMs, type Deadline } from '../../core/deadline.js';
@@ -33,7 +33,7 @@ import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import { guarded, type Requirement } from './restart-guard.js';
 
 export interface WriteBack {
-  /** The largest that a voter asks for. */
+  /** The token to begin with: the largest that a voter asks for. */
   readonly token: bigint;
   readonly masters: readonly Master[];
   readonly quorum: number;
@@ -42,13 +42,13 @@ export interface WriteBack {
   readonly nodeTimeoutMs: number;
   /** For how long a master must have been up to count, when the election began. */
   readonly required: Requirement;
-  /** For how long a master is to be bothered with it. */
+  /** For how long a master may still be sent the token: no longer, once the votes are taken back. */
   readonly limit: TimeLimit;
-  /** Until when the lock may be relied on that this is for; since when: its election began. */
+  /** Until when the lock may be relied on, counted from when its election began. */
   readonly deadline: Deadline;
 }
 
-/** What it came to: a token that is its holder's alone, or what the masters say. */
+/** How a write-back ended: with a token that is its holder's alone, or with what the masters say. */
 export type WrittenBack =
   | { readonly outcome: 'acquired'; readonly token: bigint }
   | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
@@ -71,7 +71,7 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
     );
     if (counting.length < quorum)
       return { outcome: 'no quorum', nodes: nodeAnswers(asked, counting, []) };
-    // Who is guarded, or owes an answer since the vote, is told as well, and not waited for.
+    // Masters that are guarded, or owe an answer since the vote, are sent the token as well, and not waited for.
     const others = masters.filter(
       (master, index) => excused[index]?.answer !== 'unreachable' && !counting.includes(master),
     );
@@ -86,7 +86,9 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
   }
 }
 
-/** By how much it was too young to count when the election began, in milliseconds: it may have forgotten a token. */
+/**
+ * By how many milliseconds a master was too young to count when the election began, as it may have forgotten a token; 0 or less: it counts.
+ */
 function youthMs({ lock }: Master, { required, deadline }: WriteBack): number {
   const upMs = lock.connection.server.ageMs - (performance.now() - deadline.since.monotonicMs);
   return required.upMs - upMs;
@@ -109,13 +111,16 @@ function send(
   });
 }
 
-/** The largest token of those who have one as large or larger than this, or undefined; but for one of the last there can be, if this is none. */
+/**
+ * The largest of the answered tokens, each as large as ours or larger; undefined: there is none. One that is near the end of all tokens is
+ * left out unless ours is, too.
+ */
 function overtaking(token: bigint, answers: readonly Answer<Written>[]): bigint | undefined {
   const isMeant = (last: Written): boolean => !isNearTheEnd(last ?? 0n) || isNearTheEnd(token);
   return largest(values(answers).filter(isMeant));
 }
 
-/** undefined: there is none. */
+/** The largest of the tokens; undefined: there is none. */
 export function largest(tokens: readonly (bigint | undefined)[]): bigint | undefined {
   return tokens.reduce(
     (max, token) => (max === undefined || (token ?? 0n) > max ? token : max),

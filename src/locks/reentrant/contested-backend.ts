@@ -1,4 +1,5 @@
-// One name on one Redis, as those of one client know it who hold it or want it: whose hold is watched, and who waits where.
+// The part of a backend in which the callers of one client meet over one lock on one Redis: their grant, which is watched, and the line in
+// which they wait.
 
 import type { Granted, Heir } from '../../core/granted-lock.js';
 import type { Server } from '../../core/server.js';
@@ -23,7 +24,7 @@ export abstract class ContestedBackend {
 
   abstract isLocked(): Promise<boolean>;
 
-  /** Tells of releases, by whomever. */
+  /** Tells `listener` of the lock's releases, whoever released it. */
   subscribeToUnlocks(listener: ChannelListener): Subscription {
     return this.server.subscribeToUnlocks(this.keys, listener);
   }

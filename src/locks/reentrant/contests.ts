@@ -1,4 +1,4 @@
-// What one client knows by itself of the locks that it holds or wants on one Redis: who of it has each, and who waits in line.
+// What one client knows by itself of the locks that it holds or wants on one Redis: its grant of each, and who waits in line for it.
 
 import type { SeenHolder } from '../../api/errors.js';
 import type { Granted, Heir } from '../../core/granted-lock.js';
@@ -6,12 +6,12 @@ import { Line, type LineHost } from '../../waiting/line.js';
 import { Lines } from '../../waiting/lines.js';
 import { TurnTaking } from '../../waiting/turn-taking.js';
 
-/** What the line for a lock needs of it. */
+/** What the line for a lock needs of the lock. */
 interface Contested extends Required<Pick<LineHost, 'lookEveryMs' | 'subscribe' | 'roundTrip'>> {
   verify(grant: Granted): void;
 }
 
-/** For how many locks it is remembered how many others take turns. */
+/** For how many locks it is remembered how their clients take turns. */
 const MAX_REMEMBERED = 1_000;
 
 export class Contests {
@@ -24,13 +24,13 @@ export class Contests {
     this.#grants.set(lock, grant);
   }
 
-  /** It has it as this owner no longer. */
+  /** Nobody of this client holds the lock as this owner any more, nor waits for it as this owner. */
   forget(lock: string, ownerId: string): void {
     if (this.#grants.get(lock)?.ownerId === ownerId) this.#grants.delete(lock);
     this.#lines.known(lock)?.free();
   }
 
-  /** What this client may rely on of the lock. */
+  /** The grant by which this client holds the lock. */
   heldHere(lock: string): Granted | undefined {
     const grant = this.#grants.get(lock);
     return grant?.isHeld ? grant : undefined;

@@ -1,4 +1,4 @@
-// What the scripts that grant a lock take besides, where they are to give each holder a fencing token.
+// The keys and arguments that a script takes besides when it is to grant a lock with a fencing token.
 
 export interface Fencing {
   /** The key of the last token. */
@@ -7,5 +7,5 @@ export interface Fencing {
   readonly args: readonly number[];
 }
 
-/** They give none. */
+/** For locks without tokens: their scripts take nothing besides. */
 export const NO_FENCING: Fencing = { keys: [], args: [] };

@@ -1,4 +1,4 @@
-// An acquire or a release that waits to be sent with others, and what many of them are to gather.lua.
+// An acquire or a release that waits to be sent with others, and how many of them become one call of gather.lua.
 
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Argument } from '../../redis/driver.js';
@@ -17,22 +17,25 @@ export interface GatheredCall {
   readonly leaseMs: number;
   readonly fencing: Fencing;
   readonly publish: Publish;
-  /** How long anybody is interested. */
+  /** For how long the caller still waits for the answer. */
   readonly limit: TimeLimit;
-  /** What its script answers, in the caller's words. */
+  /** Turns the script's reply into the caller's answer. */
   readonly read: (reply: unknown) => unknown;
   readonly resolve: (answer: unknown) => void;
   readonly reject: (error: Error) => void;
 }
 
-/** Whether anybody still is interested; whoever is not any more is answered. */
+/** Whether the caller still waits; if not, rejects its promise. */
 export function isWanted({ limit, reject }: GatheredCall): boolean {
   if (limit.leftMs > 0) return true;
   reject(new UnsentError('nobody waits for it any more'));
   return false;
 }
 
-/** Over as soon as any of them has given up: the others are sent without it then, should the script have to be sent in full. */
+/**
+ * The limit of a call for several: it is over when the first of them is. A script that the server does not know is then not sent in full,
+ * and those who still wait are sent alone.
+ */
 export function limitOf(calls: readonly GatheredCall[]): TimeLimit {
   return {
     get leftMs() {
@@ -41,7 +44,7 @@ export function limitOf(calls: readonly GatheredCall[]): TimeLimit {
   };
 }
 
-/** In a cluster keys go together that are in one slot for sure. (Calls for the same lock keep their order.) */
+/** For a cluster: groups the calls whose keys are in one slot for sure. Calls for the same lock keep their order. */
 export function bySlot(calls: readonly GatheredCall[]): Iterable<GatheredCall[]> {
   const groups = new Map<string, GatheredCall[]>();
   for (const call of calls) {
@@ -53,7 +56,7 @@ export function bySlot(calls: readonly GatheredCall[]): Iterable<GatheredCall[]>
   return groups.values();
 }
 
-/** What acquires one lock. */
+/** The script that acquires one lock, with its keys and arguments. */
 export function acquireScript(
   { lock }: LockKeys,
   ownerId: string,
@@ -77,7 +80,7 @@ export function keysFor(calls: readonly GatheredCall[]): string[] {
 export function argumentsFor(calls: readonly GatheredCall[]): Argument[] {
   const commonLeaseMs =
     calls.find(({ leaseMs, fencing }) => leaseMs > 0 && fencing === NO_FENCING)?.leaseMs ?? 0;
-  // The same for all that are told: what else than a server's kind it depends on is in the name's hash tag.
+  // One command for all calls that publish: it depends on the server and, in a cluster, on the hash tag, which these calls share.
   const told = calls.find(({ publish }) => publish !== '');
   const owners: Argument[] = [];
   let kinds = '';

@@ -19,13 +19,13 @@ import {
   type Publish,
 } from './gathered-call.js';
 
-/** For how many locks one call is at most: everybody else's commands wait for as long as it takes. */
+/** For how many locks one call is at most: the commands of all other clients wait for as long as it takes. */
 const MOST_LOCKS = 64;
 
-/** What is left, after each turn, of how many there were. */
+/** After a turn with few calls the remembered peak shrinks to this fraction. */
 const FADES = 0.9;
 
-/** The part of a connection that sends them. */
+/** The part of a connection that sends the calls. */
 export type Carrier = Pick<
   Connection,
   'isBusy' | 'isCluster' | 'run' | 'postpone' | 'sendNow' | 'senderFor'
@@ -33,18 +33,18 @@ export type Carrier = Pick<
 
 export class GatheredCalls {
   readonly #carrier: Carrier;
-  /** In the order in which they were made. */
+  /** The calls to be sent, in the order in which they were made. */
   #calls: GatheredCall[] = [];
-  /** How many of those that went together are unanswered. */
+  /** How many calls were sent together with others and are unanswered. */
   #unanswered = 0;
-  /** How many were to be sent or unanswered at a time, of late. */
+  /** The remembered peak: how many calls were to be sent or unanswered at a time, of late. */
   #mostUnderWay = 2 * MOST_LOCKS;
 
   constructor(carrier: Carrier) {
     this.#carrier = carrier;
   }
 
-  /** Sends acquire.lua, or acquire-fenced.lua, or does the same with others. */
+  /** Acquires by acquire.lua or acquire-fenced.lua, or with other calls by gather.lua. */
   acquire<T>(
     keys: LockKeys,
     ownerId: string,
@@ -71,7 +71,7 @@ export class GatheredCalls {
     });
   }
 
-  /** Sends release.lua, or does the same with others. It is sent whether or not anybody is still interested. */
+  /** Releases by release.lua, or with other calls by gather.lua. It is sent whether or not the caller still waits. */
   release<T>(
     keys: LockKeys,
     ownerId: string,
@@ -104,7 +104,7 @@ export class GatheredCalls {
     else if (count >= this.#enough && !this.#carrier.isCluster) this.#carrier.sendNow();
   }
 
-  /** So many are sent before the turn is over: the server works on half of them while we work on the other half. */
+  /** So many calls are sent before the turn is over: the server works on half of the usual number while we make the other half. */
   get #enough(): number {
     return Math.min(Math.max(this.#mostUnderWay / 2, 2), MOST_LOCKS);
   }
@@ -148,7 +148,8 @@ export class GatheredCalls {
       .run(scripts.gather, keysFor(calls), argumentsFor(calls), read, limitOf(calls), sender)
       .catch((error: unknown) => {
         answered();
-        // An error reply to the whole call, or none sent at all: nothing was done, and each hears what is said to it alone.
+        // An error that answers the whole call, or a call that was never sent: nothing was done, so each is sent alone and gets its own
+        // answer.
         const isUndone = isReply(error) || error instanceof UnsentError;
         for (const call of calls) {
           if (isUndone) this.#sendAlone(call);
@@ -157,7 +158,7 @@ export class GatheredCalls {
       });
   }
 
-  /** null: nothing was done, and why not it is told when it is alone. */
+  /** null: gather.lua did not execute this call; sent alone, it gets its own reply or error. */
   #settle(call: GatheredCall, answer: unknown): void {
     if (answer === null) {
       this.#sendAlone(call);

@@ -30,7 +30,8 @@ export class HoldRenewer implements Renewer<LockKeys> {
   }
 
   /**
-   * One call for many locks, each with its owner; undefined: kept, but not by as many replicas as must know.
+   * Renews many locks in one call, each for its owner. An answer is undefined where the lock is kept, but not acknowledged by as many
+   * replicas as must know.
    *
    * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
    */

@@ -51,7 +51,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return connection.runReplicated(script, keys, args, readAcquire, isAcquired, limit);
   }
 
-  /** Acquires it as one of the masters of a Redlock, which remember for how long they were asked to keep it. */
+  /** Acquires the lock on this master for a Redlock. The master remembers for how long it was asked to keep the lock. */
   vote(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<VoteReply> {
     const { lock, longestLease } = this.keys;
     return this.server.connection.runReplicated(
@@ -64,13 +64,15 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     );
   }
 
-  /** Has a master remember that it is asked to keep these locks for so long, by what is sent next. */
+  /** Has a master remember that the command which is sent next asks it to keep these locks for `leaseMs`. */
   async remember(locks: readonly ReentrantLockBackend[], leaseMs: number): Promise<void> {
     const keys = locks.map((lock) => lock.keys.longestLease);
     await this.server.connection.run(scripts.remember, keys, [leaseMs], () => undefined);
   }
 
-  /** What prolongs a lease is acknowledged by replicas, too: they would let others in earlier than we expect. */
+  /**
+   * A command that prolongs a lease must be acknowledged by replicas, too: one that takes over would let others in earlier than we expect.
+   */
   reenter(
     ownerId: string,
     holdCount: number,
@@ -116,7 +118,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return this.server.shared(HoldRenewer).batchKey(this.keys);
   }
 
-  /** The way to the server where it is. */
+  /** The connection to the lock's server. */
   get connection(): Connection {
     return this.server.connection;
   }
@@ -148,7 +150,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return Number(await this.server.connection.command('pttl', this.keys.lock));
   }
 
-  /** The lock first, and what stands beside it. */
+  /** The key of the lock, and those beside it. */
   protected get expectedKeys(): ExpectedKey[] {
     const { lock, forced } = this.keys;
     return [
@@ -167,7 +169,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   }
 
   #release(ownerId: string, publish: Publish): Promise<boolean> {
-    // Those of this client who wait hear of it here; their own message is none to them.
+    // This client's waiters are told of the release below, so the message that comes back to us must not count as another client's.
     const isHeard = publish !== '' && this.server.channels.isSubscribed(this.keys.channel);
     if (isHeard) this.localLine?.releasing();
     return this.#calls.release(this.keys, ownerId, publish, (reply) => {

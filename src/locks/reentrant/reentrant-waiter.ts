@@ -10,9 +10,9 @@ import type { Line } from '../../waiting/line.js';
 /** What such a waiter needs of its lock. */
 export interface ContestedLock {
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply>;
-  /** What this client may rely on of it. */
+  /** The grant by which this client holds the lock; undefined: it does not. */
   readonly heldHere: Granted | undefined;
-  /** Those of this client who wait for it, if anybody does. */
+  /** The line of this client's waiters for the lock, if anybody waits. */
   readonly localLine: Line<Heir> | undefined;
   line(): Line<Heir>;
 }
@@ -27,7 +27,10 @@ export class ReentrantWaiter extends LineWaiter {
     this.ownerId = ownerId;
   }
 
-  /** A valid grant of this very client is as good as an answer. An attempt that does not wait is for the server to decide otherwise. */
+  /**
+   * A valid grant of this client is as good as the server's answer. Without one, a call with `waitMs` 0 asks the server; others join this
+   * client's line, if there is one.
+   */
   queue(): HeldReply | undefined {
     if (this.isInLine) return undefined;
     const { heldHere: grant, localLine } = this.#lock;

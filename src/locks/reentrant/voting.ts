@@ -1,23 +1,26 @@
-// What one master answers to somebody who wants its vote for a Redlock, and what becomes of its fencing tokens there.
+// What one master answers when it is asked for its vote for a Redlock, and the last fencing token that it knows.
 
 import type { AcquireReply } from '../../core/replies.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 
 export interface VoteReply {
-  /** Of a fenced lock, with a token: no holder that this master knows of had one so large. Not given out so far. */
+  /**
+   * For a fenced lock, `token` is the least that this master asks of the next token: larger than its last one, and no less than its clock.
+   * It is only proposed; the write-back gives it out.
+   */
   readonly reply: AcquireReply;
-  /** The longest lease that was asked of it for this lock and may not be over, before this vote; 0: none that it knows of. */
+  /** The longest lease that this master was asked for before this vote and that may not be over, in milliseconds; 0: it knows of none. */
   readonly longestLeaseMs: number;
 }
 
 /** The last fencing token of a lock on one server. */
 export interface LastToken {
-  /** Where it is. */
+  /** The key of the last token on the server. */
   readonly key: string;
-  /** undefined: none was given, or it is forgotten. */
+  /** The last token; undefined: none was given, or it is forgotten. */
   last(): Promise<bigint | undefined>;
   /**
-   * Makes it the last one there. Returns undefined when it was larger than the last one; otherwise that, and nothing is changed.
+   * Stores `token` and returns undefined if it is larger than the last one; otherwise changes nothing and returns the last one.
    *
    * @param limit - how long its caller will wait
    */
@@ -27,10 +30,10 @@ export interface LastToken {
 /** The scripts count in numbers, which are exact up to 2^53, and go no further. */
 export const LARGEST_TOKEN: bigint = 2n ** 53n - 1n;
 
-/** As many as there are microseconds in twelve days. */
+/** The tokens within this distance of the largest are the last few: as many as there are microseconds in twelve days. */
 const LAST_FEW = 2n ** 40n;
 
-/** Whether there are so few tokens after it that no clock can be meant: they last until the year 2255. */
+/** Whether so few tokens come after this one that it cannot come from a clock: by clocks tokens last until the year 2255. */
 export function isNearTheEnd(token: bigint): boolean {
   return token > LARGEST_TOKEN - LAST_FEW;
 }

@@ -1,4 +1,4 @@
-// A semaphore on one Redis, as one who wants so many of its permits: a weighted lock whose capacity can be changed.
+// A semaphore on one Redis, for one who wants so many of its permits: a weighted lock whose capacity can be changed.
 
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { Server } from '../../core/server.js';
@@ -24,7 +24,7 @@ export class SemaphoreBackend extends WeightedBackend {
     });
   }
 
-  /** How many permits there are from now on, above what anybody declares; some may go to those in line. */
+  /** Sets how many permits there are from now on, whatever anybody declares; those that are free then go to those in line. */
   async setCapacity(capacity: number): Promise<void> {
     const { lock, permits } = this.keys;
     const args = [capacity, PERMITS_TTL_MS];

@@ -1,10 +1,10 @@
-// How the options of a semaphore were meant, and what is wrong with those that the server has to judge.
+// Reads the options of a semaphore, and says what is wrong with those that the server has to judge.
 
 import { OptionError } from '../../api/errors.js';
 import { invalid, isWholeNumber, parseOptions } from '../../api/options.js';
 import type { Refusal } from './weighted-replies.js';
 
-/** More than anybody counts; Lua counts exactly up to twice as many and beyond. */
+/** More permits than anybody counts; Lua counts exactly with far larger numbers, too. */
 const MOST_PERMITS = 2 ** 31 - 1;
 
 export function parseSemaphore(options: unknown): number {
@@ -18,7 +18,7 @@ export function parsePermits(permits: unknown, what: string, name?: string): num
   throw invalid(what, permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, name);
 }
 
-/** The server knows more permits than was declared, or fewer than are wanted. */
+/** What is wrong: the semaphore is in use with another number of permits than was declared, or has fewer than are wanted. */
 export function refusedPermits(
   lockName: string,
   declared: number,

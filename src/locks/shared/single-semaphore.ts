@@ -92,7 +92,7 @@ export class SingleSemaphore implements Semaphore {
     return { kind: 'Semaphore', name: this.name, permits: this.#declared };
   }
 
-  /** The same for `util.inspect` and `console.log`. @internal */
+  /** What `toJSON` tells, for `util.inspect` and `console.log`. @internal */
   [inspect.custom](depth: number, options: InspectOptionsStylized): string {
     const { kind, ...description } = this.toJSON();
     return inspected(kind, description, depth, options);

@@ -1,4 +1,4 @@
-// A lock of several permits on one Redis, as one who wants so many of them: what its scripts are sent and what they answer.
+// A lock of several permits on one Redis, for one who wants so many of them: what its scripts are sent and what they answer.
 
 import type { HoldfastError } from '../../api/holdfast-error.js';
 import type { AcquirableLock } from '../../core/backend.js';
@@ -31,7 +31,7 @@ import { WeightedServices } from './weighted-services.js';
 /** How long a capacity that was set is kept after somebody last needed it. */
 export const PERMITS_TTL_MS: number = 30 * 86_400_000;
 
-/** As a target: the owner keeps the weight that it has. */
+/** As the target weight of an owner: it keeps the weight that it has. */
 const AS_IT_IS = -1;
 
 /** What a weighted lock is, and how much of it is wanted. */
@@ -43,7 +43,7 @@ interface WeightedTerms {
   readonly capacity: number;
   /** How many of them an owner is to have. */
   readonly weight: number;
-  /** Says what is wrong with what was declared, or asked for. */
+  /** Makes the error for what the server refused: what was declared, or how much was asked for. */
   readonly refused: (refusal: Refusal) => HoldfastError;
 }
 

@@ -17,7 +17,7 @@ export function readWeightedJoin(reply: unknown): JoinReply | Refusal {
   return { outcome: 'held', holder, holderTtlMs, ticket };
 }
 
-/** When to look again: many were let in or dropped, and more may be. */
+/** As `checkInMs`: call again at once; so many were let in or dropped that others had to be left for another call. */
 export const MORE_TO_LET_IN = -3;
 
 /** What a change of one owner's weight or lease came to. */
@@ -27,7 +27,7 @@ export interface WeightedHandOver {
   readonly checkInMs: number;
   /** Who was let in, `<nonce> <owner>` each; the messages may come later, or never. */
   readonly grants: readonly string[];
-  /** A channel on which nothing could be told, and why not. */
+  /** A channel on which publishing was refused; `reason` says why. */
   readonly refused: string | undefined;
   readonly reason: string;
 }
@@ -45,7 +45,7 @@ interface Weighed {
   readonly weight: number;
 }
 
-/** What is to be seen of a weighted lock. */
+/** Who holds permits of a weighted lock, and who waits for them. */
 export interface WeightedView {
   readonly capacity: number;
   readonly holders: readonly (Weighed & { readonly endsInMs: number })[];
