@@ -207,9 +207,9 @@ export class Connection {
   }
 
   /** The connection of a client for subscriptions, made for one of the homes; whoever asks for it closes it. */
-  linkSubscriber(client: RedisClient, home: string, listener: SubscriptionListener): Link {
+  linkSubscriber(client: RedisClient, role: string, listener: SubscriptionListener): Link {
     const open = (observed: SubscriptionListener): Link =>
-      this.#links.forSubscriptions(client, home, observed);
+      this.#links.forSubscriptions(client, role, observed);
     return this.isCluster ? open(listener) : this.#sameServer.watch(open, listener);
   }
 

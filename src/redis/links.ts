@@ -33,8 +33,7 @@ export class Links {
   }
 
   /** A link for subscriptions by this client, made for one of the homes of channels. */
-  forSubscriptions(client: RedisClient, home: string, listener: SubscriptionListener): Link {
-    const role = home === '' ? 'subscriber' : `subscriber (${home})`;
+  forSubscriptions(client: RedisClient, role: string, listener: SubscriptionListener): Link {
     // Nobody waits for an answer from it: it may take its time, rather than be asked again and again.
     const longestMs = Math.max(this.#silenceLimitMs, LONGEST_SUBSCRIBER_SILENCE_MS);
     return this.#link(client, role, listener, longestMs);

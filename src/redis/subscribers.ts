@@ -7,7 +7,7 @@ import { failureKind, redirectionOf } from './failure.js';
 import type { Homes } from './homes.js';
 import { hashTag } from './keys.js';
 import { slotOf } from './slots.js';
-import { Subscriber } from './subscriber.js';
+import { SubscriberPool } from './subscriber-pool.js';
 
 /** How soon it is tried again where a channel could not be subscribed; then twice as late each time, up to the longest. */
 const RETRY_MS = 200;
@@ -38,18 +38,27 @@ interface Route {
 }
 
 export class Subscribers {
-  readonly #connection: Connection;
   readonly #homes: Homes;
   readonly #listener: SubscribersListener;
-  readonly #subscribers = new Map<string, Subscriber>();
+  readonly #pool: SubscriberPool;
   readonly #routes = new Map<string, Route>();
   #retryTimer: NodeJS.Timeout | undefined;
   #retryMs = RETRY_MS;
 
   constructor(connection: Connection, listener: SubscribersListener) {
-    this.#connection = connection;
     this.#homes = connection.homes;
     this.#listener = listener;
+    this.#pool = new SubscriberPool(connection, this.#homes, {
+      subscribed: this.#subscribed,
+      lost: this.#lost,
+      refused: this.#refused,
+      stuck: (channel, error) => {
+        listener.denied('UNSUBSCRIBE', channel, error);
+      },
+      message: (channel, payload) => {
+        listener.message(channel, payload);
+      },
+    });
     this.#homes.onChange(this.#follow);
   }
 
@@ -64,92 +73,55 @@ export class Subscribers {
   unsubscribe(channel: string): void {
     const route = this.#routes.get(channel);
     this.#routes.delete(channel);
-    this.#leave(channel, route?.at);
-    this.#leave(channel, route?.next);
+    if (!route) return;
+    this.#leave(route, route.at);
+    this.#leave(route, route.next);
   }
 
   /** Resolves when all connections are gone. */
   async close(): Promise<void> {
     clearTimeout(this.#retryTimer);
     this.#routes.clear();
-    const subscribers = [...this.#subscribers.values()];
-    this.#subscribers.clear();
-    await Promise.all(subscribers.map((subscriber) => subscriber.close()));
+    await this.#pool.close();
   }
 
   #go(route: Route, home: string | undefined): void {
-    const subscriber = home === undefined ? undefined : this.#subscriberOf(home);
-    if (!subscriber) {
+    if (home === undefined || !this.#pool.subscribe(route.channel, home, isSharded(route))) {
       this.#retryLater();
       return;
     }
-    if (route.next !== home) this.#leave(route.channel, route.next);
+    if (route.next !== home) this.#leave(route, route.next);
     route.at ??= home;
     route.next = route.at === home ? undefined : home;
-    subscriber.subscribe(route.channel, route.slot !== undefined);
   }
 
-  #leave(channel: string, home: string | undefined): void {
-    if (home !== undefined) this.#subscribers.get(home)?.unsubscribe(channel);
+  #leave(route: Route, home: string | undefined): void {
+    if (home !== undefined) this.#pool.unsubscribe(route.channel, home, isSharded(route));
   }
 
-  #subscriberOf(home: string): Subscriber | undefined {
-    const known = this.#subscribers.get(home);
-    if (known) return known;
-    // Whoever happens to come first must not lend its context to all that the connection will ever say.
-    return inOwnContext(() => {
-      const client = this.#homes.connect(home);
-      if (!client) return undefined;
-      const { silenceLimitMs } = this.#connection;
-      const subscriber = new Subscriber(
-        (listener) => this.#connection.linkSubscriber(client, home, listener),
-        silenceLimitMs,
-        {
-          subscribed: (channel) => {
-            this.#subscribed(channel, home);
-          },
-          lost: (channel) => {
-            this.#lost(channel, home);
-          },
-          refused: (channel, error) => {
-            this.#refused(channel, home, error);
-          },
-          stuck: (channel, error) => {
-            this.#listener.denied('UNSUBSCRIBE', channel, error);
-          },
-          message: (channel, payload) => {
-            this.#listener.message(channel, payload);
-          },
-        },
-      );
-      this.#subscribers.set(home, subscriber);
-      return subscriber;
-    });
-  }
-
-  #subscribed(channel: string, home: string): void {
+  readonly #subscribed = (channel: string, home: string): void => {
     const route = this.#routes.get(channel);
     if (!route) return;
     if (home === route.next) {
-      this.#leave(channel, route.at);
+      this.#leave(route, route.at);
       route.at = home;
       route.next = undefined;
     }
     route.isSubscribed = true;
     route.hasFollowed = false;
     this.#listener.subscribed(channel);
-  }
+  };
 
-  #lost(channel: string, home: string): void {
+  readonly #lost = (channel: string, home: string): void => {
     const route = this.#routes.get(channel);
     if (route?.at !== home) return;
     route.isSubscribed = false;
     this.#listener.lost(channel);
     this.#homes.refresh();
     this.#retryLater();
-  }
+  };
 
-  #refused(channel: string, home: string, error: Error | undefined): void {
+  readonly #refused = (channel: string, home: string, error: Error | undefined): void => {
     const route = this.#routes.get(channel);
     if (!route) return;
     const isForGood = error !== undefined && failureKind(error) !== 'transient';
@@ -170,7 +142,7 @@ export class Subscribers {
       this.#homes.refresh();
       this.#retryLater();
     }
-  }
+  };
 
   #retryLater(): void {
     this.#retryTimer ??= inOwnContext(() => setTimer(this.#retry, this.#retryMs));
@@ -189,7 +161,7 @@ export class Subscribers {
       route.hasFollowed = false;
       if (route.at === undefined) this.#go(route, this.#homes.of(route.slot));
     }
-    for (const subscriber of this.#subscribers.values()) subscriber.askAgain();
+    this.#pool.askAgain();
   };
 
   /** A node was lost or added, or slots have moved: the word of whom we asked, who may not know the latest. */
@@ -201,10 +173,10 @@ export class Subscribers {
         route.slot === undefined && present !== undefined && this.#homes.has(present);
       if (home !== undefined && home !== present && !isClassicThere) this.#go(route, home);
     }
-    for (const [home, subscriber] of this.#subscribers) {
-      if (!subscriber.isIdle || this.#homes.has(home)) continue;
-      this.#subscribers.delete(home);
-      void subscriber.close();
-    }
+    this.#pool.closeGone();
   };
+}
+
+function isSharded({ slot }: Route): boolean {
+  return slot !== undefined;
 }
