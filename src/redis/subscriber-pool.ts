@@ -10,6 +10,7 @@ export interface PoolListener extends Pick<SubscriberListener, 'stuck' | 'messag
   subscribed(channel: string, home: string): void;
   lost(channel: string, home: string): void;
   refused(channel: string, home: string, error: Error | undefined): void;
+  ready(home: string, isSharded: boolean): void;
 }
 
 export class SubscriberPool {
@@ -87,6 +88,9 @@ export class SubscriberPool {
           },
           refused: (channel, error) => {
             this.#listener.refused(channel, home, error);
+          },
+          ready: () => {
+            this.#listener.ready(home, isSharded);
           },
           stuck: (channel, error) => {
             this.#listener.stuck(channel, error);

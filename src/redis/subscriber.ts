@@ -17,6 +17,8 @@ export interface SubscriberListener {
   lost(channel: string): void;
   /** The server does not take a subscription, and may have said why. It is not asked again. */
   refused(channel: string, error: Error | undefined): void;
+  /** There is a new connection, and all that is wanted is asked for. */
+  ready(): void;
   /** A channel may not be left. */
   stuck(channel: string, error: Error): void;
   message(channel: string, payload: string): void;
@@ -46,7 +48,10 @@ export class Subscriber {
     this.#pingEveryMs = pingEveryMs;
     this.#listener = listener;
     this.#link = open({
-      ready: this.askAgain,
+      ready: () => {
+        this.askAgain();
+        listener.ready();
+      },
       closed: this.#down,
       outOfStep: this.#lookSoon,
       moved: this.#lookSoon,

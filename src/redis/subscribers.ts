@@ -12,6 +12,8 @@ import { SubscriberPool } from './subscriber-pool.js';
 /** How soon it is tried again where a channel could not be subscribed; then twice as late each time, up to the longest. */
 const RETRY_MS = 200;
 const LONGEST_RETRY_MS = 2_000;
+/** And where the server does not permit it: somebody may change that. */
+const DENIED_RETRY_MS = 30_000;
 
 export interface SubscribersListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
@@ -44,6 +46,7 @@ export class Subscribers {
   readonly #routes = new Map<string, Route>();
   #retryTimer: NodeJS.Timeout | undefined;
   #retryMs = RETRY_MS;
+  #deniedTimer: NodeJS.Timeout | undefined;
 
   constructor(connection: Connection, listener: SubscribersListener) {
     this.#homes = connection.homes;
@@ -52,6 +55,7 @@ export class Subscribers {
       subscribed: this.#subscribed,
       lost: this.#lost,
       refused: this.#refused,
+      ready: this.#askDeniedAt,
       stuck: (channel, error) => {
         listener.denied('UNSUBSCRIBE', channel, error);
       },
@@ -81,11 +85,13 @@ export class Subscribers {
   /** Resolves when all connections are gone. */
   async close(): Promise<void> {
     clearTimeout(this.#retryTimer);
+    clearTimeout(this.#deniedTimer);
     this.#routes.clear();
     await this.#pool.close();
   }
 
   #go(route: Route, home: string | undefined): void {
+    route.isDenied = false;
     if (home === undefined || !this.#pool.subscribe(route.channel, home, isSharded(route))) {
       this.#retryLater();
       return;
@@ -108,6 +114,7 @@ export class Subscribers {
       route.next = undefined;
     }
     route.isSubscribed = true;
+    route.isDenied = false;
     route.hasFollowed = false;
     this.#listener.subscribed(channel);
   };
@@ -132,7 +139,10 @@ export class Subscribers {
     }
     route.at = undefined;
     route.isDenied = isForGood;
-    if (isForGood) return;
+    if (isForGood) {
+      this.#deniedTimer ??= inOwnContext(() => setTimer(this.#askDenied, DENIED_RETRY_MS));
+      return;
+    }
     const moved = redirectionOf(error);
     const to = moved?.kind === 'MOVED' ? moved.address : undefined;
     if (to !== undefined && !route.hasFollowed && this.#homes.has(to)) {
@@ -141,6 +151,20 @@ export class Subscribers {
     } else {
       this.#homes.refresh();
       this.#retryLater();
+    }
+  };
+
+  readonly #askDenied = (): void => {
+    this.#deniedTimer = undefined;
+    for (const route of this.#routes.values())
+      if (route.isDenied) this.#go(route, this.#homes.of(route.slot));
+  };
+
+  /** On a new connection it may be permitted what was not: another server may be there now, with other rules. */
+  readonly #askDeniedAt = (home: string, isOfSharded: boolean): void => {
+    for (const route of this.#routes.values()) {
+      const isOfTheirs = route.isDenied && isSharded(route) === isOfSharded;
+      if (isOfTheirs && this.#homes.of(route.slot) === home) this.#go(route, home);
     }
   };
 

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
+import { NEVER, settledWithin } from '../../support/settled-within.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -25,7 +26,11 @@ afterAll(async () => {
 });
 
 /** A client whose user may do everything but what these rules take away. */
-async function restricted(...rules: string[]): Promise<Holdfast> {
+function restricted(...rules: string[]): Promise<Holdfast> {
+  return restrictedWith(lockWatchdogTimeout, ...rules);
+}
+
+async function restrictedWith(leaseMs: number, ...rules: string[]): Promise<Holdfast> {
   await admin.call(
     'ACL',
     'SETUSER',
@@ -41,7 +46,11 @@ async function restricted(...rules: string[]): Promise<Holdfast> {
   const url = new URL(server.url);
   [url.username, url.password] = ['app', 'secret'];
   // A busy machine may take longer to connect than a third of such a lease.
-  const client = newClient({ redis: url.href, lockWatchdogTimeout, commandTimeout: 5_000 });
+  const client = newClient({
+    redis: url.href,
+    lockWatchdogTimeout: leaseMs,
+    commandTimeout: 5_000,
+  });
   await eventually(() => client.getLock('connected').isLocked());
   return client;
 }
@@ -147,6 +156,47 @@ describe('a user who may not subscribe', () => {
     await waiting;
     await Promise.all(holds.map((hold) => hold.release()));
   });
+});
+
+describe('a user who is permitted to subscribe while it waits', () => {
+  it.each(['getLock', 'getFairLock'] as const)(
+    'is subscribed as soon as its connection is made anew, and was told once (%s)',
+    async (kind) => {
+      // So long that nothing but a message wakes it.
+      await using client = await restrictedWith(120_000, '-subscribe');
+      await using other = newClient({ redis: server.url, lockWatchdogTimeout: 120_000 });
+      const errors = eventsOf(client, 'error');
+      const hold = await other[kind](uniqueName()).acquire();
+      const waiting = nextEvent(client, 'waiting');
+      const next = client[kind](hold.lockName).acquire();
+      await waiting;
+      const refusals = kind === 'getLock' ? 1 : 2;
+      await eventually(() => {
+        expect(errors).toHaveLength(refusals);
+      });
+      await admin.call('ACL', 'SETUSER', 'app', '+subscribe');
+      await killSubscribers();
+      await eventually(async () => {
+        expect(await admin.pubsub('CHANNELS', `*${hold.lockName}*`)).toHaveLength(refusals);
+      });
+      await hold.release();
+      const granted = await settledWithin(next, 10_000);
+      expect(granted).not.toBe(NEVER);
+      await (await next).release();
+      const denials = errors.filter(({ error }) => error.message.includes('cannot subscribe'));
+      expect(denials).toHaveLength(refusals);
+    },
+  );
+
+  /** Ends the connections of the user that were to subscribe: what they were asked last is whether they are there. */
+  async function killSubscribers(): Promise<void> {
+    const clients = String(await admin.call('CLIENT', 'LIST')).split('\n');
+    const ids = clients
+      .filter((line) => line.includes(' user=app ') && line.includes(' cmd=ping '))
+      .map((line) => /^id=(\d+)/.exec(line)![1]!);
+    expect(ids).toHaveLength(1);
+    await admin.call('CLIENT', 'KILL', 'ID', ids[0]!);
+  }
 });
 
 describe('a user who may not unsubscribe', () => {

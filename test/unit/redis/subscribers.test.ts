@@ -1,0 +1,173 @@
+// Where subscriptions stand when servers refuse them, come and go.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import type { Connection } from '../../../src/redis/connection.js';
+import type { RedisClient } from '../../../src/redis/driver.js';
+import { replyError } from '../../../src/redis/failure.js';
+import type { Homes } from '../../../src/redis/homes.js';
+import type { Link, SubscriptionListener } from '../../../src/redis/link.js';
+import { Subscribers } from '../../../src/redis/subscribers.js';
+import { settle } from '../../support/occupancy.js';
+
+const NOPERM = replyError("NOPERM this user has no permissions to run the 'subscribe' command");
+const CHANNEL = 'redisson_lock__channel:{orders}';
+
+/** A connection for subscriptions, to a server that answers at once. */
+class FakeLink {
+  isReady = true;
+  isClosed = false;
+  refusal: Error | undefined;
+  readonly asked: string[] = [];
+  readonly left: string[] = [];
+  readonly client = {
+    shardedChannels: new Set<string>(),
+    subscribe: (
+      channels: readonly string[],
+      _isSharded: boolean,
+      answered: (refusal: Error | undefined) => void,
+    ): void => {
+      this.asked.push(...channels);
+      answered(this.refusal);
+    },
+    unsubscribe: (channel: string): void => {
+      this.left.push(channel);
+    },
+  };
+  readonly ask = (): Promise<string> => Promise.resolve('PONG');
+  readonly role: string;
+  readonly #listener: SubscriptionListener;
+
+  constructor(role: string, listener: SubscriptionListener) {
+    this.role = role;
+    this.#listener = listener;
+  }
+
+  close(): Promise<void> {
+    this.isClosed = true;
+    return Promise.resolve();
+  }
+
+  lose(): void {
+    this.isReady = false;
+    this.#listener.closed(new Error('gone'));
+  }
+
+  comeBack(): void {
+    this.isReady = true;
+    this.#listener.ready();
+  }
+}
+
+let present: string[];
+let isAt: string;
+let links: FakeLink[];
+let told: string[];
+let changed: () => void;
+let refusal: Error | undefined;
+let subscribers: Subscribers;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  [present, isAt, links, told, refusal] = [[''], '', [], [], undefined];
+  const homes: Homes = {
+    of: () => (present.includes(isAt) ? isAt : undefined),
+    has: (home) => present.includes(home),
+    connect: (home) => (present.includes(home) ? ({} as RedisClient) : undefined),
+    refresh: () => undefined,
+    onChange: (listener) => {
+      changed = listener;
+    },
+  };
+  const linkSubscriber: Connection['linkSubscriber'] = (_client, role, listener) => {
+    const link = new FakeLink(role, listener);
+    link.refusal = refusal;
+    links.push(link);
+    return link as unknown as Link;
+  };
+  const connection = { homes, silenceLimitMs: 1_000_000, linkSubscriber };
+  subscribers = new Subscribers(connection as unknown as Connection, {
+    subscribed: () => told.push('subscribed'),
+    lost: () => told.push('lost'),
+    denied: () => told.push('denied'),
+    message: () => undefined,
+  });
+});
+
+afterEach(async () => {
+  await subscribers.close();
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
+
+async function pass(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
+}
+
+/** The server at this home is there, alone, and has all slots. */
+function only(home: string): void {
+  [present, isAt] = [[home], home];
+  changed();
+}
+
+it('a subscription that is denied is asked for again every 30 s, until it is permitted', async () => {
+  refusal = NOPERM;
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  expect(told).toEqual(['denied']);
+  const [link] = links as [FakeLink];
+  await pass(29_000);
+  expect(link.asked).toHaveLength(1);
+  await pass(2_000);
+  expect(link.asked).toHaveLength(2);
+  await pass(30_000);
+  expect(link.asked).toHaveLength(3);
+  link.refusal = undefined;
+  await pass(30_000);
+  expect(link.asked).toEqual(Array(4).fill(CHANNEL));
+  expect(told.at(-1)).toBe('subscribed');
+  await pass(120_000);
+  expect(link.asked).toHaveLength(4);
+});
+
+it('a subscription that was denied is asked for on a new connection at once', async () => {
+  refusal = NOPERM;
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  const [link] = links as [FakeLink];
+  link.lose();
+  link.refusal = undefined;
+  link.comeBack();
+  await settle();
+  expect(link.asked).toHaveLength(2);
+  expect(told).toEqual(['denied', 'subscribed']);
+  link.lose();
+  link.comeBack();
+  await settle();
+  expect(link.asked).toHaveLength(3);
+  expect(told).toEqual(['denied', 'subscribed', 'lost', 'subscribed']);
+});
+
+it('a subscription that is denied is not asked for when nobody wants it any more', async () => {
+  refusal = NOPERM;
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  subscribers.unsubscribe(CHANNEL);
+  const [link] = links as [FakeLink];
+  link.lose();
+  link.comeBack();
+  await pass(120_000);
+  expect(link.asked).toHaveLength(1);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('classic and sharded channels at one server go by connections of their own', async () => {
+  only('x');
+  subscribers.subscribe(CHANNEL, false);
+  subscribers.subscribe('holdfast_grants:{orders}:me', true);
+  await settle();
+  expect(links.map(({ role, asked }) => [role, asked])).toEqual([
+    ['subscriber (x)', [CHANNEL]],
+    ['sharded subscriber (x)', ['holdfast_grants:{orders}:me']],
+  ]);
+  subscribers.unsubscribe(CHANNEL);
+  expect(links.map(({ left }) => left)).toEqual([[CHANNEL], []]);
+});
