@@ -40,6 +40,7 @@ export class SubscriberPool {
 
   unsubscribe(channel: string, home: string, isSharded: boolean): void {
     this.#of(isSharded).get(home)?.unsubscribe(channel);
+    this.#closeIfGone(home, isSharded);
   }
 
   /** All ask for what is wanted and was not asked for. */
@@ -50,13 +51,8 @@ export class SubscriberPool {
 
   /** Closes those that have nothing to listen to, at homes that are gone. */
   closeGone(): void {
-    for (const subscribers of [this.#classic, this.#sharded]) {
-      for (const [home, subscriber] of subscribers) {
-        if (!subscriber.isIdle || this.#homes.has(home)) continue;
-        subscribers.delete(home);
-        void subscriber.close();
-      }
-    }
+    for (const isSharded of [false, true])
+      for (const home of [...this.#of(isSharded).keys()]) this.#closeIfGone(home, isSharded);
   }
 
   /** Resolves when all connections are gone. */
@@ -65,6 +61,14 @@ export class SubscriberPool {
     this.#classic.clear();
     this.#sharded.clear();
     await Promise.all(subscribers.map((subscriber) => subscriber.close()));
+  }
+
+  /** One that has nothing to listen to any more would go on looking for its home for ever, and its outage would never end. */
+  #closeIfGone(home: string, isSharded: boolean): void {
+    const subscriber = this.#of(isSharded).get(home);
+    if (!subscriber?.isIdle || this.#homes.has(home)) return;
+    this.#of(isSharded).delete(home);
+    void subscriber.close();
   }
 
   #of(isSharded: boolean): Map<string, Subscriber> {
@@ -88,6 +92,7 @@ export class SubscriberPool {
           },
           refused: (channel, error) => {
             this.#listener.refused(channel, home, error);
+            this.#closeIfGone(home, isSharded);
           },
           ready: () => {
             this.#listener.ready(home, isSharded);

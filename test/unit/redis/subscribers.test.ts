@@ -159,6 +159,43 @@ it('a subscription that is denied is not asked for when nobody wants it any more
   expect(vi.getTimerCount()).toBe(0);
 });
 
+it('a connection to a server that is gone is closed as soon as the subscription stands elsewhere', async () => {
+  only('x');
+  subscribers.subscribe(CHANNEL, true);
+  await settle();
+  const [x] = links as [FakeLink];
+  x.lose();
+  only('y');
+  expect(x.isClosed).toBe(false); // it may come back before the other one answers
+  await settle();
+  expect(told).toEqual(['subscribed', 'lost', 'subscribed']);
+  expect(links.map(({ role, isClosed }) => [role, isClosed])).toEqual([
+    ['sharded subscriber (x)', true],
+    ['sharded subscriber (y)', false],
+  ]);
+});
+
+it('a connection to a server that is gone is closed when nobody wants its last channel any more', async () => {
+  only('x');
+  subscribers.subscribe(CHANNEL, true);
+  await settle();
+  links[0]!.lose();
+  [present, isAt] = [['y'], 'x']; // who has the slot is not known yet
+  changed();
+  expect(links[0]!.isClosed).toBe(false);
+  subscribers.unsubscribe(CHANNEL);
+  expect(links.map(({ isClosed }) => isClosed)).toEqual([true]);
+});
+
+it('a connection to a server that is gone is closed when its last channel is refused there', async () => {
+  only('x');
+  refusal = NOPERM;
+  subscribers.subscribe(CHANNEL, true);
+  present = ['y'];
+  await settle();
+  expect(links.map(({ isClosed }) => isClosed)).toEqual([true]);
+});
+
 it('classic and sharded channels at one server go by connections of their own', async () => {
   only('x');
   subscribers.subscribe(CHANNEL, false);
