@@ -1,0 +1,96 @@
+// A master of a cluster dies for good while somebody waits there: its subscriber is given up, and the next outage is told.
+import { Cluster, Redis } from 'ioredis';
+import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { slotOf } from '../../../src/redis/slots.js';
+import type { Holdfast } from '../../../src/index.js';
+import { newClient, nextEvent } from '../../support/clients.js';
+import { hasShardedChannels, listenedOn } from '../../support/cluster-listeners.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** Longer than a client waits at most before it connects again. */
+const RECONNECTED_MS = 3_000;
+
+const warnings: string[] = [];
+
+beforeEach(() => {
+  warnings.length = 0;
+  vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
+    warnings.push(String(warning));
+  });
+});
+
+describe.skipIf(topologiesUnavailable)('when a replica has taken over in a cluster', () => {
+  it('the subscriber of the former master is closed, and the next outage is warned of', async () => {
+    await using servers = await startCluster({ replicaCount: 1 });
+    const [master] = servers.masters;
+    const [replica] = servers.replicas;
+    const admin = new Redis(replica!.url);
+    try {
+      if (!(await hasShardedChannels(admin))) return;
+      await using holder = member(servers);
+      await using waiter = member(servers);
+      holder.on('error', () => undefined);
+      const hold = await holder.getLock(nameOnFirstMaster()).acquire();
+      const waiting = nextEvent(waiter, 'waiting');
+      const next = waiter.getLock(hold.lockName).acquire();
+      await waiting;
+      const listened = (redis: Redis): Promise<number[]> =>
+        listenedOn([redis], 'sharded', hold.lockName);
+      const former = new Redis(master!.url);
+      await expect.poll(() => listened(former)).toEqual([0]);
+      former.disconnect();
+      // The replica must have the lock, or the waiter would get it, and listen no longer.
+      await expect.poll(() => admin.dbsize(), { timeout: 10_000 }).toBe(1);
+
+      await master!.kill();
+      await expect.poll(() => listened(admin), { timeout: 30_000 }).toEqual([0]);
+      expect(await attemptsAt(master!.port)).toBe(0);
+
+      const before = warnings.length;
+      expect(before).toBeGreaterThan(0);
+      // A second outage, in which no node is lost: the subscriber cannot come back.
+      await admin.config('SET', 'maxclients', '1');
+      await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      const subscriber = `the sharded subscriber (${replica!.host}:${String(replica!.port)})`;
+      await expect
+        .poll(() => warnings.slice(before), { timeout: 10_000 })
+        .toEqual([expect.stringContaining(subscriber)]);
+      await admin.config('SET', 'maxclients', '10000');
+      await hold.release();
+      await (await next).release();
+    } finally {
+      admin.disconnect();
+    }
+  }, 90_000);
+});
+
+function member({ nodes }: Servers): Holdfast {
+  const redis = new Cluster(nodes, { lazyConnect: true });
+  return newClient({ redis, lockWatchdogTimeout: 60_000, commandTimeout: 3_000 });
+}
+
+function nameOnFirstMaster(): string {
+  for (;;) {
+    const name = uniqueName();
+    if (slotOf(name) <= 5_460) return name;
+  }
+}
+
+/** How often somebody connects to this port, at which nobody else listens any more. */
+async function attemptsAt(port: number): Promise<number> {
+  let attempts = 0;
+  const listener = createServer((socket) => {
+    attempts++;
+    socket.on('error', () => undefined).destroy();
+  });
+  await new Promise<void>((resolve, reject) => {
+    listener.once('error', reject).listen(port, '127.0.0.1', resolve);
+  });
+  await sleep(RECONNECTED_MS);
+  listener.close();
+  return attempts;
+}
