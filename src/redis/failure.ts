@@ -89,6 +89,11 @@ export function isReadOnly(error: Error): boolean {
   return wordsOf(error).startsWith('READONLY');
 }
 
+/** The node of a cluster serves nobody, or not this slot: it has no majority of the others, or nobody has the slot as far as it knows. */
+export function isClusterDown(error: Error): boolean {
+  return wordsOf(error).startsWith('CLUSTERDOWN');
+}
+
 /** Whether the server said something, if only that it cannot or may not. */
 export function isReply(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError';

@@ -2,6 +2,7 @@
 
 import { ClosedError } from '../api/errors.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
+import { DownNodes } from './down-nodes.js';
 import type { Argument, ClientListener, RedisClient, Sender } from './driver.js';
 import { describe, UnsentError } from './failure.js';
 import { Handshake } from './handshake.js';
@@ -33,6 +34,7 @@ export class Link {
   readonly #silence: Silence;
   /** Of a cluster: what one node says must not hide that another is silent. */
   readonly #silentNodes: SilentNodes | undefined;
+  readonly #downNodes: DownNodes | undefined;
   readonly #trouble: Trouble;
   readonly #handshake: Handshake;
   #isReady = false;
@@ -57,6 +59,7 @@ export class Link {
     });
     const { failed, reportOnce } = this.#trouble;
     if (client.cluster) {
+      this.#downNodes = new DownNodes(client.cluster);
       this.#silentNodes = new SilentNodes(client.cluster, limits, (error) => {
         if (!this.#closing) listener.failed(error);
       });
@@ -149,6 +152,7 @@ export class Link {
       },
       (error) => {
         this.#silence.answered();
+        this.#downNodes?.failed(error);
         const answer = otherwise?.(error);
         if (answer) return answer;
         throw error;

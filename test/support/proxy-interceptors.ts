@@ -18,6 +18,8 @@ export interface Treatment {
   readonly kind: 'forward' | 'refuse' | 'lose reply' | 'hold back' | 'cut after forwarding';
   /** What becomes of the connection afterwards, unless the command is just forwarded. */
   readonly then: 'cut' | 'silence';
+  /** Of a command that is refused: a script that the server runs in its place, whose reply is passed on. */
+  readonly instead?: string;
   done(): void;
 }
 

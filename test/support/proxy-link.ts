@@ -7,11 +7,8 @@ import { commandArguments, isMessage, RespFrames } from './resp-frames.js';
 /** What does not pass: commands (upstream), replies and messages (downstream), or both. */
 export type Swallowed = 'upstream' | 'downstream' | 'both';
 
-/** What the server gets instead of a command that is to be refused: it says so, and does nothing. */
+/** What the server gets instead of a command that is to be refused, unless that says otherwise: it says so, and does nothing. */
 const REFUSAL = "return redis.error_reply('OOM refused on the way')";
-const REFUSED = Buffer.from(
-  `*3\r\n$4\r\nEVAL\r\n$${String(REFUSAL.length)}\r\n${REFUSAL}\r\n$1\r\n0\r\n`,
-);
 
 /** What the proxy decides for all its links. */
 export interface LinkRules {
@@ -122,7 +119,7 @@ export class ProxyLink {
         treatment.done();
         return;
       case 'refuse':
-        this.#forward(REFUSED);
+        this.#forward(evaluated(treatment.instead ?? REFUSAL));
         treatment.done();
         return;
       case 'lose reply':
@@ -192,4 +189,8 @@ export class ProxyLink {
       });
     treatment.done();
   }
+}
+
+function evaluated(script: string): Buffer {
+  return Buffer.from(`*3\r\n$4\r\nEVAL\r\n$${script.length}\r\n${script}\r\n$1\r\n0\r\n`);
 }
