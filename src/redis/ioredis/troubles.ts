@@ -25,6 +25,13 @@ export function onTrouble(client: Ioredis, listener: (error: Error) => void): vo
     const [, address = '', reason = error.message] = SENTINEL_ERROR.exec(error.message) ?? [];
     note(new Error(reason), address);
   });
+  // What was said in a former attempt, or while the client was ready, explains no other one. (An attempt that finds all Sentinels
+  // asked fails before ioredis says that it connects; one that never had a connection may not close.)
+  for (const boundary of ['close', 'connecting']) {
+    client.on(boundary, () => {
+      sayings = [];
+    });
+  }
   client.on('error', (error: Error) => {
     const said = sayings;
     sayings = [];
