@@ -1,9 +1,13 @@
 // The user's instance of a cluster whose nodes are reached through proxies.
-import { Cluster } from 'ioredis';
+import { Cluster, type ClusterOptions } from 'ioredis';
 import type { Cluster as Servers } from './redis-topologies.js';
 
 /** `ports`: where each of the masters is reached. It does not connect before it is used. */
-export function clusterBehind({ nodes }: Servers, ports: readonly number[]): Cluster {
+export function clusterBehind(
+  { nodes }: Servers,
+  ports: readonly number[],
+  options: Pick<ClusterOptions, 'slotsRefreshInterval'> = {},
+): Cluster {
   const host = '127.0.0.1';
   const natMap = Object.fromEntries(
     nodes.map((node, index) => [
@@ -12,5 +16,5 @@ export function clusterBehind({ nodes }: Servers, ports: readonly number[]): Clu
     ]),
   );
   const startupNodes = ports.map((port) => ({ host, port }));
-  return new Cluster(startupNodes, { lazyConnect: true, natMap });
+  return new Cluster(startupNodes, { ...options, lazyConnect: true, natMap });
 }

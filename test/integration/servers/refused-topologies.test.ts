@@ -4,8 +4,10 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
 import { freePort } from '../../support/free-port.js';
+import { clusterBehind } from '../../support/proxied-cluster.js';
 import { topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
 import { startCluster, startSentinel, type SentinelSetup } from '../../support/redis-topologies.js';
+import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** What bounds a single attempt; one that is told earlier did not wait for it. */
@@ -87,6 +89,31 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     const error = await rejectionOf(client.ping({ timeout: 300 }));
     expect(String(error)).toContain('Redis did not answer within 300 ms');
     await servers.masters[1]!.resume();
+  }, 60_000);
+
+  it('of which one node once denied its slots is waited for when it is gone', async () => {
+    await using servers = await startCluster();
+    const proxies = await Promise.all(servers.masters.map(({ port }) => startProxy(port)));
+    const ports = proxies.map(({ port }) => port);
+    const redis = clusterBehind(servers, ports, { slotsRefreshInterval: 20 });
+    templates.push(redis);
+    const client = listenedTo(newClient({ redis, commandTimeout: COMMAND_TIMEOUT_MS }));
+    await letsIn(client);
+    await admin(servers.masters[0]!, ['ACL', 'SETUSER', 'default', '-cluster|slots']);
+    for (let times = 0; times < 3; times++) await proxies[0]!.copyNext(/^cluster slots/i).happened;
+    for (const proxy of proxies) {
+      proxy.refuse();
+      proxy.cut();
+    }
+    const acquired = client.getLock(uniqueName()).acquire();
+    await expect
+      .poll(() => errorsOf(client).join(), { timeout: 10_000 })
+      .toMatch(/can be reached|ECONNREFUSED/);
+    await Promise.all(proxies.map((proxy) => proxy.accept()));
+    await (await acquired).release();
+    expect(errorsOf(client).join()).not.toContain('NOPERM');
+    await client.close();
+    for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
   }, 60_000);
 
   it('that is down makes one event of all renewals that fail', async () => {
