@@ -121,9 +121,9 @@ export class FairLockBackend extends ReentrantLockBackend {
       [lock, line, places, ...this.fencing.keys],
       [ownerId, ...unlock, ...this.serverLine.grantArgs],
       (reply) => {
-        const { refused, reason, ourGrant, ...handOver } = readHandOver(reply);
+        const { refused, reason, grant, ...handOver } = readHandOver(reply);
         if (refused !== undefined) server.publishRefused(refused, reason);
-        if (ourGrant !== '') this.serverLine.knownFairLine()?.hear(ourGrant);
+        if (grant !== '') this.serverLine.knownFairLine()?.offer(grant);
         return handOver;
       },
     );

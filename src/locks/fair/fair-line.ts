@@ -39,7 +39,7 @@ interface LineLock {
   subscribeToUnlocks(listener: ChannelListener): Subscription;
   renewPlaces(places: Iterable<PlaceInLine>): void;
   handOn(): Promise<number>;
-  grantedOutOfLine(ownerId: string, nonce: number, token?: bigint): void;
+  grantedOutOfLine(ownerId: string, isOurs: boolean, nonce: number, token?: bigint): void;
 }
 
 export class FairLine implements Due {
@@ -174,12 +174,21 @@ export class FairLine implements Due {
       if (dropped) this.renew([dropped]); // whose answer says whether that is so
       return;
     }
-    const [, nonce, fencingToken, ownerId] = GRANT.exec(message) ?? [];
+    this.#granted(message, true);
+  }
+
+  /** A grant that a script of ours made: to a place of this client, or of any other one, which may have been given the same client id. */
+  offer(grant: string): void {
+    this.#granted(grant, false);
+  }
+
+  #granted(grant: string, isOurs: boolean): void {
+    const [, nonce, fencingToken, ownerId] = GRANT.exec(grant) ?? [];
     if (ownerId === undefined) return;
     const token = fencingToken === undefined ? undefined : BigInt(fencingToken);
     const place = this.#places.get(ownerId);
     if (place) place.granted(Number(nonce), token);
-    else this.#lock.grantedOutOfLine(ownerId, Number(nonce), token);
+    else this.#lock.grantedOutOfLine(ownerId, isOurs, Number(nonce), token);
   }
 
   /** Looks at the lock, and hands it to the first in line if nobody holds it. */

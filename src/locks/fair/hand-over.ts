@@ -12,15 +12,15 @@ export interface HandOver {
 
 interface AnsweredHandOver extends HandOver {
   /** The grant by which the lock was handed over, as its message says it, which may come later, or never. Empty: nobody got the lock. */
-  readonly ourGrant: string;
+  readonly grant: string;
   /** A channel on which publishing was refused; `reason` says why. */
   readonly refused: string | undefined;
   readonly reason: string;
 }
 
 export function readHandOver(reply: unknown): AnsweredHandOver {
-  const [released, ourGrant, ttlMs, refused, reason = ''] = reply as HandOverReply;
-  return { isReleased: released === 1, ttlMs, ourGrant, refused, reason };
+  const [released, grant, ttlMs, refused, reason = ''] = reply as HandOverReply;
+  return { isReleased: released === 1, ttlMs, grant, refused, reason };
 }
 
 type HandOverReply = [number, string, number, string?, string?];

@@ -97,13 +97,13 @@ export class ServerLine implements PlaceLock {
   /**
    * The lock was handed to an owner that does not stand in the line here. If somebody waits as this owner, the grant has overtaken
    * the answer to the join. If nobody has the lock as this owner either, a join of somebody who has gone came late: the lock would
-   * stand idle until the lease of that place is over.
+   * stand idle until the lease of that place is over. `isOurs`: the grant came to this client's own channel, so it is nobody else’s.
    */
-  grantedOutOfLine(ownerId: string, nonce: number, token?: bigint): void {
+  grantedOutOfLine(ownerId: string, isOurs: boolean, nonce: number, token?: bigint): void {
     const { grantees } = this.#services();
     const grantee = grantees.waitingAs(this.#keys.lock, ownerId);
     if (grantee) grantee.granted(nonce, token);
-    else if (grantees.isStray(this.#keys.lock, ownerId))
+    else if (isOurs && grantees.isStray(this.#keys.lock, ownerId))
       this.#lock.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
   }
 

@@ -213,7 +213,7 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     const { refused, reason, grants } = handOver;
     if (refused !== undefined) this.server.publishRefused(refused, reason);
     const line = this.#line.knownFairLine();
-    for (const grant of grants) line?.hear(grant);
+    for (const grant of grants) line?.offer(grant);
     return handOver;
   }
 }
