@@ -64,12 +64,16 @@ export class LockKeys {
    */
   counter(isCluster: boolean): string {
     const prefix = 'redisson_lock_token';
-    return isCluster ? inSlotOf(this.lock, prefix) : besides(prefix, this.lock);
+    return isCluster && !sharesSlot(this.lock)
+      ? inSlotOf(this.lock, prefix)
+      : besides(prefix, this.lock);
   }
 
   /** What the names of the channels begin with where clients hear that it was handed to them. */
   get grants(): string {
-    return `${inSlotOf(this.lock, 'holdfast_grants')}:`;
+    const prefix = 'holdfast_grants';
+    // As with the keys, no other name's: the colons of one that brings its hash tag stand where a user's permissions do not count them.
+    return hasTag(this.lock) ? `${prefix}:${this.lock}::` : `${inSlotOf(this.lock, prefix)}:`;
   }
 
   /** Whether channel and key are in one cluster slot, so that sharded pub/sub can carry it. */
@@ -83,9 +87,12 @@ function besides(prefix: string, name: string): string {
   return name.includes('{') ? `${prefix}:${name}` : `${prefix}:{${name}}`;
 }
 
-/** Scripts take both keys, so they must be in one slot whatever the name: odd braces may hash it as a whole. */
+/**
+ * Scripts take both keys, so they must be in one slot whatever the name: odd braces may hash it as a whole. No two names have the same
+ * key, not even `x` and `{x}`, which Redisson's rule does not tell apart.
+ */
 function inSlotOf(name: string, prefix: string): string {
-  if (sharesSlot(name)) return besides(prefix, name);
+  if (hasTag(name)) return `${prefix}::${name}`;
   return name.includes('}') ? `${prefix}:{${tagForSlotOf(name)}}:${name}` : `${prefix}:{${name}}`;
 }
 
@@ -95,6 +102,11 @@ function inSlotOf(name: string, prefix: string): string {
  */
 function sharesSlot(name: string): boolean {
   return name.includes('{') ? /^[^{]*\{[^}]+\}/.test(name) : !name.includes('}');
+}
+
+/** Whether the name brings a hash tag of its own. */
+function hasTag(name: string): boolean {
+  return name.includes('{') && sharesSlot(name);
 }
 
 /** What decides the cluster slot of a key: keys with the same hash tag are in the same slot. */

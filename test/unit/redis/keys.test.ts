@@ -27,6 +27,26 @@ describe('the names beside a lock', () => {
   });
 });
 
+it.each([
+  ['x', '{x}'],
+  ['a{b', '{a{b}'],
+  ['a}b', '{20658}:a}b'],
+  ['{x}', '{x}:'],
+])('%s and %s have nothing in common that scripts write', (one, other) => {
+  const own = ownKeys(new LockKeys(other));
+  expect(ownKeys(new LockKeys(one)).filter((key) => own.includes(key))).toEqual([]);
+});
+
+/** What is ours alone: channel and counter are Redisson's, by its rule. */
+function ownKeys(keys: LockKeys): string[] {
+  const { lock, forced, line, places, leases, permits, forcedOwners, longestLease, grants } = keys;
+  const listensAt = '0b1e0d5c-7f6a-4a39-9f5e-0d4f4a0a2a11';
+  return [
+    ...[lock, forced, line, places, leases, permits, forcedOwners, longestLease],
+    grants + listensAt,
+  ];
+}
+
 /** Names full of braces, and some others. */
 const names = fc
   .string({ unit: fc.constantFrom('{', '}', 'a', 'b', ':', 'ü'), minLength: 1 })
@@ -59,6 +79,17 @@ describe('in a cluster', () => {
         fc.pre(isShardable);
         expect(slotOf(channel)).toBe(slotOf(name));
       }),
+    );
+  });
+
+  it('no two names have a key in common', () => {
+    fc.assert(
+      fc.property(names, names, (one, other) => {
+        fc.pre(one !== other);
+        const own = ownKeys(new LockKeys(other));
+        expect(ownKeys(new LockKeys(one)).filter((key) => own.includes(key))).toEqual([]);
+      }),
+      { numRuns: 2_000 },
     );
   });
 
