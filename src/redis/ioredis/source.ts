@@ -22,6 +22,9 @@ type TemplateOptions = RedisOptions & { replyMapping?: never };
 const RIGHT =
   'it must be a URL such as redis://localhost:6379, ioredis options such as { host, port }, or a Redis or Cluster instance of ioredis';
 
+/** What a URL may say behind its "?": ioredis takes the text for the value. */
+const IN_TEXTS = ['username', 'password', 'db', 'family', 'keyPrefix', 'connectionName'];
+
 const ENCODE = 'in a password "@", "/", "?", "#" and "%" must be percent-encoded';
 
 /** The user's instance; or one that never connects, of a URL or options. */
@@ -29,7 +32,7 @@ export function templateOf(source: unknown): Ioredis {
   if (typeof source === 'string') return fromText(source);
   if (isClient(source)) {
     if (source.isCluster) checkStartupNodes(source as Cluster);
-    else checkPlace('option "redis": the instance’s ', (source as Redis).options);
+    else checkInstance(source as Redis);
     return source;
   }
   if (isPlainObject(source)) return fromOptions(source);
@@ -49,11 +52,28 @@ function fromText(text: string): Redis {
   checkText('option "redis"', text);
   // ioredis looks for "rediss://" as it is written, and would otherwise do without TLS.
   const url = text.replace(/^rediss?:/i, (scheme) => scheme.toLowerCase());
+  const query = new URLSearchParams(/\?(.*)$/.exec(text)?.[1]);
+  checkNames(query.keys());
+  for (const [name, value] of query) {
+    if (!IN_TEXTS.includes(name))
+      throw new OptionError(`option "redis": ${name} cannot be given in a URL: give options`);
+    if (name === 'db') checkDigits('db', value);
+  }
   return newTemplate(() => new Redis(url, { lazyConnect: true }));
 }
 
 function fromOptions(options: Record<string, unknown>): Redis {
-  for (const name of Object.keys(options)) {
+  checkNames(Object.keys(options));
+  const given = options as TemplateOptions;
+  checkPlace('option "redis": its ', given);
+  const template = newTemplate(() => new Redis({ ...given, lazyConnect: true }));
+  checkDigits('port', given.port);
+  checkDigits('db', given.db);
+  return template;
+}
+
+function checkNames(names: Iterable<string>): void {
+  for (const name of names) {
     if ((IOREDIS_OPTIONS as readonly string[]).includes(name)) continue;
     const instead = FOREIGN_OPTIONS[name];
     const hint = instead === undefined ? '' : ` (${instead})`;
@@ -61,9 +81,30 @@ function fromOptions(options: Record<string, unknown>): Redis {
       `option "redis" has no "${name}"${hint}: ioredis knows host, port, path, username, password, db, tls, sentinels, name and others`,
     );
   }
-  const given = options as TemplateOptions;
-  checkPlace('option "redis": its ', given);
-  return newTemplate(() => new Redis({ ...given, lazyConnect: true }));
+}
+
+/** ioredis reads a number from the beginning of a text, whatever comes behind it. */
+function checkDigits(name: string, value: unknown): void {
+  if (typeof value === 'string' && !/^\d+$/.test(value))
+    throw wrong(`option "redis": its ${name}`, value, 'a number');
+}
+
+/** Our connections are made from the options of an instance; what its `select()` chose stands elsewhere, and may change. */
+function checkInstance(instance: Redis): void {
+  checkPlace('option "redis": the instance’s ', instance.options);
+  const { condition, prevCondition, options } = instance as unknown as Selecting;
+  const selected = (prevCondition ?? condition)?.select;
+  if (selected === undefined || Number(selected) === Number(options.db ?? 0)) return;
+  throw new OptionError(
+    `option "redis" is an instance that has selected database ${String(selected)}, and its options name ${String(options.db ?? 0)}: give it "db" in its options`,
+  );
+}
+
+/** What ioredis keeps of a connection; the former while there is none. */
+interface Selecting {
+  readonly condition?: { readonly select?: number } | null;
+  readonly prevCondition?: { readonly select?: number } | null;
+  readonly options: RedisOptions;
 }
 
 /** What ioredis itself refuses. Its error is no cause: it may carry the text. */

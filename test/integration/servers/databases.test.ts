@@ -74,6 +74,18 @@ it('a database that the server does not have is refused', async () => {
   });
 });
 
+it('an instance that has selected another database than its options name is refused', async () => {
+  const instance = new Redis(server.url);
+  await instance.select(1);
+  expect(() => newClient({ redis: instance })).toThrow(
+    'is an instance that has selected database 1, and its options name 0',
+  );
+  await instance.select(0);
+  await using client = newClient({ redis: instance });
+  await client.getLock(uniqueName()).withLock(() => undefined);
+  instance.disconnect();
+});
+
 it('commands that replicas acknowledge are refused as well, when only their connection is made anew', async () => {
   await admin.call('ACL', 'SETUSER', 'loses-it', 'reset', '>secret', ...RULES, '+select', '+wait');
   const { host, port } = server;
