@@ -17,12 +17,19 @@ const OUT_OF_STEP = 'Command queue state error';
 export class IoredisClient extends IoredisSender implements RedisClient {
   readonly cluster: ClusterNodes | undefined;
   readonly #stopLooking: () => void;
+  readonly #refreshTimer: NodeJS.Timeout | undefined;
 
-  constructor(ioredis: Ioredis) {
+  /** `slotsRefreshMs`: how often a cluster is asked which node has what, without a reason. */
+  constructor(ioredis: Ioredis, slotsRefreshMs = 0) {
     super(ioredis);
     this.#stopLooking = seeToComeback(ioredis);
     if (isCluster(ioredis))
       this.cluster = new IoredisNodes(ioredis, (beside) => new IoredisClient(beside));
+    if (slotsRefreshMs > 0) {
+      this.#refreshTimer = setInterval(() => {
+        this.cluster?.refresh();
+      }, slotsRefreshMs);
+    }
   }
 
   get address(): string {
@@ -106,6 +113,7 @@ export class IoredisClient extends IoredisSender implements RedisClient {
 
   close(): Promise<void> {
     this.#stopLooking();
+    clearInterval(this.#refreshTimer);
     return disconnect(this.ioredis);
   }
 }

@@ -20,6 +20,11 @@ export function keyPrefixOf(template: Ioredis): string {
   return template.options.keyPrefix ?? ofNodes ?? '';
 }
 
+/** How often the user's cluster asks which node has what, without a reason; undefined: never. */
+export function slotsRefreshMsOf(template: Ioredis): number | undefined {
+  return isCluster(template) ? template.options.slotsRefreshInterval : undefined;
+}
+
 /** A client of ours for the same Redis. Nothing may stay silent for longer without being dropped, not even a Sentinel. */
 export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   if (isCluster(template))
@@ -93,6 +98,8 @@ function clusterOptions(options: ClusterOptions): DuplicateOptions {
     clusterRetryStrategy: reconnectDelayMs,
     // A node that is lost may be lost for good: ask the others for its slots, do not wait for it.
     clusterNodeRetryStrategy: () => null,
+    // ioredis sets its timer anew when an answer comes after the end, and the process never ends. Ours does it (`IoredisClient`).
+    slotsRefreshInterval: 0,
     // Those of ioredis lose channels when slots move; ours are connections to single nodes.
     shardedSubscribers: false,
   };

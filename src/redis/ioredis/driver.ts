@@ -2,7 +2,7 @@
 
 import type { Driver } from '../driver.js';
 import { IoredisClient } from './client.js';
-import { clientLike, keyPrefixOf } from './clients.js';
+import { clientLike, keyPrefixOf, slotsRefreshMsOf } from './clients.js';
 import { templateOf, type RedisSource } from './source.js';
 
 /** @throws OptionError the source is none */
@@ -10,6 +10,7 @@ export function ioredisDriver(source: RedisSource): Driver {
   const template = templateOf(source);
   return {
     keyPrefix: keyPrefixOf(template),
-    connect: (silenceLimitMs) => new IoredisClient(clientLike(template, silenceLimitMs)),
+    connect: (silenceLimitMs) =>
+      new IoredisClient(clientLike(template, silenceLimitMs), slotsRefreshMsOf(template)),
   };
 }

@@ -94,7 +94,7 @@ function checkInstance(instance: Redis): void {
   checkPlace('option "redis": the instance’s ', instance.options);
   const { condition, prevCondition, options } = instance as unknown as Selecting;
   const selected = (prevCondition ?? condition)?.select;
-  if (selected === undefined || Number(selected) === Number(options.db ?? 0)) return;
+  if (selected === undefined || selected === (options.db ?? 0)) return;
   throw new OptionError(
     `option "redis" is an instance that has selected database ${String(selected)}, and its options name ${String(options.db ?? 0)}: give it "db" in its options`,
   );
