@@ -7,6 +7,9 @@ import { inOwnContext } from './own-context.js';
 /** If the wall clock has gained so much on the monotonic one, the machine was suspended, or the clock was set: everything may be due. */
 const CLOCK_STEP_MS = 10;
 
+/** How soon the clocks are looked at while anything is scheduled: timers stand still with a suspended machine, and leases do not. */
+const LOOK_EVERY_MS = 1_000;
+
 /** Something that is due at a time. */
 export interface Due {
   /** Its time may have come, and it is out of the schedule: does what is due, and schedules itself again if it is due once more. */
@@ -66,8 +69,9 @@ export class Schedule {
     const first = this.#heap[0];
     if (!first || first.atMs >= this.#ringsAtMs) return;
     clearTimeout(this.#timer);
-    this.#ringsAtMs = first.atMs;
-    const delayMs = first.atMs - performance.now();
+    const nowMs = performance.now();
+    const delayMs = Math.min(first.atMs - nowMs, LOOK_EVERY_MS);
+    this.#ringsAtMs = nowMs + delayMs;
     // What is done for all must not run in the context of whoever happens to be the first.
     this.#timer = inOwnContext(() => setTimer(this.#ring, delayMs));
   }

@@ -102,6 +102,16 @@ it('after a step of the wall clock everything is looked at, as soon as anything 
   schedule.stop();
 });
 
+it('after a step of the wall clock everything is looked at within a second, however late it is due', () => {
+  const item = new Item();
+  schedule.within(item, 60_000);
+  vi.advanceTimersByTime(3_500);
+  vi.setSystemTime(Date.now() + 30_000); // the machine was suspended, and timers go on where they were
+  vi.advanceTimersByTime(1_000);
+  expect(item.dueAtMs).toHaveLength(1);
+  schedule.stop();
+});
+
 it('one that fails keeps no other from being due', () => {
   const item = new Item();
   schedule.within(
