@@ -27,8 +27,10 @@ export function slotsRefreshMsOf(template: Ioredis): number | undefined {
 
 /** A client of ours for the same Redis. Nothing may stay silent for longer without being dropped, not even a Sentinel. */
 export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
-  if (isCluster(template))
-    return withAskingHandled(template.duplicate([], clusterOptions(template.options)));
+  if (isCluster(template)) {
+    const cluster = template.duplicate([], clusterOptions(template.options));
+    return withEmptyAnswersIgnored(withAskingHandled(cluster));
+  }
   const { sentinelCommandTimeout = Infinity } = template.options;
   return template.duplicate({
     ...nodeOptions(),
@@ -124,6 +126,26 @@ function withAskingHandled(cluster: Cluster): Cluster {
       return asked;
     };
   });
+  return cluster;
+}
+
+/** What ioredis keeps to itself: the connections to the nodes of a cluster, which it leaves but for those that it is told of. */
+interface Pool {
+  reset?: (nodes: readonly unknown[]) => void;
+}
+
+/**
+ * A node that was restarted with nothing answers `CLUSTER SLOTS` with an empty list, which ioredis takes for the latest: it would
+ * leave all nodes, also those that are well. It ends its own connections with an empty list too, but never while it is ready. Another
+ * ioredis, which has no such pool, is left as it is.
+ */
+function withEmptyAnswersIgnored(cluster: Cluster): Cluster {
+  const { connectionPool: pool } = cluster as unknown as { connectionPool?: Pool };
+  const reset = pool?.reset?.bind(pool);
+  if (pool && reset)
+    pool.reset = (nodes) => {
+      if (nodes.length > 0 || cluster.status !== 'ready') reset(nodes);
+    };
   return cluster;
 }
 

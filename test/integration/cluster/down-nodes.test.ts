@@ -3,11 +3,12 @@
 import { Cluster, Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { eventsOf, newClient } from '../../support/clients.js';
+import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
 import { clusterBehind } from '../../support/proxied-cluster.js';
 import { FORWARD } from '../../support/proxy-interceptors.js';
 import { topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { NEVER, settledWithin } from '../../support/settled-within.js';
 import { SlotMover } from '../../support/slot-mover.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -16,6 +17,7 @@ import { uniqueName } from '../../support/unique-name.js';
 const ANSWERED = /^(auth|client|cluster|hello|info|ping|pubsub|readonly|readwrite|script|select)$/i;
 
 const DOWN = "return redis.error_reply('CLUSTERDOWN The cluster is down')";
+const NOT_SERVED = "return redis.error_reply('CLUSTERDOWN Hash slot not served')";
 
 describe.skipIf(topologiesUnavailable)(
   'when a master of a cluster lost touch with the others',
@@ -85,34 +87,82 @@ describe.skipIf(topologiesUnavailable)(
       expect(await acquired).toBe(true);
       await lock.unlock();
     }, 60_000);
+
+    it('the locks of the other masters go on while it refuses, on the same connections', async () => {
+      await using setup = await start();
+      await using client = newClient({ redis: setup.instance(), lockWatchdogTimeout: 30_000 });
+      const [lost, ...kept] = (await setup.nameOnEach()).map((name) => client.getLock(name));
+      for (const lock of [lost!, ...kept]) await lock.withLock(() => undefined);
+      const before = await setup.connectionsToOthers();
+      const errors = eventsOf(client, 'error');
+      setup.forgetEverything();
+      // Each refusal has the client ask one of the nodes anew, perhaps the one that knows nothing.
+      const refused = rejectionOf(lost!.tryLock(6_000));
+      while ((await settledWithin(refused, 50)) === NEVER) {
+        for (const lock of kept) {
+          expect(await lock.tryLock()).toBe(true);
+          await lock.unlock();
+        }
+      }
+      expect(String(((await refused) as Error).cause)).toMatch(/CLUSTERDOWN/);
+      expect(errors).toEqual([]);
+      expect(await setup.connectionsToOthers()).toEqual(before);
+    }, 60_000);
   },
 );
+
+/** The connections by which somebody runs scripts there now. */
+async function scriptConnections({ url }: RedisServer): Promise<string[]> {
+  const redis = new Redis(url);
+  try {
+    const listed = (await redis.client('LIST')) as string;
+    return listed
+      .split('\n')
+      .filter((line) => / cmd=(evalsha|eval) /.test(line))
+      .map((line) => /\bid=\d+/.exec(line)![0]);
+  } finally {
+    redis.disconnect();
+  }
+}
 
 interface Setup extends AsyncDisposable {
   /** The user's instance, whose way to the masters leads through proxies. */
   instance(): Cluster;
   /** The name of a lock that the first master has. */
   nameOnFirst(): Promise<string>;
+  /** The names of locks, one for each master. */
+  nameOnEach(): Promise<string[]>;
+  /** The connections by which scripts are run at the other masters. */
+  connectionsToOthers(): Promise<string[][]>;
   /** The slot moves to the second master; the first one goes on telling what it knew, and serves nothing any more. */
   loseTouch(name: string): Promise<void>;
+  /** The first master knows of no slot and of nobody else any more, as after a restart without its files. */
+  forgetEverything(): void;
 }
 
 async function start({ replicaCount = 0 } = {}): Promise<Setup> {
   const servers = await startCluster({ replicaCount });
   const proxies = await Promise.all(servers.masters.map(({ port }) => startProxy(port)));
   const ports = proxies.map(({ port }) => port);
+  const [first, ...others] = servers.masters;
+  const refuse = (replies: { slots: string; other: string }): void => {
+    proxies[0]!.treatCommands((args) => {
+      const [command, subcommand] = args.map(String);
+      const isAboutSlots = /^cluster slots$/i.test(`${command} ${subcommand}`);
+      if (!isAboutSlots && ANSWERED.test(command!)) return FORWARD;
+      return { ...FORWARD, kind: 'refuse', instead: replies[isAboutSlots ? 'slots' : 'other'] };
+    });
+  };
   return {
     instance: () => clusterBehind(servers, ports),
     nameOnFirst: () => nameOnFirst(servers),
+    nameOnEach: () => Promise.all(servers.masters.map((_, index) => nameOn(servers, index))),
+    connectionsToOthers: () => Promise.all(others.map(scriptConnections)),
+    forgetEverything() {
+      refuse({ slots: 'return {}', other: NOT_SERVED });
+    },
     async loseTouch(name) {
-      const [first] = servers.masters;
-      const replies = { slots: await slotsAsScript(first!), other: DOWN };
-      proxies[0]!.treatCommands((args) => {
-        const [command, subcommand] = args.map(String);
-        const isAboutSlots = /^cluster slots$/i.test(`${command} ${subcommand}`);
-        if (!isAboutSlots && ANSWERED.test(command!)) return FORWARD;
-        return { ...FORWARD, kind: 'refuse', instead: replies[isAboutSlots ? 'slots' : 'other'] };
-      });
+      refuse({ slots: await slotsAsScript(first!), other: DOWN });
       await using mover = await SlotMover.of(servers.masters);
       await mover.moveBy(1, await mover.slotOf(name));
     },
@@ -147,12 +197,18 @@ function inLua(reply: unknown): string {
   return Array.isArray(reply) ? `{${reply.map(inLua).join()}}` : JSON.stringify(reply);
 }
 
-async function nameOnFirst({ nodes }: Servers): Promise<string> {
-  const redis = new Redis(nodes[0]!);
+function nameOnFirst(servers: Servers): Promise<string> {
+  return nameOn(servers, 0);
+}
+
+/** The name of a lock that this one of the masters has. */
+async function nameOn({ nodes, masters }: Servers, index: number): Promise<string> {
+  const redis = new Redis(nodes[index]!);
   try {
     for (;;) {
       const name = uniqueName();
-      if ((await redis.cluster('KEYSLOT', name)) <= 5_460) return name;
+      const slot = await redis.cluster('KEYSLOT', name);
+      if (Math.floor((slot * masters.length) / 16_384) === index) return name;
     }
   } finally {
     redis.disconnect();
