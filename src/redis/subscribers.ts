@@ -35,6 +35,8 @@ interface Route {
   next: string | undefined;
   isSubscribed: boolean;
   isDenied: boolean;
+  /** Where it was refused for now: that is asked again when it is due, and not whenever it is heard once more that the slot is there. */
+  refusedBy: string | undefined;
   /** Whether a server's word of where the slot has moved was followed lately: two that name each other must not keep us busy. */
   hasFollowed: boolean;
 }
@@ -68,7 +70,7 @@ export class Subscribers {
 
   subscribe(channel: string, isSharded: boolean): void {
     const slot = isSharded ? slotOf(hashTag(channel)) : undefined;
-    const nowhere = { at: undefined, next: undefined, isSubscribed: false };
+    const nowhere = { at: undefined, next: undefined, refusedBy: undefined, isSubscribed: false };
     const route: Route = { channel, slot, ...nowhere, isDenied: false, hasFollowed: false };
     this.#routes.set(channel, route);
     this.#go(route, this.#homes.of(slot));
@@ -115,6 +117,7 @@ export class Subscribers {
     }
     route.isSubscribed = true;
     route.isDenied = false;
+    route.refusedBy = undefined;
     route.hasFollowed = false;
     this.#listener.subscribed(channel);
   };
@@ -139,6 +142,7 @@ export class Subscribers {
     }
     route.at = undefined;
     route.isDenied = isForGood;
+    route.refusedBy = isForGood ? undefined : home;
     if (isForGood) {
       this.#deniedTimer ??= inOwnContext(() => setTimer(this.#askDenied, DENIED_RETRY_MS));
       return;
@@ -182,6 +186,7 @@ export class Subscribers {
     this.#retryLater();
     this.#homes.refresh();
     for (const route of down) {
+      route.refusedBy = undefined;
       route.hasFollowed = false;
       if (route.at === undefined) this.#go(route, this.#homes.of(route.slot));
     }
@@ -195,7 +200,8 @@ export class Subscribers {
       const home = this.#homes.of(route.slot);
       const isClassicThere =
         route.slot === undefined && present !== undefined && this.#homes.has(present);
-      if (home !== undefined && home !== present && !isClassicThere) this.#go(route, home);
+      const isLeftAlone = home === present || home === route.refusedBy || isClassicThere;
+      if (home !== undefined && !isLeftAlone) this.#go(route, home);
     }
     this.#pool.closeGone();
   };

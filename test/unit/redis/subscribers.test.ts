@@ -6,10 +6,14 @@ import { replyError } from '../../../src/redis/failure.js';
 import type { Homes } from '../../../src/redis/homes.js';
 import type { Link, SubscriptionListener } from '../../../src/redis/link.js';
 import { Subscribers } from '../../../src/redis/subscribers.js';
-import { settle } from '../../support/occupancy.js';
+import { expectPending, settle } from '../../support/occupancy.js';
 
 const NOPERM = replyError("NOPERM this user has no permissions to run the 'subscribe' command");
+const LOADING = replyError('LOADING Redis is loading the dataset in memory');
 const CHANNEL = 'redisson_lock__channel:{orders}';
+
+/** How long it takes to learn anew which server has what. */
+const REFRESH_MS = 2;
 
 /** A connection for subscriptions, to a server that answers at once. */
 class FakeLink {
@@ -41,9 +45,10 @@ class FakeLink {
     this.#listener = listener;
   }
 
+  /** Resolves when the socket is gone. */
   close(): Promise<void> {
     this.isClosed = true;
-    return Promise.resolve();
+    return goodbye;
   }
 
   lose(): void {
@@ -63,16 +68,26 @@ let links: FakeLink[];
 let told: string[];
 let changed: () => void;
 let refusal: Error | undefined;
+let refreshes: number;
+let refreshTimer: NodeJS.Timeout | undefined;
+let goodbye: Promise<void>;
 let subscribers: Subscribers;
 
 beforeEach(() => {
   vi.useFakeTimers();
   [present, isAt, links, told, refusal] = [[''], '', [], [], undefined];
+  [refreshes, goodbye] = [0, Promise.resolve()];
   const homes: Homes = {
     of: () => (present.includes(isAt) ? isAt : undefined),
     has: (home) => present.includes(home),
     connect: (home) => (present.includes(home) ? ({} as RedisClient) : undefined),
-    refresh: () => undefined,
+    refresh: () => {
+      refreshes++;
+      refreshTimer ??= setTimeout(() => {
+        refreshTimer = undefined;
+        changed();
+      }, REFRESH_MS);
+    },
     onChange: (listener) => {
       changed = listener;
     },
@@ -94,6 +109,8 @@ beforeEach(() => {
 
 afterEach(async () => {
   await subscribers.close();
+  clearTimeout(refreshTimer);
+  refreshTimer = undefined;
   expect(vi.getTimerCount()).toBe(0);
   vi.useRealTimers();
 });
@@ -207,4 +224,50 @@ it('classic and sharded channels at one server go by connections of their own', 
   ]);
   subscribers.unsubscribe(CHANNEL);
   expect(links.map(({ left }) => left)).toEqual([[CHANNEL], []]);
+});
+
+it('a server that refuses for now is asked now and then, and so is who has the slots', async () => {
+  only('x');
+  refusal = LOADING;
+  subscribers.subscribe(CHANNEL, true);
+  await pass(1_000);
+  const [x] = links as [FakeLink];
+  expect(x.asked.length).toBeGreaterThan(1);
+  expect(x.asked.length).toBeLessThan(10);
+  expect(refreshes).toBeLessThan(20);
+  x.refusal = undefined;
+  await pass(5_000);
+  expect(told).toEqual(['subscribed']);
+});
+
+it('after a server has refused for now, another one that has the slot then is asked at once', async () => {
+  only('x');
+  refusal = LOADING;
+  subscribers.subscribe(CHANNEL, true);
+  await settle();
+  refusal = undefined;
+  only('y');
+  await settle();
+  expect(links.map(({ role }) => role)).toEqual([
+    'sharded subscriber (x)',
+    'sharded subscriber (y)',
+  ]);
+  expect(told).toEqual(['subscribed']);
+});
+
+it('a server that refused for now is asked at once when it gets the slot back from one that took the channel', async () => {
+  only('x');
+  refusal = LOADING;
+  subscribers.subscribe(CHANNEL, true);
+  await settle();
+  refusal = undefined;
+  [present, isAt] = [['x', 'y'], 'y'];
+  changed();
+  await settle();
+  links[0]!.refusal = undefined;
+  isAt = 'x';
+  changed();
+  await settle();
+  expect(told).toEqual(['subscribed', 'subscribed']);
+  expect(links[0]!.asked).toHaveLength(2);
 });
