@@ -24,6 +24,8 @@ export class SubscriberPool {
    */
   readonly #classic = new Map<string, Subscriber>();
   readonly #sharded = new Map<string, Subscriber>();
+  /** What closes already, since its home is gone. */
+  readonly #closing = new Set<Promise<void>>();
 
   constructor(connection: Connection, homes: Homes, listener: PoolListener) {
     this.#connection = connection;
@@ -60,7 +62,7 @@ export class SubscriberPool {
     const subscribers = [...this.#classic.values(), ...this.#sharded.values()];
     this.#classic.clear();
     this.#sharded.clear();
-    await Promise.all(subscribers.map((subscriber) => subscriber.close()));
+    await Promise.all([...this.#closing, ...subscribers.map((subscriber) => subscriber.close())]);
   }
 
   /** One that has nothing to listen to any more would go on looking for its home for ever, and its outage would never end. */
@@ -68,7 +70,9 @@ export class SubscriberPool {
     const subscriber = this.#of(isSharded).get(home);
     if (!subscriber?.isIdle || this.#homes.has(home)) return;
     this.#of(isSharded).delete(home);
-    void subscriber.close();
+    const closing = subscriber.close();
+    this.#closing.add(closing);
+    void closing.finally(() => this.#closing.delete(closing));
   }
 
   #of(isSharded: boolean): Map<string, Subscriber> {

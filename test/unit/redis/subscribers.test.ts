@@ -271,3 +271,19 @@ it('a server that refused for now is asked at once when it gets the slot back fr
   expect(told).toEqual(['subscribed', 'subscribed']);
   expect(links[0]!.asked).toHaveLength(2);
 });
+
+it('closing waits for connections that were being closed already', async () => {
+  let gone!: () => void;
+  goodbye = new Promise((resolve) => (gone = resolve));
+  only('x');
+  subscribers.subscribe(CHANNEL, true);
+  await settle();
+  [present, isAt] = [['y'], 'x'];
+  changed();
+  subscribers.unsubscribe(CHANNEL);
+  expect(links.map(({ isClosed }) => isClosed)).toEqual([true]);
+  const closed = subscribers.close();
+  await expectPending(closed);
+  gone();
+  await closed;
+});
