@@ -49,10 +49,12 @@ export class Handshake {
     const attempt = ++this.#attempt;
     try {
       await this.#listener.greet();
-      if (attempt === this.#attempt) this.#listener.done();
     } catch (error) {
       if (attempt === this.#attempt) this.#failed(error);
+      return;
     }
+    // Outside: whatever a listener makes of it, the server has answered.
+    if (attempt === this.#attempt) this.#listener.done();
   }
 
   #failed(error: unknown): void {

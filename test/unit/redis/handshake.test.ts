@@ -1,4 +1,5 @@
 // A new connection is greeted until it is known who is at the other end.
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { UnavailableError } from '../../../src/api/errors.js';
 import { LostError } from '../../../src/redis/failure.js';
@@ -94,4 +95,27 @@ it('takes no interest in what comes after the end of the connection', async () =
   }
   expect(greetings).toBe(3);
   expect([done, refused].map((heard) => heard.mock.calls.length)).toEqual([0, 0]);
+});
+
+it('does not greet again when who is told of the answer fails: the server has answered', async () => {
+  const defect = new Error('a listener failed');
+  const unhandled: unknown[] = [];
+  const others = process.listeners('unhandledRejection');
+  process.removeAllListeners('unhandledRejection');
+  process.on('unhandledRejection', (reason) => unhandled.push(reason));
+  try {
+    done.mockImplementation(() => {
+      silence.handshakeEnded();
+      throw defect;
+    });
+    answers = [welcome, welcome];
+    handshake.begin();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await turnOfTheEventLoop();
+  } finally {
+    process.removeAllListeners('unhandledRejection');
+    for (const other of others) process.on('unhandledRejection', other);
+  }
+  expect(greetings).toBe(1);
+  expect(unhandled).toEqual([defect]); // it is not swallowed either
 });
