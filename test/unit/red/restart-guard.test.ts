@@ -125,7 +125,7 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
     },
   );
 
-  it('a lease of any length is safe if one answers that was asked for it and did not restart', async () => {
+  it('a lease of a day is safe if one answers that was asked for it and did not restart', async () => {
     const told = function* (): Generator<Situation> {
       for (const situation of situations(count, restarted)) {
         const { asked, answering, restarted: forgetful } = situation;
