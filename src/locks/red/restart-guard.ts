@@ -14,7 +14,8 @@
 //
 // In short: a master that restarted does not make up for one that does not answer. Where a majority did restart, nothing
 // follows, and the longest lease that is told has to do; otherwise a new set of masters, one of which is down, would be of no
-// use for long. A longer lease is safe as long as a master answers that was asked for it and has not restarted.
+// use for long. A longer lease, of up to a day, is safe as long as a master answers that was asked for it and has not restarted. (Masters
+// that have been up for a day decide an election without waiting for the others' answers.)
 //
 // (A's question must not reach a master only after that answered B, when another has already voted for A and restarted: it
 // would have to be on its way for longer than B's own guard, and A would have to wait for the answer for as long.)
