@@ -158,11 +158,7 @@ export class Acquisition {
   async #try(): Promise<Attempt> {
     const result = await this.#tries.try();
     if (result instanceof Grant) return this.#begin(this.#holder(result));
-    if (!result) {
-      // The lock was granted, but the answer took longer than the lease.
-      if (this.#request.waitMs > 0) return 'look again';
-      throw this.#session.tooLate(this.#lock.name, this.#request.leaseMs);
-    }
+    if (!result) return 'look again'; // the lock was granted, but the answer took longer than the lease
     // A scope around the caller may have got the lock while the server was asked.
     return nearestHolder(this.#request.position, this.#lock.id) ? 'look again' : this.#held(result);
   }
@@ -214,6 +210,7 @@ export class Acquisition {
       request: this.#request,
       waitLimit: this.#waitLimit,
       findings: this.#tries.findings,
+      isTooLate: this.#tries.isTooLate,
     });
   }
 }

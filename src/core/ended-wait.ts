@@ -1,11 +1,12 @@
 // The error of an acquisition whose wait is over. It says that somebody else has the lock only if an answer that is young says so, or
-// a grant of this very client; otherwise it says that Redis did not answer.
+// a grant of this very client; otherwise it says that Redis did not answer, or that its answers came later than the lease allows.
 
 import type { AcquirableLock } from './backend.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
 import type { LockRequest } from './request.js';
 import { aborted, heldElsewhere, timedOut } from './refusals.js';
+import { UnsentError } from '../redis/failure.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
@@ -20,6 +21,8 @@ export interface Waited {
   readonly request: LockRequest;
   readonly waitLimit: WaitLimit;
   readonly findings: Findings | undefined;
+  /** Whether the latest answer granted the lock, and took longer than the lease. */
+  readonly isTooLate: boolean;
 }
 
 /** The earliest time (monotonic) at which the server may have been asked, for its answer still to count when the wait ends. */
@@ -46,6 +49,10 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   const seen = seenLately(waited, trouble) ?? heldHere(waited);
   if (seen && lock.isReentrant === false) return heldElsewhere(lock.name, request.waitMs, seen);
   if (seen) return timedOut(lock.name, request.waitMs, seen, session.clientId);
+  // A try that was not sent any more, in the last instant of the wait, is no trouble.
+  const isTrouble = trouble && !(trouble instanceof UnsentError);
+  if (waited.isTooLate && !isTrouble && isReachable(waited))
+    return session.tooLate(lock.name, request.leaseMs);
   return session.unanswered(
     lock.name,
     'not acquired',
@@ -55,13 +62,14 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
 }
 
 /** Who had the lock, if the answer that said so is young, and the server can still be asked. */
-function seenLately(
-  { session, lock, waitLimit, findings }: Waited,
-  trouble: Error | undefined,
-): SeenHolder | undefined {
-  const isReachable = lock.isReachable ?? session.connection.isReady;
-  if (!isReachable || trouble instanceof Undecided) return undefined;
+function seenLately(waited: Waited, trouble: Error | undefined): SeenHolder | undefined {
+  if (!isReachable(waited) || trouble instanceof Undecided) return undefined;
+  const { waitLimit, findings } = waited;
   return isKnown(waitLimit, findings) ? findings?.holder : undefined;
+}
+
+function isReachable({ session, lock }: Waited): boolean {
+  return lock.isReachable ?? session.connection.isReady;
 }
 
 /** This client's own grant of the lock; but none that is shared if the caller asked for a shared one: that was not in its way. */

@@ -9,7 +9,8 @@ import type { Connection } from '../redis/connection.js';
 import { WaitEnded, type WaitLimit } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
 
-const FIRST_PAUSE_MS = 20;
+/** The pause before the first repeat; each pause after it is twice as long. */
+export const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;
 
 export async function retry<T>(

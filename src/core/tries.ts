@@ -7,6 +7,7 @@ import type { Findings } from '../waiting/findings.js';
 import type { AcquirableLock } from './backend.js';
 import { deadlineOf, leftMs, type Deadline } from './deadline.js';
 import { Grant } from './grant.js';
+import { LateAnswers } from './late-answers.js';
 import type { AcquireReply, HandedOver, HeldReply } from './replies.js';
 import type { LockRequest } from './request.js';
 import { retry } from './retry.js';
@@ -27,6 +28,7 @@ export class Tries {
   readonly #waitLimit: WaitLimit;
   /** Makes the owner of each try. */
   readonly #newOwnerId: () => string;
+  readonly #lateAnswers: LateAnswers;
   #begun: BegunTry | undefined;
   /** Made for the first try, and gone when the acquisition leaves. */
   #waiter: Waiter | undefined;
@@ -48,6 +50,7 @@ export class Tries {
     this.#request = request;
     this.#waitLimit = waitLimit;
     this.#newOwnerId = newOwnerId;
+    this.#lateAnswers = new LateAnswers(session, lock, request, waitLimit);
     if (!begun) return;
     this.#begun = begun;
     this.#waiter = lock.waiter(() => begun.ownerId, request); // this kind of lock makes all tries as one owner
@@ -76,6 +79,11 @@ export class Tries {
     return this.#waiter?.findings;
   }
 
+  /** Whether the latest answer granted the lock, and took longer than the lease. */
+  get isTooLate(): boolean {
+    return this.#lateAnswers.isLatest;
+  }
+
   /** Sees to it that the server is asked, at `sinceMs` (monotonic) or later, by one for all who wait with it. */
   look(sinceMs: number): void {
     this.#waiter?.look(sinceMs);
@@ -89,7 +97,10 @@ export class Tries {
     return 'deadline' in claimed ? this.#handedOver(claimed) : undefined;
   }
 
-  /** Tries until it is answered: the lock was granted, somebody else has it, or (undefined) what was granted is over already. */
+  /**
+   * Tries until it is answered: the lock was granted, or somebody else has it. undefined: what was granted was over already, and now,
+   * a pause later, it is time to look again.
+   */
   async try(): Promise<Grant | HeldReply | undefined> {
     const waiter = (this.#waiter ??= this.#lock.waiter(this.#newOwnerId, this.#request));
     const seen = this.#begun ? undefined : waiter.queue?.();
@@ -113,10 +124,15 @@ export class Tries {
     if (reply.outcome === 'held') {
       waiter.wait(reply, sentAt.monotonicMs);
       waiter.findings?.held(reply, sentAt.monotonicMs);
+      this.#lateAnswers.held(deadlineOf(sentAt, this.#request.leaseMs));
       return reply;
     }
-    if (reply.outcome === 'handed over') return this.#handedOver(reply);
-    return this.#granted(deadlineOf(reply.sentAt ?? sentAt, this.#request.leaseMs), reply.token);
+    const grant =
+      reply.outcome === 'handed over'
+        ? this.#handedOver(reply)
+        : this.#granted(deadlineOf(reply.sentAt ?? sentAt, this.#request.leaseMs), reply.token);
+    if (!grant) await this.#lateAnswers.granted();
+    return grant;
   }
 
   /** Ends the tries: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */

@@ -1,0 +1,37 @@
+// Masters whose votes take longer than the lease that is asked for: the call ends and says so, and no vote is left.
+import { describe, expect, it } from 'vitest';
+import { rejectionOf } from '../../support/clients.js';
+import { redNodes } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { settledWithin } from '../../support/settled-within.js';
+import { startProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const nodes = redNodes(() => startMasters(3));
+
+describe('a Redlock with a lease that is shorter than the round trip', () => {
+  it.each([{ wait: 2_000 }, {}])('is given up, and the lease named: %o', async (bounds) => {
+    const ports = nodes.servers.map(({ port }) => port);
+    await using proxy0 = await startProxy(ports[0]!);
+    await using proxy1 = await startProxy(ports[1]!);
+    await using proxy2 = await startProxy(ports[2]!);
+    const proxies = [proxy0, proxy1, proxy2];
+    const urls = proxies.map(({ url }) => url);
+    await using client = await nodes.client({ lockWatchdogTimeout: 30_000 }, urls);
+    const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
+    let commands = 0;
+    for (const proxy of proxies) {
+      proxy.treatCommands((args) => {
+        if (String(args).includes(lock.name)) commands++;
+        return undefined;
+      });
+      proxy.delay({ downstreamMs: 60 });
+    }
+    const error = await settledWithin(rejectionOf(lock.acquire({ lease: 20, ...bounds })), 10_000);
+    expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+    expect(String(error)).toContain('Redis took longer to answer than the lease of 20 ms');
+    for (const proxy of proxies) proxy.delay();
+    await nodes.nothingLeft(lock);
+    expect(commands).toBeLessThan(60);
+  });
+});

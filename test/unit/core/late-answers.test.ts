@@ -1,0 +1,183 @@
+// Answers that grant a lock with a lease that is over by then: how often that is tried again, how soon, and what the caller is told.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const TOO_LATE = {
+  code: 'REDIS_UNAVAILABLE',
+  lockName: 'a',
+  message: 'lock "a" not acquired: Redis took longer to answer than the lease of 30 ms',
+};
+
+/** A client whose round trips take as long as the list says, one after another, and the last of them from then on. */
+function over(...roundTripsMs: number[]): FakeHoldfast {
+  const fake = fakeHoldfast();
+  let travelled = 0;
+  fake.server.travel = () => {
+    const index = Math.min(travelled++ >> 1, roundTripsMs.length - 1);
+    return travelling(roundTripsMs[index]!)();
+  };
+  return fake;
+}
+
+/** One way, where both ways take so long. */
+function travelling(roundTripMs: number): () => Promise<void> {
+  return () => new Promise((resolve) => setTimeout(resolve, roundTripMs / 2));
+}
+
+/** How many acquisitions reached the server. */
+function triesIn({ server }: FakeHoldfast): number {
+  return server.commands.filter((command) => command.startsWith('acquire')).length;
+}
+
+describe('a lease that is shorter than each round trip', () => {
+  it('settles a wait without a limit, after three tries', async () => {
+    const fake = over(100);
+    const told = expect(fake.getLock('a').acquire({ lease: 30 })).rejects.toMatchObject(TOO_LATE);
+    await vi.advanceTimersByTimeAsync(10_000);
+    await told;
+    expect(triesIn(fake)).toBe(3);
+    expect(fake.server.heldNames).toEqual([]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('leaves the lock to others for a while between the tries, longer each time', async () => {
+    const { getLock, server } = over(100);
+    const sentAtMs: number[] = [];
+    server.fate = (command) => {
+      if (command.startsWith('acquire')) sentAtMs.push(performance.now() - 50);
+      return 'answered';
+    };
+    const beganAtMs = performance.now();
+    const told = expect(getLock('a').acquire({ lease: 30 })).rejects.toMatchObject(TOO_LATE);
+    await vi.advanceTimersByTimeAsync(10_000);
+    await told;
+    expect(sentAtMs.map((ms) => ms - beganAtMs)).toEqual([0, 120, 260]);
+  });
+
+  it('is what a wait with a limit tells when it ends between two tries', async () => {
+    const fake = over(100);
+    const acquired = fake.getLock('a').acquire({ lease: 30, wait: 110 });
+    const told = expect(acquired).rejects.toMatchObject(TOO_LATE);
+    await vi.advanceTimersByTimeAsync(115);
+    await told;
+    expect(triesIn(fake)).toBe(1);
+  });
+
+  it('is what a wait with a limit tells when it ends during a later try', async () => {
+    const fake = over(100);
+    const acquired = fake.getLock('a').acquire({ lease: 30, wait: 200 });
+    const told = expect(acquired).rejects.toMatchObject(TOO_LATE);
+    await vi.advanceTimersByTimeAsync(205);
+    await told;
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(triesIn(fake)).toBe(2);
+    expect(fake.server.heldNames).toEqual([]);
+  });
+
+  it('is what a single attempt tells', async () => {
+    const fake = over(100);
+    const acquired = fake.getLock('a').acquire({ lease: 30, wait: 0 });
+    const told = expect(acquired).rejects.toMatchObject(TOO_LATE);
+    await vi.advanceTimersByTimeAsync(1_000);
+    await told;
+    expect(triesIn(fake)).toBe(1);
+  });
+
+  it('of the watchdog is told as well', async () => {
+    const fake = over(100);
+    const told = expect(fakeWatched(fake).acquire()).rejects.toMatchObject({
+      code: 'REDIS_UNAVAILABLE',
+      message: expect.stringContaining('the lease of 90 ms') as string,
+    });
+    await vi.advanceTimersByTimeAsync(10_000);
+    await told;
+  });
+
+  it('holds up neither an abort nor a close', async () => {
+    const { getLock, session } = over(100);
+    const abort = new AbortController();
+    const { signal } = abort;
+    const aborted = expect(getLock('a').acquire({ lease: 30, signal })).rejects.toMatchObject({
+      code: 'LOCK_ABORTED',
+    });
+    const closed = expect(getLock('b').acquire({ lease: 30 })).rejects.toMatchObject({
+      code: 'CLIENT_CLOSED',
+    });
+    await vi.advanceTimersByTimeAsync(110);
+    abort.abort();
+    await aborted;
+    const closing = session.close();
+    await closed;
+    await vi.advanceTimersByTimeAsync(10_000);
+    await closing;
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  function fakeWatched({ server }: FakeHoldfast) {
+    return fakeHoldfast({ server, lockWatchdogTimeout: 90 }).getLock('a');
+  }
+});
+
+describe('a wait goes on', () => {
+  // The second round trip is that of the removal of what the late answer granted.
+  it.each([
+    ['one late answer', [100, 2]],
+    ['two of them', [100, 2, 100, 2]],
+  ])('after %s', async (_, roundTripsMs) => {
+    const fake = over(...roundTripsMs);
+    const acquired = fake.getLock('a').acquire({ lease: 30 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect((await acquired).lockName).toBe('a');
+    expect(triesIn(fake)).toBe(1 + roundTripsMs.length / 2);
+  });
+
+  it('when an answer that came in time is between late ones', async () => {
+    const fake = over(100, 2, 100, 2);
+    const { server } = fake;
+    const acquired = fake.getLock('a').acquire({ lease: 30 });
+    await vi.advanceTimersByTimeAsync(205);
+    server.hold('a', 'somebody-else:1', 600_000);
+    await vi.advanceTimersByTimeAsync(1_000);
+    server.travel = travelling(100);
+    server.free('a');
+    await vi.advanceTimersByTimeAsync(105);
+    server.travel = travelling(2);
+    await vi.advanceTimersByTimeAsync(100);
+    expect((await acquired).lockName).toBe('a');
+  });
+});
+
+it('a refusal that is late itself is no sign that answers come in time', async () => {
+  const fake = over(100);
+  const { server } = fake;
+  const told = expect(fake.getLock('a').acquire({ lease: 30 })).rejects.toMatchObject(TOO_LATE);
+  await vi.advanceTimersByTimeAsync(255);
+  server.hold('a', 'somebody-else:1', 600_000);
+  await vi.advanceTimersByTimeAsync(1_000);
+  const before = triesIn(fake);
+  server.free('a');
+  await vi.advanceTimersByTimeAsync(1_000);
+  await told;
+  expect(triesIn(fake)).toBe(before + 1);
+});
+
+it('somebody who was seen to hold the lock after a late answer is who a timeout names', async () => {
+  const { getLock, server } = over(100, 2);
+  const acquired = getLock('a').acquire({ lease: 30, wait: 500 });
+  const told = expect(acquired).rejects.toMatchObject({
+    code: 'LOCK_TIMEOUT',
+    holder: 'somebody-else:1',
+  });
+  await vi.advanceTimersByTimeAsync(110);
+  server.hold('a');
+  await vi.advanceTimersByTimeAsync(500);
+  await told;
+});
