@@ -98,6 +98,7 @@ export class Stage implements AsyncDisposable {
       locks,
       clients,
       callersPerClient,
+      clientId: plan.sharesClientId ? 'everybody' : undefined,
       watchdogMs,
       commandTimeoutMs,
       nodeTimeoutMs,

@@ -198,11 +198,11 @@ export class Party {
     return address.urls.map((url, master) => this.#client(url, `${this.clientId}m${master}`));
   }
 
-  #client(redis: HoldfastOptions['redis'], clientId: string): Holdfast {
+  #client(redis: HoldfastOptions['redis'], name: string): Holdfast {
     const { watchdogMs, commandTimeoutMs } = this.#order;
     const client = new HoldfastOf({
       redis,
-      clientId,
+      clientId: this.#order.clientId ?? name,
       lockWatchdogTimeout: watchdogMs,
       commandTimeout: commandTimeoutMs,
     });
@@ -213,10 +213,10 @@ export class Party {
       this.#journal.note({ what: 'lost', lock: lockName, owner: ownerId, reason: lossReason });
     });
     client.on('error', ({ error }) => {
-      this.#journal.note({ what: 'warned', message: `${clientId}: ${error.message}` });
+      this.#journal.note({ what: 'warned', message: `${name}: ${error.message}` });
     });
     client.on('warning', ({ message }) => {
-      this.#journal.note({ what: 'warned', message: `${clientId}: ${message}` });
+      this.#journal.note({ what: 'warned', message: `${name}: ${message}` });
     });
     return client;
   }
