@@ -114,10 +114,13 @@ class RedisProcess implements RedisServer {
   // The log tells that it is our server which listens; an answered PING would not.
   async #ready(guard: ChildProcessByStdio<Writable, Readable, null>): Promise<void> {
     const log: string[] = [];
+    let isListening = false;
     for await (const line of createInterface(guard.stdout)) {
       log.push(line);
       if (line.startsWith('pid ')) this.#pid = Number(line.slice('pid '.length));
-      if (!/Ready to accept connections|Sentinel ID is/.test(line)) continue;
+      isListening ||= /Ready to accept connections|Sentinel ID is/.test(line);
+      // The guard tells the one and the server the other, in either order: without its pid it could not be paused.
+      if (!isListening || this.#pid === undefined) continue;
       guard.stdout.resume();
       return;
     }
