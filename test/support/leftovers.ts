@@ -21,6 +21,9 @@ export function processState(): ProcessState {
   return { sockets: new Set(openSockets), timers: new Set(activeTimers().keys()), resources };
 }
 
+/** A client that stays open keeps a channel for 2.5 s at most after its last listener has left. */
+const GRACE_MS = 5_000;
+
 /**
  * Waits up to `graceMs` for everything beyond `before` to go; describes what stayed, one line each.
  * Keys and channels are those with a name from uniqueName(), so tests in other processes do not matter.
@@ -28,7 +31,7 @@ export function processState(): ProcessState {
 export async function leftovers(
   redis: Redis,
   before: ProcessState,
-  graceMs = 2_000,
+  graceMs = GRACE_MS,
 ): Promise<string[]> {
   const deadline = performance.now() + graceMs;
   for (;;) {

@@ -13,6 +13,9 @@ import { uniqueName } from '../../support/unique-name.js';
 /** Over any that these tests take on a busy machine, under the 30 s lease whose end would undo a deadlock. */
 const DEADLOCK_MS = 25_000;
 
+/** How long a Redlock of children/multi-caller.ts gives one master to answer. */
+const NODE_TIMEOUT_MS = 1_000;
+
 function uniqueNames(count: number): string[] {
   return Array.from({ length: count }, () => uniqueName());
 }
@@ -89,7 +92,9 @@ describe('of Redlocks', () => {
       expectNoOverlap(turns);
       const { medianMs, longestMs } = waitsOf(turns);
       const figures = `${turns.length} waits: median ${medianMs} ms, longest ${longestMs} ms, a process stood still for ${longestLagMs} ms`;
-      expect(longestMs, figures).toBeLessThan(50 * medianMs + longestLagMs);
+      // Until a silent master is known to be silent, a vote that it could decide takes as long as it may take to answer.
+      const silenceMs = silent * NODE_TIMEOUT_MS;
+      expect(longestMs, figures).toBeLessThan(50 * medianMs + longestLagMs + silenceMs);
     },
     60_000,
   );

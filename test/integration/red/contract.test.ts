@@ -31,6 +31,7 @@ lockContract('Redlock', {
   },
   getLock: (client, name) => {
     const locks = [client, ...others.get(client)!].map((each) => each.getLock(name));
-    return client.getRedLock(...locks, { nodeTimeout: 1_000, restartGuard: false });
+    // The first attempt of a new client connects to all three, which may take a busy machine over a second.
+    return client.getRedLock(...locks, { nodeTimeout: 2_500, restartGuard: false });
   },
 });
