@@ -2,7 +2,7 @@
 
 import { elapsedMs, now, type Instant } from '../runtime/clock.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
-import type { Due } from '../runtime/schedule.js';
+import type { Due, Scheduled } from '../runtime/schedule.js';
 import { later, leftMs, type Deadline } from './deadline.js';
 import { GrantHolds } from './grant-holds.js';
 import type { Granted, GrantedHold, GrantedLock, Heir } from './granted-lock.js';
@@ -21,6 +21,7 @@ type State =
 const HELD: State = { kind: 'held' };
 
 export abstract class GrantState extends GrantHolds implements Granted, Due {
+  scheduled: Scheduled | undefined;
   readonly lock: GrantedLock;
   readonly ownerId: string;
   /** The fencing token, if the lock is fenced. */

@@ -17,6 +17,9 @@ export interface PassedOn {
   readonly heldForMs: number;
 }
 
+/** What is called when a release is settled, with the error if it failed. */
+type Done = (error?: Error) => void;
+
 export class Grant extends CountedGrant {
   /** Made when the grant is first passed on. */
   #relay: Relay | undefined;
@@ -47,17 +50,16 @@ export class Grant extends CountedGrant {
       return;
     }
     this.disinherit();
-    if (this.isHeld) this.#releaseUntilAnswered(false).catch(() => undefined); // after a failure the clean-up goes on
+    if (this.isHeld) this.#releaseUntilAnswered(false, () => undefined); // after a failure the clean-up goes on
   }
 
   /** Ends a hold, and with the last one releases the lock. Call it again after a failure. */
-  release(hold: GrantedHold, isRepeat: boolean): Promise<void> {
+  release(hold: GrantedHold, isRepeat: boolean, done: Done): void {
     this.drop(hold);
     const { connection } = this.session;
     const isLast = this.holdCount === 0 && !this.isReleased && !this.loss;
-    return isLast && connection.isReady && this.turns.tryTake()
-      ? this.#releaseAtOnce()
-      : this.#releaseUntilAnswered(isRepeat);
+    if (isLast && connection.isReady && this.turns.tryTake()) this.#releaseAtOnce(done);
+    else this.#releaseUntilAnswered(isRepeat, done);
   }
 
   /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
@@ -66,18 +68,16 @@ export class Grant extends CountedGrant {
   }
 
   /** Sends one command, while no other command of the grant is under way, and repeats it only if that does not settle the release. */
-  #releaseAtOnce(): Promise<void> {
+  #releaseAtOnce(done: Done): void {
     this.become({ kind: 'released', isConfirmed: false });
-    return new Promise((resolve, reject) => {
-      sendRelease(this.session, this.lock, this.ownerId, (begun) => {
-        this.turns.pass();
-        if (begun) {
-          this.#releaseUntilAnswered(false, begun).then(resolve, reject);
-          return;
-        }
-        this.become({ kind: 'released', isConfirmed: true });
-        resolve();
-      });
+    sendRelease(this.session, this.lock, this.ownerId, (begun) => {
+      this.turns.pass();
+      if (begun) {
+        this.#releaseUntilAnswered(false, done, begun);
+        return;
+      }
+      this.become({ kind: 'released', isConfirmed: true });
+      done();
     });
   }
 
@@ -117,17 +117,19 @@ export class Grant extends CountedGrant {
   }
 
   /** Repeats the release until it is answered, within `commandTimeout`. `begun`: its first command, if that was sent already. */
-  async #releaseUntilAnswered(isRepeat: boolean, begun?: BegunRelease): Promise<void> {
+  #releaseUntilAnswered(isRepeat: boolean, done: Done, begun?: BegunRelease): void {
     const release = (waitLimit: WaitLimit): Promise<void> =>
       this.#release(waitLimit, isRepeat, begun?.answer);
-    try {
-      await this.session.bounded(this.lock.name, 'not known to be released', release, begun);
-    } catch (error) {
+    const failed = (error: Error): void => {
       if (isUnanswered(error) && this.holdCount === 0) this.abandon();
       else if (isUnanswered(error) && this.isShared) this.shareLater();
-      if (this.holdCount === 0) this.#relay?.settle(error as Error);
-      throw error;
-    }
+      if (this.holdCount === 0) this.#relay?.settle(error);
+      done(error);
+    };
+    const { name } = this.lock;
+    this.session.bounded(name, 'not known to be released', release, begun).then(() => {
+      done();
+    }, failed);
   }
 
   protected override ended(): void {

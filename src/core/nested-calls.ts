@@ -4,7 +4,7 @@
 import type { NamedLock } from './granted-lock.js';
 import { nestedCallMessage } from './refusals.js';
 import type { Warnings } from './warnings.js';
-import type { Due, Schedule } from '../runtime/schedule.js';
+import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import type { AnonymousHolds } from '../scopes/anonymous-holds.js';
 import type { HoldInScope } from '../scopes/held.js';
 
@@ -37,6 +37,7 @@ export class NestedCalls {
 
 /** The calls that wait for one lock. */
 class LockWaits implements Due {
+  scheduled: Scheduled | undefined;
   readonly #session: Surroundings;
   readonly #lock: NamedLock;
   /** How many calls wait, warned of or not. */

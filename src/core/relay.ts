@@ -1,7 +1,7 @@
 // A grant that is passed on from one holder to the next within a process, and the releases that did so: each is settled by the next
 // proof that the server still had the grant after that.
 
-import type { Due } from '../runtime/schedule.js';
+import type { Due, Scheduled } from '../runtime/schedule.js';
 import type { GrantedLock } from './granted-lock.js';
 import { retry } from './retry.js';
 import type { Session } from './session.js';
@@ -23,6 +23,7 @@ interface Unproven {
 }
 
 export class Relay implements Due {
+  scheduled: Scheduled | undefined;
   readonly #session: Session;
   readonly #lock: GrantedLock;
   readonly #ownerId: string;

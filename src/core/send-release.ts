@@ -1,6 +1,6 @@
 // The first command of a release, which mostly settles it.
 
-import type { Due } from '../runtime/schedule.js';
+import type { Due, Scheduled } from '../runtime/schedule.js';
 import type { Removable } from './cleanup.js';
 import type { Session } from './session.js';
 
@@ -22,6 +22,7 @@ export function sendRelease(
 }
 
 class SentRelease implements Due {
+  scheduled: Scheduled | undefined;
   readonly #session: Session;
   readonly #answer: Promise<boolean>;
   readonly #endsAtMs: number;

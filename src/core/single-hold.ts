@@ -155,8 +155,12 @@ export class SingleHold implements OwnHold {
       return;
     }
     this.isRetired = true;
-    const released = this.#grant.release(this, false).then(() => {
-      emitReleased(this.#session, this.#grant);
+    const released = new Promise<void>((resolve, reject) => {
+      this.#grant.release(this, false, (error) => {
+        if (!error) emitReleased(this.#session, this.#grant);
+        if (error) reject(error);
+        else resolve();
+      });
     });
     const settled = quietly(this.#session, this, released);
     this.lost(error);
@@ -185,21 +189,27 @@ export class SingleHold implements OwnHold {
     const passed = loss || isRepeat ? undefined : this.#grant.passOn(this);
     this.#passedOnAfterMs ??= passed?.heldForMs;
     if (passed) this.#leave(); // somebody else is inside now
-    const removal = loss
-      ? Promise.reject(loss)
-      : (passed?.proof ?? this.#grant.release(this, isRepeat));
-    return removal.then(
-      () => {
-        emitReleased(this.#session, this.#grant, this.#passedOnAfterMs);
-        this.#leave();
-      },
-      (error: unknown) => {
-        if (isUnanswered(error)) this.#release = undefined;
-        if (error instanceof LockLostError) this.lost(error); // found out by this very release
-        this.#leave();
-        throw error;
-      },
-    );
+    return new Promise((resolve, reject) => {
+      const done = (error?: Error): void => {
+        this.#ended(error);
+        if (error) reject(error);
+        else resolve();
+      };
+      if (loss) done(loss);
+      else if (passed)
+        passed.proof.then(() => {
+          done();
+        }, done);
+      else this.#grant.release(this, isRepeat, done);
+    });
+  }
+
+  /** The release is settled; `error`: it failed, or the lock was lost before. */
+  #ended(error: Error | undefined): void {
+    if (!error) emitReleased(this.#session, this.#grant, this.#passedOnAfterMs);
+    if (isUnanswered(error)) this.#release = undefined;
+    if (error instanceof LockLostError) this.lost(error); // found out by this very release
+    this.#leave();
   }
 
   #leave(): void {

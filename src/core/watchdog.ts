@@ -1,7 +1,7 @@
 // Looks after all leases that a client has on the server: a round every third of `lockWatchdogTimeout`, in batches.
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
-import type { Due, Schedule } from '../runtime/schedule.js';
+import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import { now } from '../runtime/clock.js';
 import { inBatches, inTurns } from './batches.js';
 import { deadlineOf } from './deadline.js';
@@ -26,6 +26,7 @@ interface Entry extends Watched<unknown> {
 }
 
 export class Watchdog implements Due {
+  scheduled: Scheduled | undefined;
   readonly #options: WatchdogOptions;
   readonly #schedule: Schedule;
   readonly #intervalMs: number;

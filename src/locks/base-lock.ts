@@ -40,14 +40,10 @@ export abstract class BaseLock implements Lock {
   abstract unlock(): Promise<void>;
 
   acquire(options?: AcquireOptions): Promise<Hold> {
-    // Not async: the promise that the caller gets is the only one that is made for it.
-    try {
+    return rejecting(() => {
       const request = this.#request('the options of acquire()', options, Infinity);
       return this.acquireHold(request, 'acquire');
-    } catch (error) {
-      if (!(error instanceof Error)) throw error;
-      return Promise.reject(error);
-    }
+    });
   }
 
   async tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
@@ -57,23 +53,25 @@ export abstract class BaseLock implements Lock {
     );
   }
 
-  async withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
-  async withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
-  async withLock<T>(
+  withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
+  withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
+  withLock<T>(
     ...args: [(hold: Hold) => T | Promise<T>] | [AcquireOptions, (hold: Hold) => T | Promise<T>]
   ): Promise<T> {
     const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
-    if (typeof options === 'function') {
-      throw new OptionError(
-        `lock "${this.name}": withLock() was given a function and then ${shown(fn)}: its options come first, then the function`,
-        { lockName: this.name },
-      );
-    }
-    const request = this.#request('the options of withLock()', options, Infinity);
-    parseFunction(fn, 'the function given to withLock()', this.name);
-    const scope = new Scope(currentScope(), false);
-    const hold = await this.acquireHold(request, 'withLock', scope);
-    return await whileHeld(hold, () => scope.run(() => fn(hold)));
+    return rejecting(() => {
+      if (typeof options === 'function') {
+        throw new OptionError(
+          `lock "${this.name}": withLock() was given a function and then ${shown(fn)}: its options come first, then the function`,
+          { lockName: this.name },
+        );
+      }
+      const request = this.#request('the options of withLock()', options, Infinity);
+      parseFunction(fn, 'the function given to withLock()', this.name);
+      const scope = new Scope(currentScope(), false);
+      const acquiring = this.acquireHold(request, 'withLock', scope);
+      return whileHeld(acquiring, (hold) => scope.run(() => fn(hold)));
+    });
   }
 
   abstract isLocked(): Promise<boolean>;
@@ -164,5 +162,15 @@ export abstract class BaseLock implements Lock {
       if (error instanceof LockTimeoutError) return undefined;
       throw error;
     }
+  }
+}
+
+/** What `call` throws before it returns a promise becomes a rejection. (An async function would make a promise of its own.) */
+function rejecting<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return call();
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    return Promise.reject(error);
   }
 }

@@ -10,13 +10,15 @@ const CLOCK_STEP_MS = 10;
 /** How soon the clocks are looked at while anything is scheduled: timers stand still with a suspended machine, and leases do not. */
 const LOOK_EVERY_MS = 1_000;
 
-/** Something that is due at a time. */
+/** Something that is due at a time, in one schedule. */
 export interface Due {
+  /** Its entry in the schedule, while it has one; nobody but the schedule sets it. (A map of all entries would be as large again.) */
+  scheduled: Scheduled | undefined;
   /** Its time may have come, and it is out of the schedule: does what is due, and schedules itself again if it is due once more. */
   due(): void;
 }
 
-interface Entry {
+export interface Scheduled {
   readonly item: Due;
   /** On the monotonic clock. */
   atMs: number;
@@ -25,9 +27,8 @@ interface Entry {
 }
 
 export class Schedule {
-  readonly #entries = new Map<Due, Entry>();
   /** A binary heap: an entry is due no later than those at twice its index, plus 1 and plus 2. */
-  readonly #heap: Entry[] = [];
+  readonly #heap: Scheduled[] = [];
   #timer: NodeJS.Timeout | undefined;
   /** When the timer rings, on the monotonic clock. It may ring though nothing is due any more. */
   #ringsAtMs = Infinity;
@@ -39,30 +40,27 @@ export class Schedule {
   within(item: Due, delayMs: number): void {
     if (this.#isStopped) return;
     const atMs = performance.now() + Math.max(delayMs, 1); // never in the round that goes on
-    const known = this.#entries.get(item);
+    const known = item.scheduled;
     if (known && known.atMs <= atMs) return;
-    const entry = known ?? { item, atMs, index: this.#heap.length };
+    const entry = (item.scheduled ??= { item, atMs, index: this.#heap.length });
     entry.atMs = atMs;
-    if (!known) this.#entries.set(item, entry);
     this.#rise(entry);
-    if (this.#entries.size === 1) this.#timer?.ref();
+    if (this.#heap.length === 1) this.#timer?.ref();
     this.#arm();
   }
 
   delete(item: Due): void {
-    const entry = this.#entries.get(item);
-    if (!entry) return;
-    this.#remove(entry);
+    if (!item.scheduled) return;
+    this.#remove(item.scheduled);
     // With nothing to wait for it keeps no process alive.
-    if (this.#entries.size === 0) this.#timer?.unref();
+    if (this.#heap.length === 0) this.#timer?.unref();
   }
 
   /** Stops for good: nothing is due any more. */
   stop(): void {
     this.#isStopped = true;
     clearTimeout(this.#timer);
-    this.#entries.clear();
-    this.#heap.length = 0;
+    for (const { item } of this.#heap.splice(0)) item.scheduled = undefined;
   }
 
   #arm(): void {
@@ -99,8 +97,8 @@ export class Schedule {
     if (isStep) for (const entry of this.#heap) entry.atMs = Math.min(entry.atMs, nowMs);
   }
 
-  #remove({ item, index }: Entry): void {
-    this.#entries.delete(item);
+  #remove({ item, index }: Scheduled): void {
+    item.scheduled = undefined;
     const last = this.#heap.pop();
     if (!last || last.item === item) return;
     last.index = index;
@@ -109,7 +107,7 @@ export class Schedule {
     this.#sink(last);
   }
 
-  #rise(entry: Entry): void {
+  #rise(entry: Scheduled): void {
     let { index } = entry;
     while (index > 0) {
       const above = this.#heap[(index - 1) >> 1];
@@ -120,7 +118,7 @@ export class Schedule {
     this.#put(entry, index);
   }
 
-  #sink(entry: Entry): void {
+  #sink(entry: Scheduled): void {
     for (;;) {
       const { index } = entry;
       const [left, right] = [this.#heap[2 * index + 1], this.#heap[2 * index + 2]];
@@ -131,7 +129,7 @@ export class Schedule {
     }
   }
 
-  #put(entry: Entry, index: number): void {
+  #put(entry: Scheduled, index: number): void {
     entry.index = index;
     this.#heap[index] = entry;
   }

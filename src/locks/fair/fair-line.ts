@@ -3,7 +3,7 @@
 
 import type { Renewable } from '../../core/renewal.js';
 import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
-import type { Due, Schedule } from '../../runtime/schedule.js';
+import type { Due, Schedule, Scheduled } from '../../runtime/schedule.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { Findings } from '../../waiting/findings.js';
 
@@ -43,6 +43,7 @@ interface LineLock {
 }
 
 export class FairLine implements Due {
+  scheduled: Scheduled | undefined;
   /** What the callers in this line were told last of who has the lock. */
   readonly findings: Findings = new Findings();
   readonly #lock: LineLock;

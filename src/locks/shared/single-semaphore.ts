@@ -66,9 +66,8 @@ export class SingleSemaphore implements Semaphore {
       );
     }
     parseFunction(fn, 'the function given to withPermits()', this.name);
-    const acquired = this.#acquire('the options of withPermits()', options, Infinity);
-    const hold = await acquired.hold;
-    return await whileHeld(hold, () => fn(new HeldPermits(hold, acquired.permits)));
+    const { permits, hold } = this.#acquire('the options of withPermits()', options, Infinity);
+    return await whileHeld(hold, (held) => fn(new HeldPermits(held, permits)));
   }
 
   async setPermits(permits: number): Promise<void> {

@@ -1,6 +1,6 @@
 // One timer for all that is due at a time: in order, once each, and without looking at everybody whenever one is due.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Schedule, type Due } from '../../../src/runtime/schedule.js';
+import { Schedule, type Due, type Scheduled } from '../../../src/runtime/schedule.js';
 
 let schedule: Schedule;
 
@@ -14,6 +14,7 @@ afterEach(() => {
 });
 
 class Item implements Due {
+  scheduled: Scheduled | undefined;
   readonly dueAtMs: number[] = [];
   readonly again: () => void;
 
