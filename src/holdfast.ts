@@ -125,7 +125,13 @@ export class Holdfast extends LockSource implements AsyncDisposable {
    * whole call. Never rejects; calling it again is harmless.
    */
   close(): Promise<void> {
-    return (this.#closing ??= this.#close());
+    if (!this.#closing) {
+      // There is the promise before anything is done: a listener that is told of a loss may call close(), too.
+      let settle!: (closed: Promise<void>) => void;
+      this.#closing = new Promise((resolve) => (settle = resolve));
+      settle(this.#close());
+    }
+    return this.#closing;
   }
 
   /** Closes it at the end of an `await using` block. */

@@ -46,6 +46,8 @@ export function acquire(
     const lockId = anonymousLockId(origin, lock.id, request.position);
     const call = { end: goOn, anonymousLockId: lockId };
     session.acquisitions.add(call);
+    // A listener that was told of a loss or a warning on the way here may have closed the client.
+    if (session.isClosed) goOn('closed');
     const answered = (answer: AcquireReply): void => {
       const deadline = deadlineOf(sentAt, request.leaseMs);
       if (answer.outcome !== 'acquired' || leftMs(deadline) <= 0) {

@@ -61,8 +61,10 @@ export async function closeSession(
   const limit = pLimit(concurrency);
   const grants = [...session.grants];
   const releases = grants.map((grant) => {
-    if (!grant.isReleased) grant.lose('closed');
-    return limit(() => release(session, grant));
+    // Of one whose release is under way nothing may be left, and that is no loss.
+    const isRepeat = grant.isReleased;
+    if (!isRepeat) grant.lose('closed');
+    return limit(() => release(session, grant, isRepeat));
   });
   for (const hold of session.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
   // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
@@ -81,18 +83,17 @@ export async function closeSession(
 }
 
 /** Releases a grant; the answer also settles the earlier releases that had passed that grant on. */
-async function release(session: Closing, grant: SessionGrant): Promise<void> {
+async function release(session: Closing, grant: SessionGrant, isRepeat: boolean): Promise<void> {
   const { lock, ownerId, heldForMs } = grant;
-  let isFirst = true as boolean;
   try {
     const isReleased = await session.bounded(lock.name, 'not known to be released', (waitLimit) =>
-      retry(session.connection, waitLimit, { name: lock.name }, (isRepeat) => {
-        isFirst = !isRepeat;
+      retry(session.connection, waitLimit, { name: lock.name }, (isSentAgain) => {
+        isRepeat ||= isSentAgain;
         return lock.release(ownerId);
       }),
     );
     const lost = { lockName: lock.name, ownerId, heldForMs };
-    grant.closed(isReleased || !isFirst ? undefined : lockLost(lost, 'deleted'));
+    grant.closed(isReleased || isRepeat ? undefined : lockLost(lost, 'deleted'));
   } catch (error) {
     grant.closed(error as Error);
   }

@@ -97,7 +97,7 @@ export abstract class CountedGrant extends GrantState {
       if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
       const sentAt = await this.keep(this.holdCount + more, leaseMs, waitLimit, isShared);
       this.prolong(deadlineOf(sentAt, leaseMs));
-      if (this.isHeld) confirmed();
+      if (this.remaining() > 0) confirmed(); // without holds it is not lost when its end has passed, but over
     } catch (error) {
       throw this.takenIfConflict(error);
     } finally {

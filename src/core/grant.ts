@@ -1,7 +1,7 @@
 // What a server gave one owner of a lock. All holds that re-entered the lock share the grant, and it may outlive them: it is passed on
 // within the process, or released.
 
-import { isUnanswered } from '../api/errors.js';
+import { isUnanswered, KeyConflictError, LockLostError } from '../api/errors.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { CountedGrant } from './counted-grant.js';
 import type { GrantedHold } from './granted-lock.js';
@@ -112,8 +112,19 @@ export class Grant extends CountedGrant {
     this.session
       .bounded(this.lock.name, 'not known to be held', confirm)
       .catch((error: unknown) => {
-        relay.settle(error as Error);
+        if (isUnanswered(error) && this.isHeld) this.loseTo('deleted');
+        else relay.settle(error as Error);
       });
+  }
+
+  /** Its release did not find the owner, so the grant is lost, even if it stays unknown how. */
+  async #askHowLost(waitLimit: WaitLimit): Promise<void> {
+    try {
+      await this.keep(1, 0, waitLimit);
+    } catch (error) {
+      const isKnown = error instanceof LockLostError || error instanceof KeyConflictError;
+      throw isKnown ? error : this.loseTo('deleted');
+    }
   }
 
   /** Repeats the release until it is answered, within `commandTimeout`. `begun`: its first command, if that was sent already. */
@@ -138,7 +149,8 @@ export class Grant extends CountedGrant {
     this.#relay.end();
     const { loss } = this;
     // A client that closes releases its grants itself, and calls `closed()` when it knows the outcome.
-    if (loss ? loss.lossReason !== 'closed' : this.isReleaseConfirmed) this.#relay.settle(loss);
+    const isOfClose = this.session.isClosed && loss?.lossReason === 'closed';
+    if (loss ? !isOfClose : this.isReleaseConfirmed) this.#relay.settle(loss);
   }
 
   async #release(waitLimit: WaitLimit, isRepeat: boolean, begun?: Promise<boolean>): Promise<void> {
@@ -164,8 +176,10 @@ export class Grant extends CountedGrant {
           return sent;
         },
       );
+      // A client that closes releases its grants itself, beside this.
+      isRepeat ||= this.session.isClosed;
       // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
-      if (!isReleased && !isRepeat) await this.keep(1, 0, waitLimit);
+      if (!isReleased && !isRepeat) await this.#askHowLost(waitLimit);
       this.become({ kind: 'released', isConfirmed: true });
     } catch (error) {
       throw this.takenIfConflict(error);

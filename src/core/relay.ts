@@ -1,6 +1,7 @@
 // A grant that is passed on from one holder to the next within a process, and the releases that did so: each is settled by the next
 // proof that the server still had the grant after that.
 
+import { KeyConflictError } from '../api/errors.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
 import type { GrantedLock } from './granted-lock.js';
 import { retry } from './retry.js';
@@ -95,7 +96,9 @@ export class Relay implements Due {
       if (count > 0) this.#settle(upTo);
       else if (!this.#isOver) this.#gone();
     } catch (error) {
-      this.#settle(upTo, error as Error);
+      // Something else is in place of the lock's key: then it is gone, too.
+      if (error instanceof KeyConflictError && !this.#isOver) this.#gone();
+      else this.#settle(upTo, error as Error);
     } finally {
       this.#isAsking = false;
     }

@@ -30,10 +30,10 @@ export class Contests {
     this.#lines.known(lock)?.free();
   }
 
-  /** The grant by which this client holds the lock. */
+  /** The grant by which this client holds the lock, as far as it may rely on that. */
   heldHere(lock: string): Granted | undefined {
     const grant = this.#grants.get(lock);
-    return grant?.isHeld ? grant : undefined;
+    return grant && grant.remaining() > 0 ? grant : undefined;
   }
 
   /** Whether this client has the lock, or somebody of it waits. */

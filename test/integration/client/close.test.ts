@@ -112,6 +112,20 @@ describe('close()', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
+  it('is called by whoever is told of the losses that it causes, however many', async () => {
+    const client = newClient({ lockWatchdogTimeout: 30_000 });
+    const names = Array.from({ length: 2_000 }, () => uniqueName());
+    await Promise.all(names.map((each) => client.getLock(each).acquire()));
+    let lostCount = 0;
+    client.on('lost', () => {
+      lostCount++;
+      void client.close();
+    });
+    await client.close();
+    expect(lostCount).toBe(names.length);
+    expect(await redis.exists(...names)).toBe(0);
+  });
+
   it('may be called before anything was done', async () => {
     await newClient().close();
     const client = newClient();
@@ -155,6 +169,23 @@ describe('close() of a client whose acquire is in flight', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
+  it('ends one that has just found out that the lock was lost, and whose listener closes the client', async () => {
+    const client = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
+    const lock = client.getLock(name);
+    await lock.acquire({ lease: 300 });
+    proxy().delay({ downstreamMs: 100 });
+    let closing: Promise<void> | undefined;
+    client.on('lost', () => (closing = client.close()));
+    const resumesAtMs = performance.now() + 400;
+    while (performance.now() < resumesAtMs); // the process stands still
+    const acquiring = rejectionOf(lock.acquire());
+    expect(closing).toBeDefined();
+    const error = await Promise.race([acquiring, closing]); // at once, not when it is closed
+    expect(error).toMatchObject({ code: 'CLIENT_CLOSED' });
+    await closing;
+    expect(await redis.exists(name)).toBe(0);
+  });
+
   it('does not wait for longer than commandTimeout for a black hole', async () => {
     const client = newClient({ redis: proxy().url, commandTimeout: 300 });
     const hold = await client.getLock(name).acquire();
@@ -176,6 +207,25 @@ describe('close() of a client whose acquire is in flight', () => {
     await nextEvent(client, 'error');
     await settlesSoon(client.close());
     expect(await acquiring).toMatchObject({ code: 'CLIENT_CLOSED' });
+  });
+});
+
+describe('close() that is called again by whoever is told of the loss', () => {
+  const proxy = proxyPerTest();
+
+  it('waits for Redis to come back, and removes what is held', async () => {
+    const client = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
+    await client.getLock(name).acquire();
+    client.on('lost', () => void client.close());
+    const down = nextEvent(client, 'error');
+    proxy().refuse();
+    proxy().cut();
+    await down;
+    const closing = client.close();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await proxy().accept();
+    await closing;
+    expect(await redis.exists(name)).toBe(0);
   });
 });
 
