@@ -25,7 +25,8 @@ const RIGHT =
 /** What a URL may say behind its "?": ioredis takes the text for the value. */
 const IN_TEXTS = ['username', 'password', 'db', 'family', 'keyPrefix', 'connectionName'];
 
-const ENCODE = 'in a password "@", "/", "?", "#" and "%" must be percent-encoded';
+const ENCODE =
+  'in a password "@", "/", "?", "#" and "%" must be percent-encoded, behind the "?" also "&" and "+"';
 
 /** The user's instance; or one that never connects, of a URL or options. */
 export function templateOf(source: unknown): Ioredis {
@@ -53,8 +54,8 @@ function fromText(text: string): Redis {
   // ioredis looks for "rediss://" as it is written, and would otherwise do without TLS.
   const url = text.replace(/^rediss?:/i, (scheme) => scheme.toLowerCase());
   const query = new URLSearchParams(/\?(.*)$/.exec(text)?.[1]);
-  checkNames(query.keys());
   for (const [name, value] of query) {
+    checkNameInQuery(name);
     if (!IN_TEXTS.includes(name))
       throw new OptionError(`option "redis": ${name} cannot be given in a URL: give options`);
     if (name === 'db') checkDigits('db', value);
@@ -72,15 +73,32 @@ function fromOptions(options: Record<string, unknown>): Redis {
   return template;
 }
 
-function checkNames(names: Iterable<string>): void {
+function checkNames(names: readonly string[]): void {
   for (const name of names) {
-    if ((IOREDIS_OPTIONS as readonly string[]).includes(name)) continue;
-    const instead = FOREIGN_OPTIONS[name];
+    if (isOfIoredis(name)) continue;
+    const instead = meantBy(name);
     const hint = instead === undefined ? '' : ` (${instead})`;
     throw new OptionError(
       `option "redis" has no "${name}"${hint}: ioredis knows host, port, path, username, password, db, tls, sentinels, name and others`,
     );
   }
+}
+
+/** What is no name that we know may be the rest of a password. */
+function checkNameInQuery(name: string): void {
+  if (isOfIoredis(name)) return;
+  if (meantBy(name) !== undefined) checkNames([name]);
+  throw new OptionError(
+    `option "redis": behind the "?" of the URL is a name that is none of ${IN_TEXTS.join(', ')}; ${ENCODE}`,
+  );
+}
+
+function isOfIoredis(name: string): boolean {
+  return (IOREDIS_OPTIONS as readonly string[]).includes(name);
+}
+
+function meantBy(name: string): string | undefined {
+  return Object.hasOwn(FOREIGN_OPTIONS, name) ? FOREIGN_OPTIONS[name] : undefined;
 }
 
 /** ioredis reads a number from the beginning of a text, whatever comes behind it. */
@@ -133,8 +151,7 @@ function checkText(what: string, text: string): void {
   }
   const url = parse(what, `redis://${text.replace(/^(rediss?:)?\/\//i, '')}`);
   // What follows a "/", "?" or "#" that is not encoded is no password to a URL, and its beginning would be a host or a port.
-  const isCutShort = !url.username && !url.password && url.search.includes('@');
-  if (url.hash !== '' || url.pathname.includes('@') || isCutShort)
+  if (url.hash !== '' || url.pathname.includes('@') || url.search.includes('@'))
     throw new OptionError(`${what} is no URL that can be used: ${ENCODE}`);
   if (scheme === undefined && url.pathname.length > 1)
     throw new OptionError(`${what} has a path but no scheme: it must begin with redis://`);

@@ -41,6 +41,10 @@ describe('a text is refused', () => {
     ['a "?" that leaves a port', `redis://user:123?${SECRET}@localhost`, 'percent-encoded'],
     ['a "#" that leaves a port', `redis://user:123#${SECRET}@localhost`, 'percent-encoded'],
     ['a "#" that leaves a host', `redis://${SECRET}#x@localhost`, 'percent-encoded'],
+    ['"@" and "?" in the password', `redis://user:abc@de?${SECRET}@host:6379`, 'percent-encoded'],
+    ['an "@" in the query', `redis://user:pass@host?keyPrefix=${SECRET}@`, 'percent-encoded'],
+    ['an "&" in a password in the query', `redis://h?password=ab&${SECRET}`, '"&"'],
+    ['the same behind the path of a socket', `/tmp/redis.sock?password=ab&${SECRET}`, '"&"'],
     ['a "%" in the password', `redis://:%${SECRET}@localhost`, 'percent-encoded'],
     ['a database that is no number', `redis://:${SECRET}@localhost/main`, 'number of a database'],
     [
@@ -161,6 +165,7 @@ describe('an instance is refused', () => {
   it('of a cluster whose start-up nodes cannot be read', () => {
     const lazy = { lazyConnect: true };
     const nodes = [
+      [`redis://user:abc@de?${SECRET}@host:6379`, 'a start-up node of the cluster is no URL'],
       [`redis://:${SECRET}@localhost:port`, 'a start-up node of the cluster is no URL'],
       [{ host: `redis://:${SECRET}@localhost` }, "its host is 'redis://…'"],
     ] as const;
