@@ -14,10 +14,17 @@ export async function runSchedule(
   for (;;) {
     try {
       await leader.withLock({ signal: stop }, async (hold) => {
-        const job = new Cron(pattern, { protect: true }, () => task(hold.signal));
         const end = AbortSignal.any([stop, hold.signal]); // told to stop, or not the leader any more
+        const run = async (): Promise<void> => {
+          await task(end).catch((error: unknown) => {
+            console.error('the task failed:', error);
+          });
+        };
+        let running = Promise.resolve();
+        const job = new Cron(pattern, { protect: true }, () => (running = run()));
         if (!end.aborted) await once(end, 'abort');
         job.stop();
+        await running; // the next leader begins when the last run has ended
       });
     } catch (error) {
       // The lock was lost, or Redis could not be asked.

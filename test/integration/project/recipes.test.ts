@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
-import { describe, expect, inject, it } from 'vitest';
+import { describe, expect, inject, it, vi } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { customerWorker } from '../../recipes/bullmq.js';
 import { runSchedule } from '../../recipes/cron-leader.js';
@@ -83,6 +83,62 @@ describe('the cron recipe', () => {
       await Promise.all(processes.map(({ done }) => done));
       await Promise.all(processes.map(({ holdfast }) => holdfast.close()));
     }
+  });
+});
+
+describe('the cron recipe, with a task that takes its time', () => {
+  it('gives the lock up only when the run that is under way has ended', async () => {
+    const keyPrefix = `${uniqueName('recipe')}:`;
+    const begun: string[] = [];
+    let [inside, most] = [0, 0];
+    const processes = ['a', 'b'].map((name) => {
+      const holdfast = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+      const stop = new AbortController();
+      const task = async (): Promise<void> => {
+        begun.push(name);
+        most = Math.max(most, ++inside);
+        await sleep(2_500);
+        inside--;
+      };
+      const done = runSchedule(holdfast, '* * * * * *', task, stop.signal);
+      return { name, holdfast, stop, done };
+    });
+    try {
+      await expect.poll(() => begun.length, { timeout: 10_000 }).toBeGreaterThan(0);
+      processes.find(({ name }) => name === begun[0])!.stop.abort();
+      await expect.poll(() => new Set(begun).size, { timeout: 20_000 }).toBe(2);
+      expect(most).toBe(1);
+    } finally {
+      for (const { stop } of processes) stop.abort();
+      await Promise.all(processes.map(({ done }) => done));
+      await expect.poll(() => inside, { timeout: 10_000 }).toBe(0);
+      await Promise.all(processes.map(({ holdfast }) => holdfast.close()));
+    }
+  });
+
+  it('tells that a run failed, and goes on with the next', async () => {
+    const told = vi.spyOn(console, 'error').mockReturnValue();
+    const unhandled = vi.fn();
+    process.on('unhandledRejection', unhandled);
+    const keyPrefix = `${uniqueName('recipe')}:`;
+    await using holdfast = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+    const stop = new AbortController();
+    let runs = 0;
+    const task = (): Promise<void> => {
+      runs++;
+      return Promise.reject(new Error('the database is away'));
+    };
+    const done = runSchedule(holdfast, '* * * * * *', task, stop.signal);
+    try {
+      await expect.poll(() => runs, { timeout: 10_000 }).toBeGreaterThanOrEqual(2);
+      expect(told).toHaveBeenCalledWith('the task failed:', expect.any(Error));
+    } finally {
+      stop.abort();
+      await done;
+      process.off('unhandledRejection', unhandled);
+      told.mockRestore();
+    }
+    expect(unhandled).not.toHaveBeenCalled();
   });
 });
 
