@@ -63,6 +63,11 @@ export interface Hold extends AsyncDisposable {
   /** The lock's name, whether it is held, released or lost, its owner, the milliseconds left, and the fencing token, as a string. */
   toJSON(): HoldDescription;
 
-  /** Releases it at the end of an `await using` block. @throws {@link LockLostError} the lock was lost */
+  /**
+   * Releases it at the end of an `await using` block; that Redis could not be reached is an `error` event.
+   *
+   * @throws {@link LockLostError} the lock was lost. If the block threw, too, JavaScript makes a `SuppressedError` of both: `error` is the
+   *   loss, `suppressed` what the block threw. {@link Lock.withLock} throws the latter alone.
+   */
   [Symbol.asyncDispose](): Promise<void>;
 }

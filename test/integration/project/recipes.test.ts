@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Queue } from 'bullmq';
+import { Queue, UnrecoverableError } from 'bullmq';
+import { Redis } from 'ioredis';
 import { describe, expect, inject, it, vi } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { customerWorker } from '../../recipes/bullmq.js';
@@ -174,6 +175,37 @@ describe('the BullMQ recipe', () => {
       await worker.close();
       await queue.obliterate({ force: true });
       await queue.close();
+    }
+  });
+});
+
+describe('the BullMQ recipe, with a job that fails when its lock is lost', () => {
+  it('leaves the error of the job to BullMQ', async () => {
+    const { hostname: host, port } = new URL(inject('redisUrl'));
+    const connection = { host, port: Number(port) };
+    const name = randomUUID();
+    const keyPrefix = `${uniqueName('recipe')}:`;
+    await using holdfast = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+    const redis = new Redis(inject('redisUrl'));
+    const queue = new Queue<{ customer: string }>(name, { connection });
+    const errors: string[] = [];
+    const worker = customerWorker(holdfast, name, connection, async ({ data: { customer } }) => {
+      await holdfast.getLock(`customer:${customer}`).forceUnlock();
+      await redis.del(`holdfast_forced:{${keyPrefix}customer:${customer}}`); // a word that nobody needs
+      throw new UnrecoverableError('no such customer');
+    });
+    worker.on('failed', (_job, error) => errors.push(error.message));
+    try {
+      await worker.waitUntilReady();
+      await queue.add('job', { customer: 'x' }, { attempts: 3 });
+      await expect.poll(() => errors.length, { timeout: 15_000 }).toBeGreaterThan(0);
+      expect(errors).toEqual(['no such customer']);
+      expect(await queue.getFailedCount()).toBe(1); // it was not tried again
+    } finally {
+      await worker.close();
+      await queue.obliterate({ force: true });
+      await queue.close();
+      await redis.quit();
     }
   });
 });
