@@ -20,7 +20,8 @@ export interface Lock {
   readonly name: string;
 
   /**
-   * Acquires it for the innermost `run`, or anonymously; waits for ever. Undo it by {@link Lock.unlock}.
+   * Acquires it for the innermost `run`, or anonymously; waits for ever. Undo it by {@link Lock.unlock}. Parallel branches of one run are
+   * one owner, so that all get in: if they are to take turns, use {@link Lock.withLock}, or a `run` for each.
    *
    * @param lease - milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the unlock
    */
@@ -46,7 +47,9 @@ export interface Lock {
   unlock(): Promise<void>;
 
   /**
-   * Acquires it and hands it over as a {@link Hold}, which any code may release. Inside a `run`, nested calls re-enter it.
+   * Acquires it and hands it over as a {@link Hold}, which any code may release. Inside a `run`, nested calls re-enter it, and so do those
+   * of parallel branches, since the run is one owner: if they are to take turns, use {@link Lock.withLock}, or a `run` for each. Outside any
+   * run it opens no scope: a nested call of this lock waits for it, unless it is made inside {@link Hold.run}.
    *
    * @param options - `wait` is `Infinity` by default
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out
