@@ -9,9 +9,9 @@ import type { NodeAnswer } from './node-answer.js';
  * @group Errors
  */
 export interface SeenHolder {
-  /** The owner that holds it: `<clientId>:<n>`. */
+  /** The owner that held it, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
   holder: string;
-  /** What was left of its lease, in milliseconds; -1: no expiry. */
+  /** What was left of its lease, in milliseconds; -1: no expiry, 0: it held nothing, and was first in line. */
   holderTtlMs: number;
 }
 
@@ -24,9 +24,9 @@ export class LockTimeoutError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockTimeoutError';
   readonly code = 'LOCK_TIMEOUT';
-  /** The owner that was last seen to hold the lock: `<clientId>:<n>`. */
+  /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
   readonly holder: string | undefined;
-  /** What was then left of that owner's lease, in milliseconds; -1: no expiry. */
+  /** What was then left of that owner's lease, in milliseconds; -1: no expiry, 0: it held nothing, and was first in line. */
   readonly holderTtlMs: number | undefined;
 
   constructor(message: string, context: ErrorContext & Partial<SeenHolder> = {}) {

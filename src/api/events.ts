@@ -40,7 +40,7 @@ export interface AcquiredEvent extends LockEvent {
  * @group Events
  */
 export interface ReleasedEvent extends LockEvent {
-  /** How often its owner still holds it; 0: the lock is free. */
+  /** How often its owner still holds it; 0: not any more. */
   holdCount: number;
   /** How long the owner has held the lock, in milliseconds. */
   heldForMs: number;
@@ -54,7 +54,7 @@ export interface ReleasedEvent extends LockEvent {
  * @group Events
  */
 export interface WaitingEvent extends LockEvent {
-  /** The owner that holds it. */
+  /** The owner that holds it, or one of several; while nobody holds it, who is first in line for it. */
   holder: string;
   /** What is left of that owner's lease, in milliseconds; -1: no expiry. */
   holderTtlMs: number;

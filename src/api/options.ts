@@ -129,11 +129,16 @@ export function parseOptions<Option extends string>(
 }
 
 /** A duration that must be given: milliseconds, a whole number, at most the longest delay of a timer. */
-export function parseDuration(durationMs: unknown, what: string, minimumMs: number): number {
+export function parseDuration(
+  durationMs: unknown,
+  what: string,
+  minimumMs: number,
+  lockName?: string,
+): number {
   if (isWholeNumber(durationMs, minimumMs, MAX_TIMER_MS)) return durationMs;
   const longest = `${String(MAX_TIMER_MS)} (24 days, the longest that a timer takes)`;
   const right = `a whole number of milliseconds from ${String(minimumMs)} to ${longest}`;
-  throw invalid(what, durationMs, right);
+  throw invalid(what, durationMs, right, lockName);
 }
 
 /** How many of something: a whole number of at least 0. */
@@ -156,9 +161,9 @@ export function parseText(text: unknown, what: string): string {
   throw invalid(what, text, 'a string of at least one character');
 }
 
-export function parseBoolean(value: unknown, what: string): boolean {
+export function parseBoolean(value: unknown, what: string, lockName?: string): boolean {
   if (typeof value === 'boolean') return value;
-  throw invalid(what, value, 'true or false');
+  throw invalid(what, value, 'true or false', lockName);
 }
 
 export function parseFunction(fn: unknown, what: string, lockName?: string): void {

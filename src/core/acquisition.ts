@@ -111,8 +111,7 @@ export class Acquisition {
     if (!turns.tryTake(isShared)) {
       // If another call of the same scope is just entering, this one counts up as soon as that has entered.
       const isElsewhere = !acting || outer.entering !== acting;
-      if (this.#request.waitMs === 0 && isElsewhere)
-        throw heldElsewhere(this.#lock.name, 0, grant.seen);
+      if (this.#request.waitMs === 0 && isElsewhere) throw heldElsewhere(this.#lock, 0, grant.seen);
       this.#beginWaiting(grant.seen);
       // The call leaves its line: a wake-up there is for somebody who can try now.
       this.#tries.leave();
@@ -164,7 +163,7 @@ export class Acquisition {
   }
 
   #held(seen: SeenHolder): Attempt {
-    if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock.name, 0, seen);
+    if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock, 0, seen);
     this.#beginWaiting(seen);
     return 'held';
   }

@@ -17,6 +17,8 @@ export interface AcquirableLock extends GrantedLock {
   readonly isFenced?: boolean;
   /** Whether an owner may acquire the lock again while it holds it; left out: it may. */
   readonly isReentrant?: boolean;
+  /** How many permits are wanted, of a lock that several may hold. */
+  readonly weight?: number;
   /** The ids of the locks that it is made of, if it is made of others. */
   readonly memberIds?: readonly string[];
   /** Whether the servers of the lock can be asked now; left out where its client's own connection tells that. */

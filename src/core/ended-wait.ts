@@ -5,7 +5,7 @@ import type { AcquirableLock } from './backend.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
 import type { LockRequest } from './request.js';
-import { aborted, heldElsewhere, timedOut } from './refusals.js';
+import { aborted, heldElsewhere } from './refusals.js';
 import { UnsentError } from '../redis/failure.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
@@ -47,8 +47,7 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   if (over.ending === 'closed') return session.closedError(lock.name);
   const trouble = over.trouble ?? findings?.trouble;
   const seen = seenLately(waited, trouble) ?? heldHere(waited);
-  if (seen && lock.isReentrant === false) return heldElsewhere(lock.name, request.waitMs, seen);
-  if (seen) return timedOut(lock.name, request.waitMs, seen, session.clientId);
+  if (seen) return heldElsewhere(lock, request.waitMs, seen, isHeldHere(waited, seen));
   // A try that was not sent any more, in the last instant of the wait, is no trouble.
   const isTrouble = trouble && !(trouble instanceof UnsentError);
   if (waited.isTooLate && !isTrouble && isReachable(waited))
@@ -70,6 +69,12 @@ function seenLately(waited: Waited, trouble: Error | undefined): SeenHolder | un
 
 function isReachable({ session, lock }: Waited): boolean {
   return lock.isReachable ?? session.connection.isReady;
+}
+
+/** Whether that holder is this very client, and not another one that was given the same id. */
+function isHeldHere(waited: Waited, { holder }: SeenHolder): boolean {
+  const mayBe = holder.startsWith(`${waited.session.clientId}:`);
+  return mayBe && heldHere(waited)?.holder === holder;
 }
 
 /** This client's own grant of the lock; but none that is shared if the caller asked for a shared one: that was not in its way. */

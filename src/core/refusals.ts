@@ -8,39 +8,40 @@ import {
   OptionError,
   type SeenHolder,
 } from '../api/errors.js';
+import type { AcquirableLock } from './backend.js';
 
 /** An attempt that began no longer ago than this when the wait ends is taken for slow, not for unanswered. */
 export const SLOW_ANSWER_MS = 100;
 
-/** Somebody else had the lock until the wait ran out. */
+/** The lock that a caller wanted, and of one that several may hold how many permits. */
+type Wanted = Pick<AcquirableLock, 'name' | 'weight' | 'isReentrant'>;
+
+/** Somebody else had the lock until the wait ran out. `isHeldHere`: another caller of the same client; they may wait for each other. */
 export function heldElsewhere(
-  lockName: string,
+  lock: Wanted,
   waitMs: number,
-  seen: SeenHolder,
+  { holder, holderTtlMs }: SeenHolder,
+  isHeldHere = false,
 ): LockTimeoutError {
-  const { holder, holderTtlMs } = seen;
-  const until =
-    holderTtlMs < 0
-      ? 'without expiry'
-      : `its lease ends in ${String(holderTtlMs)} ms unless renewed`;
-  return new LockTimeoutError(
-    `lock "${lockName}" not acquired within ${rounded(waitMs)} ms: held by ${holder}, ${until}`,
-    { lockName, holder, holderTtlMs },
-  );
+  const { name: lockName } = lock;
+  const hint = isHeldHere
+    ? '; another caller of this client has it: if they take several locks one by one, they may wait for each other, getMultiLock() takes all at once'
+    : '';
+  const message = `${wanted(lock)} not acquired within ${rounded(waitMs)} ms: ${inTheWay(lock, { holder, holderTtlMs })}${hint}`;
+  return new LockTimeoutError(message, { lockName, holder, holderTtlMs });
 }
 
-/** `heldElsewhere` after a wait, with a hint where the waiting client holds the lock itself: its callers may wait for each other. */
-export function timedOut(
-  lockName: string,
-  waitMs: number,
-  seen: SeenHolder,
-  clientId: string,
-): LockTimeoutError {
-  const { message } = heldElsewhere(lockName, waitMs, seen);
-  const hint = seen.holder.startsWith(`${clientId}:`)
-    ? '; this client holds it too: callers that take several locks one by one may wait for each other, getMultiLock() takes all at once'
-    : '';
-  return new LockTimeoutError(message + hint, { lockName, ...seen });
+function wanted({ name, weight, isReentrant }: Wanted): string {
+  if (isReentrant !== false || weight === undefined) return `lock "${name}"`;
+  return `semaphore "${name}": ${String(weight)} permit${weight === 1 ? '' : 's'}`;
+}
+
+/** Of a lock that several may hold one of them is known, or who is first in line; and of a fair lock that is free who is first. */
+function inTheWay({ weight }: Wanted, { holder, holderTtlMs }: SeenHolder): string {
+  if (weight !== undefined) return `${holder} is in the way, perhaps among others`;
+  if (holderTtlMs < 0) return `held by ${holder}, without expiry`;
+  if (holderTtlMs === 0) return `${holder} has it, or is the next to get it`;
+  return `held by ${holder}, its lease ends in ${String(holderTtlMs)} ms unless renewed`;
 }
 
 /** `heldElsewhere` for a MultiLock, of which a member was held by somebody else. */

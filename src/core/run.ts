@@ -17,7 +17,8 @@ async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void>
   await Promise.all(
     scope.end().map(async (hold) => {
       const { lockName, ownerId } = hold;
-      const message = `a run ended while it still held lock "${lockName}": it was released; unlock it before the run ends`;
+      const remedy = hold.isUnlockable ? 'unlock it' : 'release its hold';
+      const message = `a run ended while it still held lock "${lockName}", which is given up now: ${remedy} before the run ends`;
       warnings.warn('forgotten unlock', lockName, message, ownerId);
       const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
         lockName,

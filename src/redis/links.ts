@@ -52,7 +52,7 @@ export class Links {
         this.#events.outage(role, isOn);
       },
       failed: (cause) => {
-        const message = `the ${role} connection to Redis failed: ${describe(cause)}`;
+        const message = `the ${role} connection to Redis (${client.address}) failed: ${describe(cause)}`;
         this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
       },
     });

@@ -15,7 +15,7 @@ export function startChild(program: string | URL, env: Record<string, string> = 
 
 /** What a child prints that loses its connection with no listener for errors, and nothing else. */
 export const ONE_WARNING =
-  /^\(node:\d+\) HoldfastWarning: the commands connection to Redis failed: .*\n\(Use .*\)\n$/;
+  /^\(node:\d+\) HoldfastWarning: the commands connection to Redis \(.*\) failed: .*\n\(Use .*\)\n$/;
 
 export class Child implements AsyncDisposable {
   /** Everything the child printed. */

@@ -157,7 +157,7 @@ function simulatedParts(
     );
     return new Master(link as unknown as ReentrantLockBackend, new Cleanup());
   });
-  const settings = { ...parseRedLockOptions(options, isFenced), ...(guard && { guard }) };
+  const settings = { ...parseRedLockOptions(NAME, options, isFenced), ...(guard && { guard }) };
   return { parts: { name: NAME, masters: links, isFenced, settings }, services, events };
 }
 

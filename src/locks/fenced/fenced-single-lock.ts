@@ -54,7 +54,7 @@ export function fencedLock(
   options: FencedLockOptions,
 ): FencedLock {
   const lockName = parseName(name);
-  const { isFair, tokenTtlMs } = parseFencedLock(options);
+  const { isFair, tokenTtlMs } = parseFencedLock(lockName, options);
   const Backend = isFair ? FencedFairBackend : FencedBackend;
   const backend = new Backend(server, lockName, session.newOwnerId, tokenTtlMs);
   return fencedLockOver(session, backend);

@@ -11,17 +11,18 @@ export interface FencedLockSettings {
   readonly tokenTtlMs: number;
 }
 
-export function parseFencedLock(options: unknown): FencedLockSettings {
+export function parseFencedLock(lockName: string, options: unknown): FencedLockSettings {
   const what = 'the options of getFencedLock()';
-  const { fair, tokenTtl } = parseOptions(what, options, ['fair', 'tokenTtl']);
+  const { fair, tokenTtl } = parseOptions(what, options, ['fair', 'tokenTtl'], lockName);
   return {
-    isFair: fair === undefined ? false : parseBoolean(fair, 'fair'),
-    tokenTtlMs: tokenTtl === undefined ? DEFAULT_TOKEN_TTL_MS : parseTokenTtl(tokenTtl),
+    isFair: fair === undefined ? false : parseBoolean(fair, 'fair', lockName),
+    tokenTtlMs: tokenTtl === undefined ? DEFAULT_TOKEN_TTL_MS : parseTokenTtl(tokenTtl, lockName),
   };
 }
 
-function parseTokenTtl(tokenTtl: unknown): number {
+function parseTokenTtl(tokenTtl: unknown, lockName: string): number {
   if (tokenTtl === Infinity) return 0;
   if (isWholeNumber(tokenTtl, 1)) return tokenTtl;
-  throw invalid('tokenTtl', tokenTtl, 'a whole number of milliseconds of at least 1, or Infinity');
+  const right = 'a whole number of milliseconds of at least 1, or Infinity';
+  throw invalid('tokenTtl', tokenTtl, right, lockName);
 }

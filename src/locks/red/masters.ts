@@ -24,7 +24,7 @@ export function parseRedLock(given: readonly unknown[]): RedLockParts {
   const last = given.at(-1);
   if (given.length === 0 || last instanceof BaseLock) {
     const parts = parseMasters(given);
-    return { ...parts, settings: parseRedLockOptions({}, parts.isFenced) };
+    return { ...parts, settings: parseRedLockOptions(parts.name, {}, parts.isFenced) };
   }
   // If it were taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of
   // others.
@@ -34,7 +34,7 @@ export function parseRedLock(given: readonly unknown[]): RedLockParts {
     );
   }
   const parts = parseMasters(given.slice(0, -1));
-  return { ...parts, settings: parseRedLockOptions(last, parts.isFenced) };
+  return { ...parts, settings: parseRedLockOptions(parts.name, last, parts.isFenced) };
 }
 
 function parseMasters(locks: readonly unknown[]): Omit<RedLockParts, 'settings'> {

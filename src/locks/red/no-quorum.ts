@@ -23,7 +23,7 @@ function inWords(node: NodeAnswer): string {
     case 'gone':
       return `${node.node}: ${node.answer}`;
     case 'held':
-      return `${node.node}: held by ${node.holder} for ${String(node.holderTtlMs)} ms`;
+      return `${node.node}: held by ${node.holder} ${node.holderTtlMs < 0 ? 'without expiry' : `for ${String(node.holderTtlMs)} ms`}`;
     case 'unreachable':
       return `${node.node}: ${node.reason}`;
     case 'guarded':

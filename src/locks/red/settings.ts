@@ -13,20 +13,30 @@ export interface RedLockSettings {
 }
 
 /** `isFenced`: whether its holders get tokens, which a master that has restarted may have forgotten. */
-export function parseRedLockOptions(options: unknown, isFenced: boolean): RedLockSettings {
+export function parseRedLockOptions(
+  lockName: string,
+  options: unknown,
+  isFenced: boolean,
+): RedLockSettings {
   const { nodeTimeout, restartGuard, maxExtensions } = parseOptions(
     'the options of getRedLock()',
     options,
     ['nodeTimeout', 'restartGuard', 'maxExtensions'],
+    lockName,
   );
   return {
-    nodeTimeoutMs: nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1),
-    guard: parseRestartGuard(restartGuard, isFenced),
-    maxExtensions: parseMaxExtensions(maxExtensions),
+    nodeTimeoutMs:
+      nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1, lockName),
+    guard: parseRestartGuard(lockName, restartGuard, isFenced),
+    maxExtensions: parseMaxExtensions(lockName, maxExtensions),
   };
 }
 
-function parseRestartGuard(restartGuard: unknown, isFenced: boolean): RedLockSettings['guard'] {
+function parseRestartGuard(
+  lockName: string,
+  restartGuard: unknown,
+  isFenced: boolean,
+): RedLockSettings['guard'] {
   if (restartGuard === undefined) return learningGuard;
   if (isFenced && (restartGuard === false || restartGuard === 0)) {
     const right = 'at least 1 ms where the members are fenced locks';
@@ -34,14 +44,17 @@ function parseRestartGuard(restartGuard: unknown, isFenced: boolean): RedLockSet
       'restartGuard',
       restartGuard,
       `${right}: a master that restarted may have forgotten their tokens`,
+      lockName,
     );
   }
-  const guardMs = restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0);
+  const guardMs =
+    restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0, lockName);
   return () => fixedGuard(guardMs);
 }
 
-function parseMaxExtensions(maxExtensions: unknown): number {
+function parseMaxExtensions(lockName: string, maxExtensions: unknown): number {
   if (maxExtensions === undefined || maxExtensions === Infinity) return Infinity;
   if (isWholeNumber(maxExtensions, 0)) return maxExtensions;
-  throw invalid('maxExtensions', maxExtensions, 'a whole number of at least 0, or Infinity');
+  const right = 'a whole number of at least 0, or Infinity';
+  throw invalid('maxExtensions', maxExtensions, right, lockName);
 }

@@ -7,13 +7,13 @@ import type { Refusal } from './weighted-replies.js';
 /** More permits than anybody counts; Lua counts exactly with far larger numbers, too. */
 const MOST_PERMITS = 2 ** 31 - 1;
 
-export function parseSemaphore(options: unknown): number {
+export function parseSemaphore(name: string, options: unknown): number {
   const what = 'the options of getSemaphore()';
-  const { permits } = parseOptions(what, options, ['permits']);
-  return parsePermits(permits, 'permits');
+  const { permits } = parseOptions(what, options, ['permits'], name);
+  return parsePermits(permits, 'permits', name);
 }
 
-export function parsePermits(permits: unknown, what: string, name?: string): number {
+export function parsePermits(permits: unknown, what: string, name: string): number {
   if (isWholeNumber(permits, 1, MOST_PERMITS)) return permits;
   throw invalid(what, permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, name);
 }

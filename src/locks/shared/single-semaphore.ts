@@ -37,7 +37,7 @@ export class SingleSemaphore implements Semaphore {
     this.#session = session;
     this.#server = server;
     this.name = parseName(name);
-    this.#declared = parseSemaphore(options);
+    this.#declared = parseSemaphore(this.name, options);
   }
 
   async acquire(options?: PermitOptions): Promise<PermitHold> {

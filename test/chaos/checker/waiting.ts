@@ -92,7 +92,7 @@ function hasLostConnection(
     ({ at, message, ...warned }) =>
       warned.process === process &&
       message.startsWith(`${client}: `) &&
-      message.includes('connection to Redis failed') &&
+      /connection to Redis \(.*\) failed/.test(message) &&
       overlapMs(at, at + RECONNECTS_WITHIN_MS, from, until) > 0,
   );
 }

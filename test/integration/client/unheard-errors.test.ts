@@ -19,7 +19,9 @@ it('a Redis that is down on first use is warned of', async () => {
   await rejectionOf(client.getLock(uniqueName()).tryLock());
   await rejectionOf(client.getLock(uniqueName()).tryLock(400));
   expect(warnings).toEqual([
-    expect.stringContaining('the commands connection to Redis failed: connect ECONNREFUSED'),
+    expect.stringContaining(
+      'the commands connection to Redis (127.0.0.1:1) failed: connect ECONNREFUSED',
+    ),
   ]);
 });
 

@@ -44,7 +44,7 @@ describe('getFencedLock()', () => {
     await using client = newClient();
     const call = (): unknown => client.getFencedLock(name, options as FencedLockOptions);
     expect(call).toThrow(OptionError);
-    expect(call).toThrow(message);
+    expect(call).toThrow(`lock "${name}": ${message}`);
   });
 
   it('takes options that are undefined for left out', async () => {

@@ -172,7 +172,7 @@ it('in a fair line, who overtakes one that is known to wait is accused', () => {
   const faults = [{ nemesis: 'cut connections', from: 295, until: 296, clients: [0] }];
   expect(rulesBroken(order, { faults })).toEqual([]);
   const failed = (client: string): Noted => {
-    const message = `${client}: the subscriber connection to Redis failed: no answer within 243 ms`;
+    const message = `${client}: the subscriber connection to Redis (h:1) failed: no answer within 243 ms`;
     return [285, { what: 'warned', message }];
   };
   expect(rulesBroken([...order, failed(CALL.client)])).toEqual([]);

@@ -132,7 +132,7 @@ describe('fenced locks', () => {
 
   it.each([false, 0] as const)('without a restart guard (%o) are refused', (restartGuard) => {
     expect(refusal(...fenced(), { restartGuard }).message).toBe(
-      `restartGuard is ${String(restartGuard)}: it must be at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens`,
+      `lock "orders": restartGuard is ${String(restartGuard)}: it must be at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens`,
     );
     expect(clients[0]!.getRedLock(...locks(), { restartGuard }).name).toBe('orders');
   });

@@ -202,7 +202,9 @@ describe('a timeout while a caller of the same client has the lock', () => {
       });
     const refused = expect(over('x', 'y', 5_000)).rejects.toMatchObject({
       code: 'LOCK_TIMEOUT',
-      message: expect.stringMatching(/this client holds it too: .*getMultiLock\(\)/) as unknown,
+      message: expect.stringMatching(
+        /another caller of this client has it: .*getMultiLock\(\)/,
+      ) as unknown,
     });
     const other = over('y', 'x', 60_000);
     await vi.advanceTimersByTimeAsync(5_010);
@@ -213,6 +215,17 @@ describe('a timeout while a caller of the same client has the lock', () => {
   it('does not say so of the lock of another client', async () => {
     const { getLock, server } = fakeHoldfast();
     server.hold('a', 'meanwhile:1');
+    const error = getLock('a')
+      .acquire({ wait: 50 })
+      .catch((reason: unknown) => reason);
+    await vi.advanceTimersByTimeAsync(60);
+    expect(await error).toMatchObject({ code: 'LOCK_TIMEOUT' });
+    expect(String(await error)).not.toContain('this client');
+  });
+
+  it('nor of the lock of another process that was given the same clientId', async () => {
+    const { getLock, server, session } = fakeHoldfast();
+    server.hold('a', `${session.clientId}:1000000`);
     const error = getLock('a')
       .acquire({ wait: 50 })
       .catch((reason: unknown) => reason);

@@ -14,7 +14,7 @@ describe('a run that ends while it holds a lock', () => {
     });
     expect(server.heldNames).toEqual([]);
     expect(told('warning').map(({ lockName }) => lockName)).toEqual(['a', 'b']);
-    expect(told('warning')[0]?.message).toContain('run');
+    expect(told('warning')[0]?.message).toContain('"a", which is given up now: unlock it before');
   });
 
   it('also when it counted up, and when fn throws: fn’s error is what the caller sees', async () => {
@@ -30,8 +30,9 @@ describe('a run that ends while it holds a lock', () => {
   });
 
   it('aborts the signal of an acquire() hold, and the hold’s later calls say that it was lost', async () => {
-    const { getLock, run, server } = fakeHoldfast();
+    const { getLock, run, server, told } = fakeHoldfast();
     const hold = await run(() => getLock('a').acquire());
+    expect(told('warning')[0]?.message).toContain('release its hold before the run ends');
     expect(server.heldNames).toEqual([]);
     expect(hold.signal.aborted).toBe(true);
     expect(hold.remaining()).toBe(0);
