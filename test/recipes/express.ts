@@ -18,9 +18,12 @@ export function bank(holdfast: Holdfast, transfer: Transfer): Express {
     response.json({ balance });
   });
   app.use(((error, _request, response, next) => {
-    if (error instanceof LockTimeoutError) response.status(409).json({ error: error.message });
-    else if (error instanceof UnavailableError) response.status(503).json({ error: error.message });
-    else next(error);
+    if (error instanceof LockTimeoutError || error instanceof UnavailableError) {
+      console.error(error.message); // names hosts and addresses, which are not for everybody
+      const isBusy = error instanceof LockTimeoutError;
+      const told = isBusy ? 'another transfer is under way' : 'try again later';
+      response.status(isBusy ? 409 : 503).json({ error: told });
+    } else next(error);
   }) satisfies ErrorRequestHandler);
   return app;
 }

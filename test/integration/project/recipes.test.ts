@@ -39,14 +39,17 @@ describe('the Express recipe', () => {
     const keyPrefix = `${uniqueName('recipe')}:`;
     await using holdfast = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
     await using other = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
+    const told = vi.spyOn(console, 'error').mockReturnValue();
     const server = bank(holdfast, () => Promise.resolve(1)).listen(0);
     try {
       await using hold = await other.getLock('account:7').acquire();
       expect(hold.remaining()).toBeGreaterThan(0);
       const { status, body } = await post(server.address() as AddressInfo);
       expect(status).toBe(409);
-      expect(body).toContain('not acquired within 2000 ms');
+      expect(JSON.parse(body)).toEqual({ error: 'another transfer is under way' });
+      expect(told.mock.calls.flat().join()).toContain('not acquired within 2000 ms');
     } finally {
+      told.mockRestore();
       await once(server.close(), 'close');
     }
   });
