@@ -9,7 +9,7 @@ import type { AcquireOptions, LockOptions } from './options.js';
  * share it between callers; who holds it is a matter of scopes, not of objects.
  *
  * All times are milliseconds. Every method that acquires may throw, besides what it names:
- * {@link UnavailableError} when Redis could not be asked in time, {@link ClosedError}, {@link KeyConflictError},
+ * {@link UnavailableError} when Redis could not be asked in time, or refuses the client (then also where it would wait for ever), {@link ClosedError}, {@link KeyConflictError},
  * {@link OptionError}, {@link LockAbortedError} when its signal aborts, and {@link LockLostError} when it is nested in
  * a hold that was lost.
  *
@@ -37,7 +37,8 @@ export interface Lock {
   tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean>;
 
   /**
-   * Undoes the latest `lock()` or `tryLock()` of the innermost `run`; outside any run the oldest one of this client.
+   * Undoes the latest `lock()` or `tryLock()` of the innermost `run`; outside any run the oldest one of this client. If that was lost, no
+   * other one out there is renewed any more, since its own `unlock()` may be the one that was told of the loss.
    *
    * @throws {@link LockNotHeldError} there is none to undo
    * @throws {@link LockLostError} the lock was lost before
