@@ -7,6 +7,7 @@ export type { FairLock } from './api/fair-lock.js';
 export type { FencedHold, FencedLock, FencedLockOptions } from './api/fenced-lock.js';
 export type {
   PermitHold,
+  PermitHoldDescription,
   PermitOptions,
   PermitWaiter,
   Semaphore,

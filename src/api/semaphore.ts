@@ -1,5 +1,6 @@
 // A semaphore as the caller sees it: so many permits, each a lease, first come first served.
 
+import type { HoldDescription } from './description.js';
 import type { Hold } from './hold.js';
 import type { AcquireOptions } from './options.js';
 
@@ -9,7 +10,7 @@ import type { AcquireOptions } from './options.js';
  * @group Semaphores
  */
 export interface SemaphoreOptions {
-  /** How many permits there are: a whole number of at least 1, the same for all who use the semaphore. */
+  /** How many permits there are: a whole number from 1 to 2^31-1, the same for all who use the semaphore. */
   permits: number;
 }
 
@@ -19,7 +20,7 @@ export interface SemaphoreOptions {
  * @group Semaphores
  */
 export interface PermitOptions extends AcquireOptions {
-  /** How many permits at once: a whole number of at least 1. Default: 1. */
+  /** How many permits at once: a whole number from 1 to 2^31-1. Default: 1. */
   permits?: number | undefined;
 }
 
@@ -30,9 +31,22 @@ export interface PermitOptions extends AcquireOptions {
  *
  * @group Semaphores
  */
-export interface PermitHold extends Omit<Hold, 'run' | 'token'> {
+export interface PermitHold extends Omit<Hold, 'run' | 'token' | 'toJSON'> {
   /** How many permits it holds. */
   readonly permits: number;
+
+  /** The semaphore's name, whether the permits are held, released or lost, how many they are, their owner, and the milliseconds left. */
+  toJSON(): PermitHoldDescription;
+}
+
+/**
+ * What a hold of permits tells of itself by `JSON.stringify` and `util.inspect`.
+ *
+ * @group Descriptions
+ */
+export interface PermitHoldDescription extends Omit<HoldDescription, 'token'> {
+  /** How many permits it holds. */
+  permits: number;
 }
 
 /**
@@ -118,7 +132,7 @@ export interface Semaphore {
    * needed it. If more are held, nobody is put out: no permit is given until it fits. A waiter that wants more than that fails with
    * an {@link OptionError} when it comes first.
    *
-   * @param permits - a whole number of at least 1
+   * @param permits - a whole number from 1 to 2^31-1
    * @throws {@link UnavailableError} Redis did not answer: it may or may not be set
    */
   setPermits(permits: number): Promise<void>;

@@ -1,8 +1,8 @@
 // The hold of one acquisition of a semaphore: that of a lock, without what only an owner of a lock can do.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
-import { inspected, type HoldDescription } from '../../api/description.js';
-import type { PermitHold } from '../../api/semaphore.js';
+import { inspected } from '../../api/description.js';
+import type { PermitHold, PermitHoldDescription } from '../../api/semaphore.js';
 import type { OwnHold } from '../../core/own-hold.js';
 
 export class HeldPermits implements PermitHold {
@@ -38,7 +38,7 @@ export class HeldPermits implements PermitHold {
     return this.#hold.release();
   }
 
-  toJSON(): HoldDescription & { permits: number } {
+  toJSON(): PermitHoldDescription {
     return { ...this.#hold.toJSON(), permits: this.permits };
   }
 

@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest';
 import {
   UnavailableError,
   type AcquireOptions,
+  type Hold,
   type Holdfast,
   type HoldfastOptions,
-  type PermitHold,
 } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
@@ -15,7 +15,7 @@ import { settledWithin } from '../../support/settled-within.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** What holds of permits and of locks have in common. */
-type Held = Omit<PermitHold, 'permits'>;
+type Held = Omit<Hold, 'run' | 'token'>;
 type Acquire = (client: Holdfast, name: string, options?: AcquireOptions) => Promise<Held>;
 
 const acquirePermits: Acquire = (client, name, options) =>
