@@ -121,8 +121,8 @@ export class Holdfast extends LockSource implements AsyncDisposable {
 
   /**
    * Ends all waits with {@link ClosedError}, takes back and releases what is held (the holds' signals abort), and closes
-   * the connections. If something may be left on a server that is down, that has `commandTimeout` to come back, which bounds the
-   * whole call. Never rejects; calling it again is harmless.
+   * the connections. If something may be left on a server that is down, that has `commandTimeout` to come back, which, with
+   * half a second for the sockets, bounds the whole call. Never rejects; calling it again is harmless.
    */
   close(): Promise<void> {
     if (!this.#closing) {
