@@ -11,7 +11,7 @@ import type { NodeAnswer } from './node-answer.js';
 export interface SeenHolder {
   /** The owner that held it, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
   holder: string;
-  /** What was left of its lease, in milliseconds; -1: no expiry, 0: it held nothing, and was first in line. */
+  /** What was left of its lease, in milliseconds; -1: no expiry, 0: it was just over, or there was none yet. */
   holderTtlMs: number;
 }
 
@@ -26,7 +26,7 @@ export class LockTimeoutError extends HoldfastError {
   readonly code = 'LOCK_TIMEOUT';
   /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
   readonly holder: string | undefined;
-  /** What was then left of that owner's lease, in milliseconds; -1: no expiry, 0: it held nothing, and was first in line. */
+  /** What was then left of that owner's lease, in milliseconds; -1: no expiry, 0: it was just over, or there was none yet. */
   readonly holderTtlMs: number | undefined;
 
   constructor(message: string, context: ErrorContext & Partial<SeenHolder> = {}) {

@@ -16,7 +16,7 @@ const SHORT_LEASE_MS = 100;
  */
 export function lockCallBegins(
   session: Session,
-  { id, name }: NamedLock,
+  { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   origin: HoldOrigin,
   leaseMs: number | undefined,
   position: Scope | undefined,
@@ -27,7 +27,9 @@ export function lockCallBegins(
   const calls = actingScope(position)?.lockCalls;
   if (!calls) return undefined;
   const before = calls.get(id) ?? 0;
-  if (before > 0) session.warnings.warnOnce('overlapping calls', name, overlapMessage(name));
+  // (Readers are side by side whoever they are.)
+  if (before > 0 && !isShared)
+    session.warnings.warnOnce('overlapping calls', name, overlapMessage(name));
   calls.set(id, before + 1);
   return () => {
     const left = (calls.get(id) ?? 0) - 1;

@@ -27,6 +27,22 @@ describe('on the server', () => {
     expect(there.held).toBe('');
   });
 
+  it('lock() calls of one run that overlap are warned of where one writes, not where all read', async () => {
+    const { readLock, writeLock, run, told } = made();
+    await run(async () => {
+      await Promise.all([readLock.lock(), readLock.lock()]);
+      await readLock.unlock();
+      await readLock.unlock();
+    });
+    expect(told('warning')).toEqual([]);
+    await run(async () => {
+      await Promise.all([writeLock.lock(), writeLock.lock()]);
+      await writeLock.unlock();
+      await writeLock.unlock();
+    });
+    expect(told('warning')).toHaveLength(1);
+  });
+
   it('a writer is alone, and those who come later wait behind it', async () => {
     const { readLock, writeLock, there } = made();
     const done = gate();
