@@ -72,9 +72,9 @@ export class FairLine implements Due {
     return this.#grants?.isSubscribed ?? false;
   }
 
-  /** Whether a grant may have been published since `sinceMs` (on the monotonic clock) without being heard here. */
+  /** Whether a grant or a release may have been published since `sinceMs` (on the monotonic clock) that a place that tried then missed. */
   mayHaveMissed(sinceMs: number): boolean {
-    return this.#grants?.mayHaveMissed(sinceMs) ?? false;
+    return [this.#grants, this.#unlocks].some((heard) => heard?.mayHaveMissed(sinceMs));
   }
 
   join(place: PlaceInLine): void {

@@ -86,14 +86,12 @@ export class FairPlace implements Waiter, RenewedPlace {
     this.mayTry = false;
     this.woken = new Promise((resolve) => (this.#resolveWoken = resolve));
     this.#lock.watchPlace(this);
-    const wasInLine = this.#line !== undefined;
     const line = (this.#line ??= this.#lock.fairLine());
     line.join(this);
     line.looked(this, holder);
-    // A grant may have been published before we listened; it may even have overtaken the answer.
-    const mayHaveMissed = !wasInLine && line.mayHaveMissed(triedAtMs);
     const isDeafThere = line.isListening && !this.#wasListening;
-    if (mayHaveMissed || isDeafThere) line.renew([this]);
+    // A grant may have been published before we listened, or while we did not; it may even have overtaken the answer.
+    if (isDeafThere || line.mayHaveMissed(triedAtMs)) line.renew([this]);
     line.scheduleLook(holderTtlMs);
   }
 

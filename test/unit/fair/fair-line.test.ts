@@ -1,7 +1,7 @@
 // The line of one client for one fair lock: what it listens to, and who hears what.
 import { describe, expect, it, vi } from 'vitest';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { FakeFairRedis, fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
+import { FakeFairRedis, fakeFairRedisPerTest, HELD } from '../../support/fake-fair-redis.js';
 import { settle } from '../../support/occupancy.js';
 
 const redis = fakeFairRedisPerTest();
@@ -90,6 +90,22 @@ describe('once the subscription stands', () => {
     await vi.advanceTimersByTimeAsync(1);
     await redis().confirmSubscriptions();
     await redis().last('join').answer(['other:1', 600_000, '2000']);
+    await trying;
+    late.wait({ holder: 'other:1', holderTtlMs: 600_000 }, triedAtMs);
+    expect(renewed()).toEqual([late.ownerId, 1]);
+  });
+
+  it('anew, whoever joined before it was lost, and was answered after, is renewed too', async () => {
+    await waiting(1);
+    await redis().confirmSubscriptions();
+    const triedAtMs = performance.now();
+    const late = redis().place();
+    const trying = late.try();
+    expect(redis().last('join').args[6]).toBe(1);
+    await vi.advanceTimersByTimeAsync(1);
+    redis().reconnectSubscriber();
+    await redis().confirmSubscriptions();
+    await redis().last('join').answer(HELD);
     await trying;
     late.wait({ holder: 'other:1', holderTtlMs: 600_000 }, triedAtMs);
     expect(renewed()).toEqual([late.ownerId, 1]);

@@ -212,6 +212,13 @@ describe('while nobody of its client stands in line, but the subscription still 
     expect(scriptsSent()).toEqual(['join', 'renewPlaces']);
   });
 
+  it('the message of a release to nobody has the place renewed, since the answer may tell of the holder before', async () => {
+    const newcomer = await joining();
+    await redis().publish(redis().keys.channel, '0');
+    await joined(newcomer);
+    expect(scriptsSent()).toEqual(['join', 'renewPlaces']);
+  });
+
   it('a grant that comes when the join was given up is given back', async () => {
     const newcomer = await joining();
     newcomer.leave();
