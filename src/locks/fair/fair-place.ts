@@ -90,8 +90,10 @@ export class FairPlace implements Waiter, RenewedPlace {
     line.join(this);
     line.looked(this, holder);
     const isDeafThere = line.isListening && !this.#wasListening;
+    // A renewal that found the place gone may have overtaken the join that made it anew: a grant to that place would be refused.
+    const isInDoubt = !this.#sendings.canBeGranted;
     // A grant may have been published before we listened, or while we did not; it may even have overtaken the answer.
-    if (isDeafThere || line.mayHaveMissed(triedAtMs)) line.renew([this]);
+    if (isDeafThere || isInDoubt || line.mayHaveMissed(triedAtMs)) line.renew([this]);
     line.scheduleLook(holderTtlMs);
   }
 

@@ -49,6 +49,11 @@ export class Sendings {
     return this.#grant !== undefined;
   }
 
+  /** Whether there is any nonce with which a grant would count. */
+  get canBeGranted(): boolean {
+    return this.#known.length > 0;
+  }
+
   /**
    * The lock was handed over: that counts from when the command was sent whose nonce the place had then. A grant with a nonce older
    * than the newest one confirmed, or than one that found the place gone, is left over from before that. Returns whether it counts.

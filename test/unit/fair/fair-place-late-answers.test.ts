@@ -138,6 +138,23 @@ describe('a place that was told that it is gone', () => {
     place.wait({ holder: 'other:1', holderTtlMs: 600_000 }, triedAtMs);
     await expectHandedOver(place);
   });
+
+  it('by a renewal that overtook its join asks again when the join is answered', async () => {
+    const place = await renewing(1);
+    await answerRenewal(2, 'gone');
+    const triedAtMs = performance.now();
+    const trying = place.try(); // nonce 3
+    redis().server.watchdog.renewAll(); // nonce 4
+    await answerRenewal(4, 'gone');
+    await redis().last('join').answer(HELD);
+    await trying;
+    place.wait({ holder: 'other:1', holderTtlMs: 600_000 }, triedAtMs);
+    expect(redis().last('renewPlaces').args.slice(1)).toEqual([5, place.ownerId, 0]);
+    await redis().grant(3, place);
+    await expectAsleep(place); // what was granted may have been lost by then: the renewal tells
+    await answerRenewal(5, 'yours');
+    await expectHandedOver(place);
+  });
 });
 
 it('one that may not wait subscribes to nothing, leaves no timer, and nothing on the server', async () => {
