@@ -21,7 +21,7 @@ export interface ChannelListener {
 
 class Channel {
   readonly listeners = new Set<ChannelListener>();
-  /** When the server confirmed the subscription, on the monotonic clock. */
+  /** When the server confirmed the subscription, on the monotonic clock; undefined: it is not known to stand, or in doubt. */
   subscribedAtMs: number | undefined;
   /** When the last message came that concerns all, on the monotonic clock, whether or not somebody listened. */
   heardAtMs: number | undefined;
@@ -117,9 +117,19 @@ export class Channels {
     };
   }
 
-  /** Whether a channel is subscribed, also if nobody listens any more. */
+  /** Whether a channel is known to be subscribed, also if nobody listens any more. */
   isSubscribed(name: string): boolean {
     return this.#channels.get(name)?.subscribedAtMs !== undefined;
+  }
+
+  /**
+   * Those who publish on a channel have not counted this client among those who listen. If the channel has been subscribed since
+   * `sinceMs` (on the monotonic clock) or earlier, that does not count as a subscription any more until it is confirmed anew.
+   */
+  doubt(name: string, sinceMs: number): void {
+    const channel = this.#channels.get(name);
+    if (channel && (channel.subscribedAtMs ?? Infinity) <= sinceMs)
+      channel.subscribedAtMs = undefined;
   }
 
   /** Resolves when the connections for subscriptions are gone. */

@@ -135,6 +135,8 @@ export class FairPlace implements Waiter, RenewedPlace {
       case 'gone':
         // A command that was sent later has made the place anew, or will tell.
         if (this.#sendings.hasLater(reply.nonce)) return;
+        if (this.ageMs() < this.#lock.placeLeaseMs)
+          this.#lock.passedOver(this.#sendings.confirmedAt);
         this.#sendings.forget();
         this.wake();
     }

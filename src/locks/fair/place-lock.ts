@@ -2,7 +2,7 @@
 
 import type { SeenHolder } from '../../api/errors.js';
 import type { KeepReply } from '../../core/replies.js';
-import type { TimeLimit } from '../../runtime/clock.js';
+import type { Instant, TimeLimit } from '../../runtime/clock.js';
 import type { FairLine } from './fair-line.js';
 import type { Grantee } from './grantees.js';
 import type { RenewedPlace } from './place-renewer.js';
@@ -54,6 +54,8 @@ export interface PlaceLock {
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply>;
   expectGrant(place: RenewedPlace & Grantee): void;
   wasGranted(ownerId: string): void;
+  /** A place within its lease is gone, of which the server was told last at `toldAt`. */
+  passedOver(toldAt: Instant): void;
   forget(ownerId: string): void;
   watchPlace(place: RenewedPlace): void;
   unwatchPlace(place: RenewedPlace): void;

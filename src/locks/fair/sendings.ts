@@ -34,6 +34,11 @@ export class Sendings {
     this.#leaseMs = leaseMs;
   }
 
+  /** When the command was sent that was confirmed last. */
+  get confirmedAt(): Instant {
+    return this.#confirmedAt;
+  }
+
   /** How long ago the command was sent that was confirmed last, in milliseconds. */
   ageMs(at?: Instant): number {
     return elapsedMs(this.#confirmedAt, at);

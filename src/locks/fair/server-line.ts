@@ -6,7 +6,7 @@ import type { Server } from '../../core/server.js';
 import type { Renewable } from '../../core/renewal.js';
 import type { LockKeys } from '../../redis/keys.js';
 import type { Schedule } from '../../runtime/schedule.js';
-import type { TimeLimit } from '../../runtime/clock.js';
+import type { Instant, TimeLimit } from '../../runtime/clock.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import type { Lines } from '../../waiting/lines.js';
 import { FairLine } from './fair-line.js';
@@ -117,9 +117,18 @@ export class ServerLine implements PlaceLock {
     return this.#services().lines.known(this.#keys.lock);
   }
 
-  /** Whether grants would be heard, though nobody of this client stands in line now. */
+  /** Whether grants would be heard, as far as is known, though nobody of this client stands in line now. */
   get isListening(): boolean {
     return this.#server.channels.isSubscribed(this.#grantChannel);
+  }
+
+  /**
+   * A place is gone whose lease was not over, and of which the server was told last at `toldAt`. If we listened all the while, whoever
+   * handed over does not count us, and would pass us over for ever: we listen on classic channels, others publish on sharded ones; or
+   * our subscription stands at a replica. (Where the line was deleted instead, others only notice later when this client dies.)
+   */
+  passedOver(toldAt: Instant): void {
+    this.#server.channels.doubt(this.#grantChannel, toldAt.monotonicMs);
   }
 
   subscribeToGrants(listener: ChannelListener): Subscription {

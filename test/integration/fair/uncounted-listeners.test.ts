@@ -1,0 +1,97 @@
+// A waiter for a fair lock that listens where those who hand over do not count it: it is passed over as if it were gone, and then
+// says no more that it listens.
+import { Cluster, Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Holdfast, type FairLock, type Semaphore } from '../../../src/index.js';
+import { eventually } from '../../support/eventually.js';
+import { readmePermissions } from '../../support/permissions.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const LEASE_MS = 3_000;
+const PREFIX = 'app-under-test:';
+/** Without these, nothing tells a client that the cluster has sharded channels: it listens on classic ones. */
+const TELLING = ['+info', '+pubsub|numsub', '+pubsub|shardnumsub'];
+
+describe.skipIf(topologiesUnavailable)(
+  'in a cluster, a user who listens on classic channels',
+  () => {
+    let servers: Servers;
+    let masters: Redis[];
+    let admin: Cluster;
+    const templates: Cluster[] = [];
+
+    beforeAll(async () => {
+      servers = await startCluster();
+      masters = servers.masters.map(({ url }) => new Redis(url));
+      admin = new Cluster(servers.nodes);
+      await admin.ping();
+      await Promise.all(admin.nodes('master').map((node) => node.ping()));
+      const rules = readmePermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>'));
+      const untold = rules.filter((rule) => !TELLING.includes(rule));
+      for (const master of masters)
+        await master.call('ACL', 'SETUSER', 'untold', 'reset', '>secret', ...untold);
+    }, 60_000);
+
+    afterEach(() => {
+      for (const template of templates.splice(0)) template.disconnect();
+    });
+
+    afterAll(async () => {
+      for (const redis of [admin, ...masters]) redis.disconnect();
+      await servers[Symbol.asyncDispose]();
+    });
+
+    function newClient(redisOptions = {}): Holdfast {
+      const redis = new Cluster(servers.nodes, { redisOptions, lazyConnect: true });
+      templates.push(redis);
+      return new Holdfast({ redis, keyPrefix: PREFIX, lockWatchdogTimeout: LEASE_MS });
+    }
+
+    /** Whether the only one in line said that it listens for its grants. */
+    async function saidToListen(name: string): Promise<boolean> {
+      const [place] = await admin.hvals(`holdfast_places:{${PREFIX}${name}}`);
+      return place !== undefined && / 1 \S+$/.test(place);
+    }
+
+    it.each([
+      { what: 'a fair lock', of: (client: Holdfast, name: string) => client.getFairLock(name) },
+      {
+        what: 'a semaphore',
+        of: (client: Holdfast, name: string) => client.getSemaphore(name, { permits: 1 }),
+      },
+    ])(
+      'has its turn of $what among users who listen on sharded ones',
+      async ({ of }) => {
+        const name = uniqueName('fair');
+        await using one = newClient();
+        await using two = newClient();
+        await using untold = newClient({ username: 'untold', password: 'secret' });
+        const hold = await of(one, name).acquire();
+        const over = new AbortController();
+        const turns = async (client: Holdfast): Promise<void> => {
+          while (!over.signal.aborted) await turnOf(of(client, name));
+        };
+        const turn = turnOf(of(untold, name), 5 * LEASE_MS);
+        turn.catch(() => undefined);
+        await eventually(async () => {
+          expect(await saidToListen(name)).toBe(true);
+        });
+        const others = [hold.release().then(() => turns(one)), turns(two)];
+        try {
+          await turn;
+        } finally {
+          over.abort();
+          await Promise.all(others);
+        }
+      },
+      40_000,
+    );
+  },
+);
+
+async function turnOf(lock: FairLock | Semaphore, wait = Infinity): Promise<void> {
+  const hold = await lock.acquire({ wait });
+  await hold.release();
+}
