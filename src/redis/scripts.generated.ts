@@ -1281,13 +1281,14 @@ return answer
   },
   waiters: {
     name: 'waiters',
-    sha1: '420e725280534f86e15aca823122e3260ebb59a3',
+    sha1: '60c0fa09f1ea3cde8b8e9139f9a6a2f16fef77c0',
     source: `-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
 --
 -- KEYS[1] line (sorted set): owner -> ticket
 -- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 --
 -- Returns the owners (strings) whose places have not lapsed.
+-- Error KEYCONFLICT when the line is that of a weighted lock; WRONGTYPE when a key is of another type.
 local line = KEYS[1]
 local places = KEYS[2]
 
@@ -1296,7 +1297,10 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local owners = {}
 for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
   local place = redis.call('HGET', places, owner)
-  if place and tonumber(string.match(place, '^%d+ (%d+)')) > nowMs then
+  local expiresAtMs = place and tonumber(string.match(place, '^%d+ (%d+)'))
+  if place and not expiresAtMs then
+    return redis.error_reply('KEYCONFLICT the line is not that of a fair lock')
+  elseif place and expiresAtMs > nowMs then
     owners[#owners + 1] = owner
   end
 end

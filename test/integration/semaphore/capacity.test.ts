@@ -193,6 +193,21 @@ describe('what cannot be', () => {
     },
   );
 
+  it('who waits for one does not wait for a fair lock of its name', async () => {
+    const semaphore = new TestSemaphore(redis, 1);
+    const hold = await semaphore.of(client).acquire();
+    const next = await semaphore.join(client);
+    const fair = client.getFairLock(semaphore.name);
+    for (const look of [() => fair.getWaiters(), () => fair.getQueueLength()]) {
+      const error = await rejectionOf(look());
+      expect(error).toBeInstanceOf(KeyConflictError);
+      expect((error as Error).message).toContain('it is a hash (a semaphore, perhaps)');
+    }
+    await hold.release();
+    await (await next.hold).release();
+    await semaphore.isGone();
+  });
+
   it.each([0, 1, 2, 3])(
     'a key of another type in the place of key %i is told by its name',
     async (index) => {
