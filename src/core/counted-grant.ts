@@ -137,13 +137,16 @@ export abstract class CountedGrant extends GrantState {
 
   /** Asks whether the lock is still held; returns the time at which that was sent. Throws if the lock is lost. */
   async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
+    const wasReleased = this.isReleased;
     let sentAt = now();
     const reply = await retry(this.session.connection, waitLimit, this.named, () => {
       sentAt = now();
       return send();
     });
     this.throwIfLost();
-    if (reply !== 'kept') throw this.loseTo(reply);
+    // A grant that was given up meanwhile is not lost: the clean-up has removed its owner.
+    const isGivenUp = this.isReleased && !wasReleased;
+    if (reply !== 'kept' && !isGivenUp) throw this.loseTo(reply);
     return sentAt;
   }
 

@@ -1,5 +1,6 @@
 // What nested calls meet when the lock around them is lost.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import type { Hold } from '../../../src/index.js';
 import { fakeHoldfast } from '../../support/fake-holdfast.js';
 import { gate, settle } from '../../support/occupancy.js';
 
@@ -57,6 +58,30 @@ it('a nested acquisition finds on the server that the lock is somebody else’s:
   await expect(outer).rejects.toMatchObject({ lossReason: 'taken' });
   expect(told('lost')).toHaveLength(1);
   expect(server.holder('a')?.owner).toBe('somebody-else:1');
+});
+
+it('a nested acquisition that asks the server while the lock around it is given up is no loss: it acquires anew', async () => {
+  const { getLock, server, session, told } = fakeHoldfast({ commandTimeout: 50 });
+  const lock = getLock('a');
+  server.fate = (command) => (/^(reenter|release)/.test(command) ? 'lost command' : 'answered');
+  let nested: Promise<Hold> | undefined;
+  const outer = lock.withLock(() => {
+    nested = lock.acquire();
+  });
+  await vi.advanceTimersByTimeAsync(60);
+  await outer;
+  server.fate = () => 'answered';
+  session.cleanup.tryAgain();
+  await vi.advanceTimersByTimeAsync(1_000);
+  const hold = await nested!;
+  expect(server.commands.slice(1)).toEqual([
+    'release a me:1',
+    'reenter a me:1 2',
+    'acquire a me:2',
+  ]);
+  expect(hold.ownerId).toBe('me:2');
+  expect(told('lost')).toEqual([]);
+  await hold.release();
 });
 
 it('all holds of the owner lose it together', async () => {
