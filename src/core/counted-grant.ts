@@ -21,6 +21,8 @@ export abstract class CountedGrant extends GrantState {
    */
   protected countThere: number | undefined = 1;
   #isShared: boolean = this.lock.isShared ?? false;
+  /** A downgrade is to be told as soon as the turn that is under way has ended. */
+  #owesShare = false;
 
   /** Of a write lock, true as soon as its downgrade is going to be sent: readers may be in then, whatever the server answers. */
   override get isShared(): boolean {
@@ -101,7 +103,7 @@ export abstract class CountedGrant extends GrantState {
     } catch (error) {
       throw this.takenIfConflict(error);
     } finally {
-      this.turns.pass();
+      this.passTurn();
     }
   }
 
@@ -125,8 +127,26 @@ export abstract class CountedGrant extends GrantState {
     return sentAt;
   }
 
-  /** A downgrade stayed unanswered: the clean-up repeats it as soon as the server can be reached, so that other readers get in. */
+  /** Ends a turn: whoever had it has begun to write by now, or will not. */
+  protected passTurn(): void {
+    const isDue = this.#owesShare && this.onlyReads;
+    this.#owesShare = false;
+    if (isDue) this.#share();
+    this.turns.pass();
+  }
+
+  /**
+   * A downgrade stayed unanswered, or had no turn to be sent in: the clean-up tells it as soon as the server can be reached, so that other
+   * readers get in.
+   */
   protected shareLater(): void {
+    // Whoever has the turn may be about to write, unless that is refused already.
+    if (this.turns.isTaken && !this.isShared) this.#owesShare = true;
+    else this.#share();
+  }
+
+  #share(): void {
+    this.#isShared = true;
     const { lock, ownerId, holdCount } = this;
     const share = async (): Promise<boolean> => {
       await lock.reenter(ownerId, holdCount, 0, this.session.untilClosed, true);

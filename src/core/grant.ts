@@ -133,7 +133,7 @@ export class Grant extends CountedGrant {
       this.#release(waitLimit, isRepeat, begun?.answer);
     const failed = (error: Error): void => {
       if (isUnanswered(error) && this.holdCount === 0) this.abandon();
-      else if (isUnanswered(error) && this.isShared) this.shareLater();
+      else if (isUnanswered(error) && this.onlyReads) this.shareLater();
       if (this.holdCount === 0) this.#relay?.settle(error);
       done(error);
     };
@@ -184,7 +184,7 @@ export class Grant extends CountedGrant {
     } catch (error) {
       throw this.takenIfConflict(error);
     } finally {
-      this.turns.pass();
+      this.passTurn();
     }
   }
 }

@@ -185,6 +185,48 @@ describe('a downgrade', () => {
     });
     expect(there.held).toBe('');
   });
+
+  it('that was not even sent, since another call of its run was asking, is asked for when that call has ended', async () => {
+    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    await run(async () => {
+      await writeLock.lock();
+      await readLock.lock();
+      server.fate = (command) => (command.startsWith('keep') ? 'lost command' : 'answered');
+      const below = readLock.acquire({ wait: 200 });
+      const ended = expect(below).rejects.toThrow('not acquired');
+      await settle();
+      await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      await ended;
+      server.fate = () => 'answered';
+      session.cleanup.tryAgain();
+      await settle();
+      expect(there.held).toBe('R');
+      await expect(writeLock.lock()).rejects.toMatchObject(refused);
+      await readLock.unlock();
+    });
+    expect(there.held).toBe('');
+  });
+
+  it('that was not even sent is none when the call that was asking came to write', async () => {
+    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    await run(async () => {
+      await writeLock.lock();
+      await readLock.lock();
+      server.fate = (command) => (command.startsWith('keep') ? 'lost command' : 'answered');
+      const writes = writeLock.acquire();
+      await settle();
+      await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      server.fate = () => 'answered';
+      const write = await writes;
+      session.cleanup.tryAgain();
+      await settle();
+      expect(there.held).toBe('W');
+      await write.release();
+      expect(there.held).toBe('R');
+      await readLock.unlock();
+    });
+    expect(there.held).toBe('');
+  });
 });
 
 describe('an upgrade', () => {
