@@ -43,8 +43,9 @@ export class Cleanup {
     const [oldest] = this.#owners.keys();
     if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
     const id = `${ownerId} ${lock.id}`;
-    this.#owners.set(id, { lock, ownerId });
-    this.#try(id, { lock, ownerId });
+    const leftover = { lock, ownerId };
+    this.#owners.set(id, leftover);
+    this.#try(id, leftover);
   }
 
   /**
@@ -104,21 +105,20 @@ export class Cleanup {
     return this.#owners.size === 0 && this.#underWay.size === 0;
   }
 
-  #try(id: string, { lock, ownerId }: Leftover): void {
-    const removal = lock.release(ownerId).then(
-      () => {
-        this.#owners.delete(id);
-      },
-      (error: unknown) => {
-        const kind = failureKind(error);
-        // What could not be removed on one master of a Redlock, the client of that master remembers.
-        const isLeftToMasters = error instanceof Undecided || error instanceof QuorumError;
-        const mayHelp = !isLeftToMasters && (kind === 'unanswered' || kind === 'transient');
-        // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
-        if (!mayHelp && kind !== 'unsent') this.#owners.delete(id);
-        if (mayHelp) this.#tryAgainSoon();
-      },
-    );
+  #try(id: string, leftover: Leftover): void {
+    // A removal that was asked for since, of the same owner, has yet to be answered itself.
+    const forget = (): void => {
+      if (this.#owners.get(id) === leftover) this.#owners.delete(id);
+    };
+    const removal = leftover.lock.release(leftover.ownerId).then(forget, (error: unknown) => {
+      const kind = failureKind(error);
+      // What could not be removed on one master of a Redlock, the client of that master remembers.
+      const isLeftToMasters = error instanceof Undecided || error instanceof QuorumError;
+      const mayHelp = !isLeftToMasters && (kind === 'unanswered' || kind === 'transient');
+      // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
+      if (!mayHelp && kind !== 'unsent') forget();
+      if (mayHelp) this.#tryAgainSoon();
+    });
     this.expect(removal);
   }
 

@@ -201,8 +201,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '    this.#owners.set(id, { lock, ownerId });\n    this.#try(id, { lock, ownerId });',
-        to: '    void id;',
+        from: '    this.#owners.set(id, leftover);\n    this.#try(id, leftover);',
+        to: '    void [id, leftover];',
       },
     ],
   },

@@ -114,6 +114,32 @@ it('is forgotten, the oldest first, when there are more than anybody would wait 
   expect(server.heldNames).toEqual(['a']);
 });
 
+it('that was removed twice is tried again until the later removal is answered, whatever became of the earlier', async () => {
+  const answers: ((error?: Error) => void)[] = [];
+  const release = vi.fn(
+    () =>
+      new Promise<boolean>((resolve, reject) => {
+        answers.push((error) => {
+          if (error) reject(error);
+          else resolve(false);
+        });
+      }),
+  );
+  const lock = { id: 'a', release };
+  cleanup.remove(lock, 'me:1');
+  cleanup.remove(lock, 'me:1'); // a command that the first removal overtook has left something
+  answers[0]!();
+  await pass(0);
+  answers[1]!(new LostError());
+  await pass(0);
+  cleanup.tryAgain();
+  expect(release).toHaveBeenCalledTimes(3);
+  answers[2]!();
+  await pass(0);
+  cleanup.tryAgain();
+  expect(release).toHaveBeenCalledTimes(3);
+});
+
 it('does not free what somebody else has got since', async () => {
   server.hold('a', 'other:1');
   cleanup.remove(node.lock('a'), 'me:1');
