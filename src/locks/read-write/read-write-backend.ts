@@ -76,15 +76,16 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
   async forceUnlockAll(wordMs: number): Promise<readonly string[]> {
     const { lock, leases, line, forcedOwners } = this.keys;
     const [least, most] = this.isShared ? [1, ALL_PERMITS - 1] : [ALL_PERMITS, ALL_PERMITS];
-    const forced = this.server.connection.run(
+    const forced = await this.server.connection.run(
       scripts.weightedForce,
       [lock, leases, line, forcedOwners],
       [least, most, wordMs],
       (reply) => reply as string[],
     );
-    // Sent right behind the script that forces: lets in the next in line. If it fails, the next renewal of a place does that.
+    // Not before that is answered: a server that does not know the script that forces is sent it again, behind whatever else was sent.
+    // If this fails, the next renewal of a place lets in the next in line.
     this.handOn().catch(() => undefined);
-    return await forced;
+    return forced;
   }
 
   /** Why this owner is no holder any more: whoever forced it out left word, which is for this owner alone. */

@@ -1,9 +1,12 @@
 // A server that knows none of the scripts, as after a restart or a failover: whoever connects makes them known.
 import { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
+import { scripts } from '../../../src/redis/scripts.generated.js';
 import { newClient } from '../../support/clients.js';
+import { TestReadWriteLock } from '../../support/read-write-locks.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { startMasters } from '../../support/redis-topologies.js';
+import { settledWithin } from '../../support/settled-within.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 it('is not sent a script in full, however many call at once', async () => {
@@ -29,4 +32,25 @@ it('is sent what it has forgotten in full', async () => {
   admin.disconnect();
   const counts = await countCommands(url, () => lock.withLock(() => undefined));
   expect(counts).toMatchObject({ evalsha: 2, eval: 2 });
+});
+
+it('and has forgotten how to force a write lock, but not how to hand it over, lets in the next one at once all the same', async () => {
+  await using servers = await startMasters(1);
+  const { url } = servers[0]!;
+  const options = { redis: url, lockWatchdogTimeout: 30_000 };
+  await using one = newClient(options);
+  await using two = newClient(options);
+  const admin = new Redis(url);
+  try {
+    const lock = new TestReadWriteLock(admin);
+    await lock.writeLock(one).acquire();
+    const { hold } = await lock.join(two, 'read');
+    await admin.script('FLUSH');
+    await admin.script('LOAD', scripts.weightedHandOver.source);
+    expect(await lock.writeLock(one).forceUnlock()).toBe(true);
+    // A third of the lease if it is left to the renewal of the place.
+    expect(await settledWithin(hold, 5_000)).toMatchObject({ lockName: lock.name });
+  } finally {
+    admin.disconnect();
+  }
 });
