@@ -127,6 +127,11 @@ export abstract class CountedGrant extends GrantState {
     return sentAt;
   }
 
+  /** The server may be another one now, that has not got the downgrade, though it was answered: it is told again. */
+  override repeatDowngrade(): void {
+    if (this.isShared && !this.lock.isShared && this.isHeld) this.#share();
+  }
+
   /** Ends a turn: whoever had it has begun to write by now, or will not. */
   protected passTurn(): void {
     const isDue = this.#owesShare && this.onlyReads;

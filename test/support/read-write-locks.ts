@@ -37,6 +37,13 @@ export class TestReadWriteLock {
     return weights.map((weight) => (weight === capacity ? 'W' : 'R')).join('');
   }
 
+  /** Takes a downgrade back: its only reader is the writer that it was before. */
+  async undowngrade(): Promise<void> {
+    const { capacity = '', ...weights } = await this.#redis.hgetall(this.name);
+    const all = Object.keys(weights).flatMap((field) => [field, capacity]); // so many are used, too
+    await this.#redis.hset(this.name, ...all);
+  }
+
   async hasLength(length: number): Promise<void> {
     await eventually(async () => {
       expect(await this.#redis.zcard(this.keys[2]!)).toBe(length);

@@ -5,6 +5,8 @@ import { Holdfast } from '../../../src/index.js';
 import { TestReadWriteLock } from '../../support/read-write-locks.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { settledWithin } from '../../support/settled-within.js';
+import { SlotMover } from '../../support/slot-mover.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('on a cluster', () => {
@@ -54,6 +56,22 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
         await lock.isGone();
       }),
     );
+  });
+
+  it('a downgrade that a node has not which took over its slot is told to that one', async () => {
+    await using mover = await SlotMover.of(servers.masters);
+    const lock = new TestReadWriteLock(cluster);
+    const write = await lock.writeLock(one).acquire();
+    const read = await write.run(() => lock.readLock(one).acquire());
+    await write.release();
+    await lock.undowngrade();
+    const { hold } = await lock.join(two, 'read');
+    await mover.moveBy(1, await mover.slotOf(lock.name));
+    await lock.readLock(one).isLocked(); // the client finds the slot elsewhere
+    expect(await settledWithin(hold, 5_000)).toMatchObject({ lockName: lock.name });
+    await (await hold).release();
+    await read.release();
+    await lock.isGone();
   });
 
   it('both halves renew, whatever slots they are in', async () => {

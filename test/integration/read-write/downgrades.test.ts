@@ -4,6 +4,7 @@ import type { Holdfast } from '../../../src/index.js';
 import { newClient } from '../../support/clients.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { settledWithin } from '../../support/settled-within.js';
 import { proxyPerTest } from '../../support/shared-proxy.js';
 import { sharedConnection } from '../../support/shared-connection.js';
 
@@ -101,6 +102,22 @@ describe('a downgrade', () => {
       await others.release();
     });
     await late.deliver();
+  });
+
+  it('that a server has not, which took over from another perhaps, is told it when the connection is made anew', async () => {
+    await client.run(async () => {
+      await lock.writeLock(client).lock();
+      await lock.readLock(client).lock();
+      await lock.writeLock(client).unlock();
+      await lock.undowngrade();
+      const reads = await client.detach(() => lock.join(other, 'read'));
+      proxy().cut();
+      // Else the other waits for as long as this one reads.
+      expect(await settledWithin(reads.hold, 5_000)).toMatchObject({ lockName: lock.name });
+      expect(await lock.held()).toBe('RR');
+      await (await reads.hold).release();
+      await lock.readLock(client).unlock();
+    });
   });
 
   it('of a hold that was lost is told as a loss', async () => {
