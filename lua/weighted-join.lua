@@ -175,7 +175,18 @@ end
 
 local inTheWay = holder[1] or first[1] or owner
 if placeLeaseMs == 0 then
-  return answer({ inTheWay, lookInMs(), '0' })
+  local lookMs = lookInMs()
+  if isNew then
+    -- Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
+    mend()
+    local refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+      or refusal('PEXPIREAT', lock, later(nowMs, lockTtlMs))
+    if refused then
+      redis.pcall('DEL', lock)
+      return refused
+    end
+  end
+  return answer({ inTheWay, lookMs, '0' })
 end
 
 local untilMs = nowMs + placeLeaseMs

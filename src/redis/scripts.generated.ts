@@ -1759,7 +1759,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '7c920aeb828a6917f50670f7f764fb1cd7ccc064',
+    sha1: '9c6bc77672c75081b21cd85a2bd3b01d32e497b9',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
 -- in it).
 --
@@ -1937,7 +1937,18 @@ end
 
 local inTheWay = holder[1] or first[1] or owner
 if placeLeaseMs == 0 then
-  return answer({ inTheWay, lookInMs(), '0' })
+  local lookMs = lookInMs()
+  if isNew then
+    -- Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
+    mend()
+    local refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+      or refusal('PEXPIREAT', lock, later(nowMs, lockTtlMs))
+    if refused then
+      redis.pcall('DEL', lock)
+      return refused
+    end
+  end
+  return answer({ inTheWay, lookMs, '0' })
 end
 
 local untilMs = nowMs + placeLeaseMs

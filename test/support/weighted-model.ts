@@ -112,7 +112,10 @@ export class WeightedModel {
     }
     const inTheWay = this.#byEnd[0]?.[0] ?? first ?? owner;
     const checkInMs = this.#checkInMs(capacity, isFirst ? undefined : first);
-    if (call.placeLeaseMs === 0) return [inTheWay, checkInMs, '0'];
+    if (call.placeLeaseMs === 0) {
+      if (this.capacity === undefined) this.#mend(capacity); // those who are left in line can be let in again
+      return [inTheWay, checkInMs, '0'];
+    }
     const ticket = this.tickets.get(owner) ?? (call.ticket > 0 ? call.ticket : this.#nextTicket());
     this.tickets.set(owner, ticket);
     this.#mend(capacity);

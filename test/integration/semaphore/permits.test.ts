@@ -11,6 +11,7 @@ import {
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
 import { recordCommands } from '../../support/recorded-commands.js';
+import { settledWithin } from '../../support/settled-within.js';
 import { TestSemaphore } from '../../support/semaphores.js';
 
 let redis: Redis;
@@ -143,6 +144,31 @@ describe('permits', () => {
 });
 
 describe('the line', () => {
+  it('that is left of a semaphore whose holders were deleted, by clients that are gone, keeps nobody out', async () => {
+    const semaphore = new TestSemaphore(redis, 2);
+    const [, , line, places] = semaphore.keys;
+    await redis.zadd(line, 1, 'gone:1');
+    await redis.hset(places, 'gone:1', `w1 1 ${String(Date.now() + 30_000)} 30000 0 1 gone`);
+    for (const key of [line, places]) await redis.pexpire(key, 30_000);
+    const hold = await semaphore.of(client).tryAcquire({ permits: 2 });
+    expect(hold?.permits).toBe(2);
+    await hold?.release();
+    await semaphore.isGone();
+  });
+
+  it('that is left of a semaphore whose holders were deleted is let in when somebody else tries', async () => {
+    const semaphore = new TestSemaphore(redis, 2);
+    const held = await semaphore.of(client).acquire({ permits: 2 });
+    const { hold } = await semaphore.join(client);
+    await redis.del(semaphore.keys[0], semaphore.keys[1]);
+    expect(await semaphore.of(other).tryAcquire({ permits: 2 })).toBeUndefined();
+    const next = await settledWithin(hold, 3_000); // a renewal of its place may be 10 s away
+    expect(next).toMatchObject({ permits: 1 });
+    await (await hold).release();
+    await expect(held.release()).rejects.toBeInstanceOf(LockLostError);
+    await semaphore.isGone();
+  });
+
   it('is served in the order in which callers came, whatever they want', async () => {
     const semaphore = new TestSemaphore(redis, 4);
     const first = await semaphore.of(client).acquire({ permits: 4 });

@@ -103,6 +103,13 @@ const SCENARIOS: readonly Scenario[] = [
   scenario('of more than there are', weightedJoin, {}, join(4)),
   scenario('without a place', weightedJoin, { holders: [byOther] }, join(2, 0, 3, 0)),
   scenario(
+    'without a place, of a line whose lock is gone',
+    weightedJoin,
+    { holders: [byOther], line: [first], missing: LOCK },
+    join(2, 0, 3, 0),
+  ),
+  scenario('without a place, of a mere line', weightedJoin, { line: [first] }, join(2, 0, 3, 0)),
+  scenario(
     'of a line whose lock is gone',
     weightedJoin,
     { holders: [byOther], line: [first], missing: LOCK },
