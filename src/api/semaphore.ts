@@ -133,7 +133,7 @@ export interface Semaphore {
    * an {@link OptionError} when it comes first.
    *
    * @param permits - a whole number from 1 to 2^31-1
-   * @throws {@link UnavailableError} Redis did not answer: it may or may not be set
+   * @throws {@link UnavailableError} Redis did not answer, or too few replicas acknowledged it: it may or may not be set
    */
   setPermits(permits: number): Promise<void>;
 

@@ -167,10 +167,10 @@ export class Session {
   }
 
   /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
-  async ask<T>(lock: Conflicting, question: () => Promise<T>): Promise<T> {
+  async ask<T>(lock: Conflicting, question: (limit: TimeLimit) => Promise<T>): Promise<T> {
     this.assertOpen(lock.name);
     const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
-      retry(this.connection, waitLimit, lock, question);
+      retry(this.connection, waitLimit, lock, () => question(waitLimit));
     const options = { registry: this.acquisitions, isSingleAttempt: true };
     return await this.bounded(lock.name, 'not looked at', untilAnswered, options);
   }

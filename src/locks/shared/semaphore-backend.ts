@@ -3,6 +3,7 @@
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { Server } from '../../core/server.js';
 import { scripts } from '../../redis/scripts.generated.js';
+import type { TimeLimit } from '../../runtime/clock.js';
 import { refusedPermits } from './semaphore-settings.js';
 import { PERMITS_TTL_MS, WeightedBackend } from './weighted-backend.js';
 
@@ -24,12 +25,20 @@ export class SemaphoreBackend extends WeightedBackend {
     });
   }
 
-  /** Sets how many permits there are from now on, whatever anybody declares; those that are free then go to those in line. */
-  async setCapacity(capacity: number): Promise<void> {
+  /**
+   * Sets how many permits there are from now on, whatever anybody declares; those that are free then go to those in line. It must be
+   * acknowledged by replicas: a failover would take it back else.
+   */
+  async setCapacity(capacity: number, limit: TimeLimit): Promise<void> {
     const { lock, permits } = this.keys;
-    const args = [capacity, PERMITS_TTL_MS];
-    const { connection } = this.server;
-    await connection.run(scripts.weightedSetCapacity, [lock, permits], args, () => undefined);
+    await this.server.connection.runReplicated(
+      scripts.weightedSetCapacity,
+      [lock, permits],
+      [capacity, PERMITS_TTL_MS],
+      () => undefined,
+      () => true,
+      limit,
+    );
     // If this fails, whoever waits sees to the line at the next renewal of its place.
     this.handOn().catch(() => undefined);
   }

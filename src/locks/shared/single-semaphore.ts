@@ -73,7 +73,7 @@ export class SingleSemaphore implements Semaphore {
   async setPermits(permits: number): Promise<void> {
     const capacity = parsePermits(permits, 'permits', this.name);
     const backend = this.#backend(1);
-    await this.#session.ask(backend, () => backend.setCapacity(capacity));
+    await this.#session.ask(backend, (limit) => backend.setCapacity(capacity, limit));
   }
 
   async availablePermits(): Promise<number> {

@@ -207,6 +207,23 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     });
   });
 
+  it('how many permits there are is known to it when that was set; if not, that is said', async () => {
+    const { servers, replica } = present();
+    await using client = connect({ commandTimeout: 1_000 });
+    const semaphore = client.getSemaphore(uniqueName(), { permits: 1 });
+    await semaphore.setPermits(2);
+    const setKey = `holdfast_permits:{${semaphore.name}}`;
+    expect(await replica.get(setKey)).toBe('2');
+    await servers.replicas[0]!.pause();
+    const error = await rejectionOf(semaphore.setPermits(3));
+    expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: semaphore.name });
+    expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+    await servers.replicas[0]!.resume();
+    await semaphore.setPermits(3);
+    expect(await replica.get(setKey)).toBe('3');
+    await present().master.del(setKey);
+  });
+
   it('a downgrade lets readers in without waiting for it', async () => {
     await using client = connect();
     await using other = connect({ replicas: 0 });
