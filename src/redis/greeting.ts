@@ -27,6 +27,8 @@ export interface ServerFacts {
   readonly id: string | undefined;
   /** For how long it has been up at least, in milliseconds. */
   readonly ageMs: number;
+  /** Whether it has told its age itself; otherwise that is the age of the connection. */
+  readonly isAgeTold: boolean;
 }
 
 export class Greeting implements ServerFacts {
@@ -55,6 +57,10 @@ export class Greeting implements ServerFacts {
    */
   get ageMs(): number {
     return performance.now() - this.#upSinceMs;
+  }
+
+  get isAgeTold(): boolean {
+    return this.#server.uptimeMs !== undefined;
   }
 
   /** @throws UnavailableError the server is too old, or refuses the database */

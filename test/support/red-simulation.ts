@@ -212,6 +212,7 @@ class SimulatedLink {
         get ageMs() {
           return master.ageMs;
         },
+        isAgeTold: true,
       },
     };
   }

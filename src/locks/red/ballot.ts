@@ -23,11 +23,14 @@ interface Questioned {
   readonly answer: Answer<VoteReply>;
   /** For how long it had been up when the election began, in milliseconds; Infinity: not known. */
   readonly upMs: number;
+  /** Whether it has told that itself. */
+  readonly isAgeTold: boolean;
 }
 
 export class Ballot {
   readonly #electorate: Electorate;
   readonly #upMs: readonly number[];
+  readonly #areAgesTold: readonly boolean[];
   readonly #excusals: readonly (NodeAnswer | undefined)[];
   #all: readonly Questioned[] = [];
 
@@ -36,6 +39,7 @@ export class Ballot {
     const { masters, guard } = electorate;
     this.#electorate = electorate;
     this.#upMs = masters.map(({ lock }) => lock.connection.server.ageMs);
+    this.#areAgesTold = masters.map(({ lock }) => lock.connection.server.isAgeTold);
     this.#excusals = masters.map((master, index) =>
       excusal(master, guard.leastMs - (this.#upMs[index] ?? 0)),
     );
@@ -58,6 +62,7 @@ export class Ballot {
         excusal: excused,
         answer: excused ? undefined : answers[next++],
         upMs: isUpKnown ? (this.#upMs[index] ?? 0) : Infinity,
+        isAgeTold: this.#areAgesTold[index] ?? false,
       };
     });
   }
@@ -78,7 +83,9 @@ export class Ballot {
   /** For how long a master must have been up for its vote to count. `isFinal`: there will be no more answers. */
   required(isFinal: boolean): Requirement {
     const { guard, quorum } = this.#electorate;
-    const witnesses = this.#all.map(({ answer, upMs }) => ({ upMs, toldMs: toldMs(answer) }));
+    const witnesses = this.#all.map(({ answer, upMs, isAgeTold }) => {
+      return { upMs, isAgeTold, toldMs: toldMs(answer) };
+    });
     return guard.require(witnesses, quorum, isFinal);
   }
 

@@ -14,8 +14,9 @@
 //
 // In short: a master that restarted does not make up for one that does not answer. Where a majority did restart, nothing
 // follows, and the longest lease that is told has to do; otherwise a new set of masters, one of which is down, would be of no
-// use for long. A longer lease, of up to a day, is safe as long as a master answers that was asked for it and has not restarted. (Masters
-// that have been up for a day decide an election without waiting for the others' answers.)
+// use for long. (That its connection is young does not mean that a master restarted: who may not ask masters for their age waits.) A
+// longer lease, of up to a day, is safe as long as a master answers that was asked for it and has not restarted. (Masters that have been up
+// for a day decide an election without waiting for the others' answers.)
 //
 // (A's question must not reach a master only after that answered B, when another has already voted for A and restarted: it
 // would have to be on its way for longer than B's own guard, and A would have to wait for the answer for as long.)
@@ -26,6 +27,8 @@ import type { NodeAnswer } from '../../api/node-answer.js';
 interface Witness {
   /** For how long it has been up at least, in milliseconds; Infinity where that is not known. */
   readonly upMs: number;
+  /** Whether it has told that itself; otherwise it has been connected for that long, and may have been up for far longer. */
+  readonly isAgeTold: boolean;
   /** The longest lease that it told of, in milliseconds; undefined: it did not answer. */
   readonly toldMs: number | undefined;
 }
@@ -81,7 +84,8 @@ export function learningGuard(leastMs: number): RestartGuard {
 function mayBeUnheard(witnesses: readonly Witness[], quorum: number): boolean {
   const silent = witnesses.filter(({ toldMs }) => toldMs === undefined);
   const restarted = witnesses.filter(({ upMs }) => upMs < MAX_UNHEARD_LEASE_MS);
-  if (silent.length === 0 || restarted.length >= quorum) return false;
+  const knownToHave = restarted.filter(({ isAgeTold }) => isAgeTold);
+  if (silent.length === 0 || knownToHave.length >= quorum) return false;
   const forgetful = restarted.filter(({ toldMs }) => toldMs !== undefined);
   return silent.length + forgetful.length >= quorum;
 }

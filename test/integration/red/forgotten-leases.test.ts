@@ -153,6 +153,31 @@ it('a master that restarted does not make up for those that cannot be asked, tho
   });
 }, 60_000);
 
+it('masters that may not be asked for their age do not count as a majority that restarted, though all connections are young', async () => {
+  await using servers = await startMasters(3);
+  const nodes = new RedNodes(servers);
+  const denied = ['on', 'nopass', '~*', '&*', '+@all', '-info'] as const;
+  const makeUser = (): Promise<unknown> =>
+    nodes.ask((redis) => redis.acl('SETUSER', 'unaware', ...denied));
+  await makeUser();
+  const unawareUrls = nodes.urls.map((url) => url.replace('redis://', 'redis://unaware:any@'));
+  await using aware = await nodes.client(SHORT);
+  await using unaware = await nodes.client(SHORT, unawareUrls);
+  await sleep(2_500); // longer than the guard of both
+  await servers[2]!.kill();
+  const name = uniqueName();
+  const options = { restartGuard: undefined };
+  const error = await rejectionOf(unaware.lock(name, options).tryLock());
+  expect(error).toBeInstanceOf(QuorumError);
+  const guarded = { answer: 'guarded', waitsForOthers: true };
+  expect((error as QuorumError).nodes).toMatchObject([guarded, guarded, { answer: 'unreachable' }]);
+  // Who may ask learns that they are new indeed.
+  await aware.lock(name, options).withLock(() => undefined);
+  await servers[2]!.start();
+  await makeUser();
+  await unaware.lock(name, options).withLock({ wait: 20_000 }, () => undefined);
+});
+
 /** Whoever connects by this proxy is told that the server has been up for a year. */
 function makeOld(proxy: TcpProxy): void {
   for (let upS = 0; upS < 100; upS++) {

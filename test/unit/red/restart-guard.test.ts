@@ -16,16 +16,18 @@ const DAY_MS = 86_400_000;
 const OWN_MS = 1_000;
 
 interface FakeMaster {
+  /** Where the master does not tell it: the age of the connection. */
   upMs: number;
+  isAgeTold?: boolean;
   /** undefined: it cannot be reached. */
   says: VoteReply | undefined;
 }
 
 function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<Vote> {
-  const masters = fakes.map(({ upMs, says }, index) => ({
+  const masters = fakes.map(({ upMs, isAgeTold = true, says }, index) => ({
     name: `master ${index}`,
     trouble: says ? undefined : 'not connected',
-    lock: { connection: { server: { ageMs: upMs } } },
+    lock: { connection: { server: { ageMs: upMs, isAgeTold } } },
     vote: () => Promise.resolve(says),
     withdraw: () => undefined,
     overdue: () => undefined,
@@ -208,6 +210,36 @@ it('a master that restarted does not make up for one that is down, and says unti
   fakes[2]!.says = undefined;
   fakes[0]!.upMs = MAX_UNHEARD_LEASE_MS;
   expect(await elect(fakes, guard)).toEqual({ outcome: 'acquired' });
+});
+
+describe('masters that do not tell their age', () => {
+  const untold = (upMs: number, says?: VoteReply): FakeMaster => ({ upMs, isAgeTold: false, says });
+  const guard = learningGuard(30_000);
+
+  it('are not taken for a majority that restarted when their connections are young', async () => {
+    const fakes = [untold(31_000, acquired()), untold(240_000, acquired()), untold(Infinity)];
+    expect(await elect(fakes, guard)).toMatchObject({
+      outcome: 'no quorum',
+      nodes: [
+        { answer: 'guarded', votesInMs: MAX_UNHEARD_LEASE_MS - 31_000, waitsForOthers: true },
+        { answer: 'guarded', votesInMs: MAX_UNHEARD_LEASE_MS - 240_000, waitsForOthers: true },
+        { answer: 'unreachable' },
+      ],
+    });
+  });
+
+  it('nor one of them beside one that tells that it restarted', async () => {
+    const told = { upMs: 31_000, says: acquired() };
+    const fakes = [told, untold(240_000, acquired()), untold(Infinity)];
+    expect((await elect(fakes, guard)).outcome).toBe('no quorum');
+  });
+
+  it('vote when all answer, or when their connections are old enough', async () => {
+    const all = [31_000, 31_000, 31_000].map((upMs) => untold(upMs, acquired()));
+    expect(await elect(all, guard)).toEqual({ outcome: 'acquired' });
+    const old = [untold(MAX_UNHEARD_LEASE_MS, acquired()), untold(DAY_MS, acquired())];
+    expect(await elect([...old, untold(Infinity)], guard)).toEqual({ outcome: 'acquired' });
+  });
 });
 
 it('a master that forgot a longer lease than it has been up for says when it votes', async () => {
