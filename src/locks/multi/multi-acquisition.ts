@@ -124,6 +124,7 @@ export class MultiAcquisition {
       members,
       leaseMs,
       leftMs: () => this.#leftMs,
+      stop: this.#stop.signal,
       acquire: this.#acquire,
     });
     const { holds, refusals, triedAtMs, roundTripMs } = await round.play(first);

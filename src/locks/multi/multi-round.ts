@@ -22,6 +22,8 @@ export interface RoundOptions {
   readonly leaseMs: number | undefined;
   /** Milliseconds until the caller gives up. */
   readonly leftMs: () => number;
+  /** Aborts when nobody wants the locks any more. */
+  readonly stop: AbortSignal;
   readonly acquire: (
     member: SingleLock,
     waitMs: number,
@@ -90,7 +92,7 @@ export class MultiRound {
     }
   }
 
-  /** Extends the lease of the member that was waited for, within the time that is left. */
+  /** Extends the lease of the member that was waited for, within the time that is left, and for as long as that is wanted. */
   async #extend(
     member: SingleLock,
     hold: SingleHold | undefined,
@@ -98,7 +100,8 @@ export class MultiRound {
   ): Promise<Refusal | undefined> {
     const limitMs = this.#options.leftMs();
     const limit = new AbortController();
-    const { signal } = limit;
+    // The other members must not stay held until Redis answers, if nobody wants them any more.
+    const signal = AbortSignal.any([limit.signal, this.#options.stop]);
     const isTooLate = sleep(Math.min(limitMs, MAX_TIMER_MS), undefined, { signal }).then(() => {
       const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
       throw this.#options.session.unavailable(member.name, what);

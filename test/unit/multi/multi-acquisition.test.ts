@@ -63,10 +63,10 @@ afterEach(() => {
   expect(session.acquisitions.size).toBe(0);
 });
 
-async function begin(waitMs: number, leaseMs?: number): Promise<unknown> {
+async function begin(waitMs: number, leaseMs?: number, signal?: AbortSignal): Promise<unknown> {
   const request = { lockName: 'multi(one, two)', origin: 'lock', scope: undefined } as const;
   const members = [one, two] as unknown as SingleLock[];
-  const wanted = { ...request, members, waitMs, leaseMs, signal: undefined };
+  const wanted = { ...request, members, waitMs, leaseMs, signal };
   return await new MultiAcquisition(session, wanted).hold();
 }
 
@@ -116,6 +116,33 @@ it('a member that was waited for, and whose extension is refused, ends it', asyn
   for (const { releaseQuietly } of [one.holds.at(-1)!, two.holds.at(-1)!])
     expect(releaseQuietly).toHaveBeenCalledOnce();
 });
+
+it.each(['abort', 'close'] as const)(
+  'members are given back at %s, though the extension of the one that was waited for is not answered',
+  async (ending) => {
+    const aborter = new AbortController();
+    let isExtending = (): void => undefined;
+    const extending = new Promise<void>((resolve) => (isExtending = resolve));
+    two.answer = (hold) => {
+      if (two.requests.length === 1) return isHeld();
+      hold.extend.mockImplementation(() => {
+        isExtending();
+        return new Promise(() => undefined);
+      });
+      return hold;
+    };
+    const ended = rejectionOf(begin(Infinity, 1_000, aborter.signal));
+    await extending;
+    await sleep(2 * ROUND_TRIP_MS);
+    if (ending === 'abort') aborter.abort();
+    else await session.close();
+    const code = ending === 'abort' ? 'LOCK_ABORTED' : 'CLIENT_CLOSED';
+    expect(await ended).toMatchObject({ code });
+    await expect
+      .poll(() => [one, two].map(({ holds }) => holds.at(-1)!.releaseQuietly.mock.calls.length))
+      .toEqual([1, 1]);
+  },
+);
 
 it('a member that was waited for, and is lost when it is extended, is tried again', async () => {
   let tries = 0;
