@@ -35,7 +35,7 @@ export interface AcquiredEvent extends LockEvent {
 }
 
 /**
- * A hold was released.
+ * A hold was released. So is a member of a MultiLock that is given back since another member was lost.
  *
  * @group Events
  */

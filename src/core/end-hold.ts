@@ -13,13 +13,13 @@ interface Ended {
   readonly token: bigint | undefined;
 }
 
-/** `passedOnAfterMs`: how long the owner had held the grant when it was passed on; since then the grant counts for its next owner. */
-export function emitReleased(session: Session, grant: Ended, passedOnAfterMs?: number): void {
+/** `endedAfterMs`: how long the owner had held the grant when it was passed on or given back; since then the grant is not the owner's. */
+export function emitReleased(session: Session, grant: Ended, endedAfterMs?: number): void {
   session.events.emit('released', () => ({
     lockName: grant.lock.name,
     ownerId: grant.ownerId,
-    holdCount: passedOnAfterMs === undefined ? grant.holdCount : 0,
-    heldForMs: passedOnAfterMs ?? grant.heldForMs,
+    holdCount: endedAfterMs === undefined ? grant.holdCount : 0,
+    heldForMs: endedAfterMs ?? grant.heldForMs,
     ...shownToken(grant.token),
   }));
 }

@@ -152,6 +152,7 @@ export class SingleHold implements OwnHold {
     if (this.#loss || this.#isGivenUp) return; // it was lost itself, or given up before
     if (!this.#holder.parent && this.#grant.holdCount <= 1) {
       this.#grant.loseAsMember(error);
+      emitReleased(this.#session, this.#grant, this.heldForMs);
       return;
     }
     this.isRetired = true;

@@ -1,7 +1,13 @@
 // Losing one member of a MultiLock is losing all of it: the holder learns it, and the others are given back.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LockLostError, type Hold, type Holdfast, type Lock } from '../../../src/index.js';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import {
+  eventsOf,
+  newClient,
+  nextEvent,
+  rejectionOf,
+  type EventOf,
+} from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
 import { startRedis } from '../../support/redis-server.js';
 import { sharedConnection } from '../../support/shared-connection.js';
@@ -116,6 +122,46 @@ describe.each([0, 1, 2])('losing member %i', (index) => {
   });
 });
 
+it.each([0, 1, 2])(
+  'losing member %i tells of each member that was acquired that it was lost or released',
+  async (index) => {
+    const [acquired, released, lost] = [
+      eventsOf(client, 'acquired'),
+      eventsOf(client, 'released'),
+      eventsOf(client, 'lost'),
+    ];
+    const hold = await multi.acquire();
+    await using besides = await client.getLock(uniqueName('besides')).acquire();
+    const aborted = nextAbort(hold);
+    await redis.del(names[index]!);
+    await aborted;
+    await expectAllFree();
+    await eventually(() => {
+      const ended = [...released, ...lost].map(({ lockName }) => lockName);
+      expect(ended.sort()).toEqual([...names].sort());
+    });
+    expect(acquired.map(({ lockName }) => lockName)).toContain(besides.lockName);
+    expect(lost.map(({ lockName }) => lockName)).toEqual([names[index]]);
+    for (const event of released)
+      expect(event).toMatchObject({ ownerId: hold.ownerId, holdCount: 0 });
+  },
+);
+
+it('a member that is held besides is released once when the MultiLock is lost, and once later', async () => {
+  const released = eventsOf(client, 'released');
+  await client.getLock(names[0]).withLock(async () => {
+    const hold = await multi.acquire();
+    const aborted = nextAbort(hold);
+    await redis.del(names[1]);
+    await aborted;
+    await eventually(() => {
+      expect(countsOf(released)).toEqual({ [names[0]]: [1], [names[2]]: [0] });
+    });
+  });
+  await expectAllFree();
+  expect(countsOf(released)).toEqual({ [names[0]]: [1, 0], [names[2]]: [0] });
+});
+
 it('the end of a fixed lease is losing the hold, before anybody else gets in', async () => {
   const hold = await multi.acquire({ lease: 500 });
   const theirs = await other.getMultiLock(...names.map((name) => other.getLock(name))).acquire();
@@ -189,6 +235,13 @@ it('with nobody listening is no unhandled rejection', async () => {
   process.off('unhandledRejection', note);
   expect(unhandled).toEqual([]);
 });
+
+/** The hold counts that events told, by lock. */
+function countsOf(events: readonly EventOf<'released'>[]): Record<string, number[]> {
+  const counts: Record<string, number[]> = {};
+  for (const { lockName, holdCount } of events) (counts[lockName] ??= []).push(holdCount);
+  return counts;
+}
 
 function nextAbort(hold: Hold): Promise<unknown> {
   return new Promise((resolve) => {
