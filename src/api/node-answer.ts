@@ -12,7 +12,7 @@
  * @group Errors
  */
 export type NodeAnswer = {
-  /** The address of the master: `host:port`. */
+  /** The address of the master: `host:port`; of one that Sentinels name `group by host:port`, the latter being the first Sentinel's. */
   readonly node: string;
 } & (
   | {

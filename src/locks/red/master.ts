@@ -17,7 +17,7 @@ function overdueOf(connection: Connection): number {
 }
 
 export class Master {
-  /** The address of the master: `host:port`. */
+  /** The address of the master, for people. */
   readonly name: string;
   readonly lock: ReentrantLockBackend;
   readonly #cleanup: Cleanup;

@@ -35,8 +35,9 @@ export class IoredisClient extends IoredisSender implements RedisClient {
   get address(): string {
     if (isCluster(this.ioredis)) return 'cluster';
     const { host, port, path, sentinels, name } = this.ioredis.options;
-    if (sentinels) return name ?? 'sentinel';
-    return path ?? `${host ?? 'localhost'}:${String(port ?? 6379)}`;
+    // Groups of many Sentinels have the same name.
+    if (sentinels) return `${name ?? 'sentinel'} by ${hostAndPort(sentinels[0], 26379)}`;
+    return path ?? hostAndPort({ host, port }, 6379);
   }
 
   get database(): number {
@@ -116,4 +117,11 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     clearInterval(this.#refreshTimer);
     return disconnect(this.ioredis);
   }
+}
+
+function hostAndPort(
+  { host, port }: { readonly host?: string | undefined; readonly port?: number | undefined } = {},
+  defaultPort: number,
+): string {
+  return `${host ?? 'localhost'}:${String(port ?? defaultPort)}`;
 }
