@@ -87,7 +87,12 @@ export class RedLockBackend implements LockBackend {
 
   /** Releases the lock also on masters that did not vote for this owner: their votes may only be late. */
   release(ownerId: string): Promise<boolean> {
-    const ask = (master: Master): Promise<boolean> => master.release(ownerId);
+    // While most masters are being connected, those that are there need not wait for them. (Whether the lock was lost only most can tell.)
+    const isThere = ({ lock }: Master): boolean => lock.connection.isReady;
+    const there = this.health.isSettled ? [] : this.masters.filter(isThere);
+    const asked = new Map(there.map((master) => [master, master.release(ownerId)]));
+    for (const answer of asked.values()) answer.catch(() => undefined);
+    const ask = (master: Master): Promise<boolean> => asked.get(master) ?? master.release(ownerId);
     return this.#poll('not known to be released', ask, (answers) => {
       const released = values(answers).filter(Boolean).length;
       if (released >= this.quorum) return true;

@@ -1,6 +1,7 @@
 // Masters that are there and say nothing: a Redlock pays their timeout once, and they vote again when they answer.
+import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { QuorumError } from '../../../src/index.js';
+import { QuorumError, type Lock } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
 import { EventLoopLag } from '../../support/event-loop-lag.js';
 import { eventually } from '../../support/eventually.js';
@@ -140,6 +141,59 @@ it('part 6: masters that were silent during the release are freed as soon as the
   await lock.unlock();
   proxies[0]!.heal();
   await nodes.nothingLeft(lock);
+});
+
+describe('part 6: a release while connections are being made', () => {
+  let holder: RedClient;
+  let lock: Lock;
+  let masters: Redis[];
+
+  beforeEach(async () => {
+    const urls = nodes.urls.slice(0, 3);
+    holder = await nodes.client({ lockWatchdogTimeout: 60_000 }, urls);
+    lock = holder.lock(uniqueName());
+    await lock.lock(60_000);
+    await eventually(async () => {
+      expect((await nodes.owners(lock)).slice(0, 3)).not.toContain('');
+    });
+    masters = urls.map((url) => new Redis(url));
+  });
+
+  afterEach(async () => {
+    for (const redis of masters) redis.disconnect();
+    await holder[Symbol.asyncDispose]();
+  });
+
+  /** Who hangs up says nothing for so long to whoever connects again. */
+  async function hangUp(indexes: readonly number[], silentMs: number): Promise<void> {
+    const commands = [
+      ['client', 'kill', 'type', 'normal'],
+      ['client', 'pause', String(silentMs)],
+    ];
+    await Promise.all(indexes.map((index) => masters[index]!.pipeline(commands).exec()));
+    await eventually(() => {
+      for (const index of indexes) expect(holder.members[index]!.status).toBe('connecting');
+    });
+  }
+
+  it('frees the masters that are there at once, and most others when they are', async () => {
+    await hangUp([1, 2], 5_000);
+    const unlocking = lock.unlock();
+    await eventually(async () => {
+      expect(await masters[0]!.exists(lock.name)).toBe(0);
+    });
+    for (const { status } of holder.members.slice(1)) expect(status).toBe('connecting');
+    await unlocking;
+    await nodes.nothingLeft(lock);
+  });
+
+  it('finds out that the lock was lost, when the masters are there', async () => {
+    await nodes.remove(lock, [0, 1, 2]);
+    await hangUp([0, 1, 2], 1_000);
+    const error = await rejectionOf(lock.unlock());
+    expect(error).toMatchObject({ code: 'LOCK_LOST', lossReason: 'deleted' });
+    await nodes.nothingLeft(lock);
+  });
 });
 
 it('part 7: a hold is renewed though a minority is silent', async () => {
