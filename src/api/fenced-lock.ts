@@ -47,7 +47,7 @@ export interface FencedLock extends Lock {
   /**
    * The last token that the server knows, of a holder or of a failed attempt; undefined: there was none, or it is forgotten. For people: a
    * holder's own token is {@link FencedHold.token}. For a Redlock it is the largest token among the masters that answer, which must be most
-   * of them.
+   * of them; those that have restarted may have forgotten it.
    *
    * @throws {@link KeyConflictError} there is something else at the token's key
    * @throws {@link UnavailableError}

@@ -141,7 +141,10 @@ export class RedLockBackend implements LockBackend {
     return await Promise.any(looks).catch(() => undefined);
   }
 
-  /** While a master does not answer, those that do may be too few to tell: it may be one of the holder's. */
+  /**
+   * While a master does not answer, those that do may be too few to tell: it may be one of the holder's. A look takes the word of all, also
+   * of those that have restarted and may have forgotten a holder: the restart guard is for elections.
+   */
   isLocked(): Promise<boolean> {
     const ask = ({ lock }: Master): Promise<boolean> => lock.isLocked();
     const decide = (answers: readonly Answer<boolean>[]): boolean | undefined => {
