@@ -35,3 +35,13 @@ export function quietly(
     session.events.emit('error', () => ({ error, lockName, ownerId }));
   });
 }
+
+/** A release that calls back when it is settled, with the error if it failed, as a promise. */
+export function whenSettled(release: (done: (error?: Error) => void) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    release((error) => {
+      if (error) reject(error);
+      else resolve();
+    });
+  });
+}

@@ -30,6 +30,9 @@ export interface CallersRequest extends LockRequest {
   readonly ownScope: Scope | undefined;
 }
 
+/** What a hold keeps of the request that it was made for. */
+export type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched'>;
+
 /** `watchdogLeaseMs`: the lease where the caller named none. */
 export function requestOf(
   { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs }: AcquireRequest & MemberTerms,

@@ -5,23 +5,19 @@ import { inspected, shownToken, type HoldDescription } from '../api/description.
 import { isUnanswered, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
 import type { HoldOrigin, OwnHold } from './own-hold.js';
-import { quietly, emitReleased } from './end-hold.js';
+import { emitReleased, quietly, whenSettled } from './end-hold.js';
 import type { GrantHolder } from './grant-holders.js';
 import { parseLease } from '../api/options.js';
 import type { Grant } from './grant.js';
 import { releasedAlready } from './refusals.js';
-import type { CallersRequest } from './request.js';
+import type { HoldTerms } from './request.js';
 import { currentScope, Scope } from '../scopes/scope.js';
-
-/** What its caller asked for. */
-type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched'>;
 
 export class SingleHold implements OwnHold {
   readonly #session: Session;
   readonly #holder: GrantHolder;
   #origin: HoldOrigin;
   readonly isShared: boolean;
-  /** Whether it wants the lease to be renewed. */
   isWatched: boolean;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
@@ -156,17 +152,15 @@ export class SingleHold implements OwnHold {
       return;
     }
     this.isRetired = true;
-    const released = new Promise<void>((resolve, reject) => {
-      this.#grant.release(this, false, (error) => {
-        if (!error) emitReleased(this.#session, this.#grant);
-        if (error) reject(error);
-        else resolve();
+    const released = whenSettled((done) => {
+      this.#grant.release(this, false, (failure) => {
+        if (!failure) emitReleased(this.#session, this.#grant);
+        done(failure);
       });
     });
-    const settled = quietly(this.#session, this, released);
     this.lost(error);
     this.#holder.retire(this);
-    await settled;
+    await quietly(this.#session, this, released);
   }
 
   /** The grant was lost. */
@@ -190,11 +184,10 @@ export class SingleHold implements OwnHold {
     const passed = loss || isRepeat ? undefined : this.#grant.passOn(this);
     this.#passedOnAfterMs ??= passed?.heldForMs;
     if (passed) this.#leave(); // somebody else is inside now
-    return new Promise((resolve, reject) => {
+    return whenSettled((settle) => {
       const done = (error?: Error): void => {
         this.#ended(error);
-        if (error) reject(error);
-        else resolve();
+        settle(error);
       };
       if (loss) done(loss);
       else if (passed)

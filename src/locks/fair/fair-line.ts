@@ -96,9 +96,7 @@ export class FairLine implements Due {
     });
     // A release that finds nobody in line hands the lock to nobody, and publishes on the unlock channel: that of a reentrant lock
     // of this name, or one after the line was deleted.
-    const look = (): void => {
-      this.#look();
-    };
+    const look = this.#look;
     this.#unlocks ??= this.#lock.subscribeToUnlocks({ subscribed: look, message: look });
   }
 
@@ -193,7 +191,7 @@ export class FairLine implements Due {
   }
 
   /** Looks at the lock, and hands it to the first in line if nobody holds it. */
-  #look(): void {
+  readonly #look = (): void => {
     if (this.#isLooking) {
       this.#shallLookAgain = true;
       return;
@@ -210,7 +208,7 @@ export class FairLine implements Due {
         this.#looked(); // the next renewal of the places tells how long the lock is held
       },
     );
-  }
+  };
 
   #looked(): void {
     this.#isLooking = false;
