@@ -28,6 +28,7 @@ export class Acquisition {
   readonly #waitLimit: WaitLimit;
   readonly #tries: Tries;
   #endWaiting: (() => void) | undefined;
+  #isReentering = false;
 
   /** `begun`: the first try, if that was sent already, whether or not it has been answered. */
   constructor(
@@ -86,6 +87,7 @@ export class Acquisition {
 
   /** Not async itself: an uncontended acquire awaits no more than it must. */
   #attempt(): Attempt | Promise<Attempt> {
+    this.#isReentering = false;
     const acting = this.#actingScope;
     const { own, outer } = holderToReenter(this.#request.position, acting, this.#lock.id);
     const around = own ?? outer;
@@ -133,6 +135,7 @@ export class Acquisition {
 
   #reenter(grant: Grant, begin: () => SingleHold | undefined): Promise<SingleHold | undefined> {
     const { leaseMs, isShared } = this.#request;
+    this.#isReentering = true;
     return grant.reenter(leaseMs, this.#waitLimit, begin, isShared);
   }
 
@@ -210,6 +213,7 @@ export class Acquisition {
       waitLimit: this.#waitLimit,
       findings: this.#tries.findings,
       isTooLate: this.#tries.isTooLate,
+      isReentering: this.#isReentering,
     });
   }
 }

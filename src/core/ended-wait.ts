@@ -23,6 +23,8 @@ export interface Waited {
   readonly findings: Findings | undefined;
   /** Whether the latest answer granted the lock, and took longer than the lease. */
   readonly isTooLate: boolean;
+  /** Whether what stayed unanswered was to re-enter a grant: the holder whose grant it is was in nobody's way. */
+  readonly isReentering: boolean;
 }
 
 /** The earliest time (monotonic) at which the server may have been asked, for its answer still to count when the wait ends. */
@@ -46,7 +48,7 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   if (over.ending === 'aborted') return aborted(lock.name, 'while waiting', request.signal);
   if (over.ending === 'closed') return session.closedError(lock.name);
   const trouble = over.trouble ?? findings?.trouble;
-  const seen = seenLately(waited, trouble) ?? heldHere(waited);
+  const seen = waited.isReentering ? undefined : (seenLately(waited, trouble) ?? heldHere(waited));
   if (seen) return heldElsewhere(lock, request.waitMs, seen, isHeldHere(waited, seen));
   // A try that was not sent any more, in the last instant of the wait, is no trouble.
   const isTrouble = trouble && !(trouble instanceof UnsentError);

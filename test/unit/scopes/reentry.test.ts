@@ -152,6 +152,20 @@ describe('the acting scope', () => {
     expect(server.heldNames).toEqual([]);
   });
 
+  it('a nested call that is not answered says so: that its own holder has the lock is in nobody’s way', async () => {
+    const { getLock, server } = fakeHoldfast({ commandTimeout: 100 });
+    const lock = getLock('a');
+    await lock.withLock(async () => {
+      server.fate = (command) => (command.startsWith('reenter') ? 'lost command' : 'answered');
+      for (const options of [{ wait: 50 }, { wait: 0, signal: AbortSignal.timeout(60_000) }]) {
+        const nested = options.wait > 0 ? lock.acquire(options) : lock.tryAcquire(options);
+        await expect(nested).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      }
+      server.fate = () => 'answered';
+    });
+    expect(server.heldNames).toEqual([]);
+  });
+
   it('two acquire() of one run are one owner with two holds', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
