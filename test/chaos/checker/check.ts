@@ -45,6 +45,9 @@ const RULES = [
   oddErrors,
 ];
 
+export const TROUBLE = 'trouble in a process';
+export const ODD_ERROR = 'an odd error';
+
 export function check(evidence: Evidence): Violation[] {
   return RULES.flatMap((rule) => rule(evidence)).sort((one, other) => one.at - other.at);
 }
@@ -52,7 +55,7 @@ export function check(evidence: Evidence): Violation[] {
 /** What should never come up at all. */
 function troubles({ history }: Evidence): Violation[] {
   return history.troubles.map(({ at, message, process }) => ({
-    rule: 'trouble in a process',
+    rule: TROUBLE,
     at,
     sections: [],
     message: `${process} ${message}`,
@@ -78,7 +81,7 @@ function oddErrors(evidence: Evidence): Violation[] {
     if (isRightlyRefused(evidence, section)) return [];
     const message = `${id} failed: ${failure.code} ${failure.message}`;
     return [
-      { rule: 'an odd error', at: endedAt!, lock: section.locks[0], sections: [section], message },
+      { rule: ODD_ERROR, at: endedAt!, lock: section.locks[0], sections: [section], message },
     ];
   });
 }

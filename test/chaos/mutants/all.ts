@@ -158,7 +158,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         in: 'src',
         from: '    } catch (error) {\n      this.#failed(error, batch);',
-        to: "    } catch (error) {\n      for (const { lease } of batch) lease.renewed('kept', sentAt, leaseMs);\n      this.#failed(error, batch);",
+        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now() });\n      this.#failed(error, batch);",
       },
     ],
   },

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Edit, Mutant } from './mutant.js';
 
@@ -18,6 +18,8 @@ const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const SCRIPTS = 'src/redis/scripts.generated.ts';
 
 export class SpoiledCopy implements Disposable {
+  /** The files that were spoiled, as they are called in the library, and what stands there now. */
+  readonly changed = new Map<string, string>();
   readonly #folder: string;
 
   /** @throws Error when an edit does not fit the library any more */
@@ -53,6 +55,9 @@ export class SpoiledCopy implements Disposable {
     });
     if (found.length !== times)
       throw new Error(`${part}/ has this ${found.length} times, and not ${times}: ${from}`);
-    for (const { path, spoiled } of found) writeFileSync(path, spoiled);
+    for (const { path, spoiled } of found) {
+      writeFileSync(path, spoiled);
+      this.changed.set(relative(this.#folder, path), spoiled);
+    }
   }
 }

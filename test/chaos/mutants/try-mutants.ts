@@ -8,7 +8,9 @@ import { playRound } from '../round.js';
 import { MUTANTS } from './all.js';
 import { writeReport } from '../report/report.js';
 import type { Mutant } from './mutant.js';
+import { noticed } from './noticed.js';
 import { SpoiledCopy } from './spoiled-copy.js';
+import { TypeErrors } from './type-errors.js';
 
 interface Outcome {
   readonly mutant: Mutant;
@@ -26,13 +28,14 @@ export async function tryMutants(args: Arguments): Promise<boolean> {
   const chosen = MUTANTS.filter(
     ({ name }) => wanted.length === 0 || wanted.some((each) => name.includes(each)),
   );
-  const copies = new Map(chosen.map((mutant) => [mutant, fitted(mutant)]));
+  const typeErrors = new TypeErrors();
+  const copies = new Map(chosen.map((mutant) => [mutant, fitted(mutant, typeErrors)]));
   // All of them first: one that does not fit any more is to be known before the hours of the others.
-  if ([...copies.values()].includes(undefined)) return false;
-  if (args.minutes === 0) {
+  const allFit = ![...copies.values()].includes(undefined);
+  if (!allFit || args.minutes === 0) {
     for (const copy of copies.values()) copy?.[Symbol.dispose]();
-    console.log(`all ${chosen.length} mutants fit the library`);
-    return true;
+    if (allFit) console.log(`all ${chosen.length} mutants fit the library`);
+    return allFit;
   }
   const outcomes: Outcome[] = [];
   const rest = [...chosen];
@@ -52,9 +55,13 @@ export async function tryMutants(args: Arguments): Promise<boolean> {
 }
 
 /** undefined, and told, when the library has changed where it is to be spoiled. */
-function fitted(mutant: Mutant): SpoiledCopy | undefined {
+function fitted(mutant: Mutant, typeErrors: TypeErrors): SpoiledCopy | undefined {
   try {
-    return new SpoiledCopy(mutant);
+    const copy = new SpoiledCopy(mutant);
+    const errors = typeErrors.in(copy.changed);
+    if (errors.length === 0) return copy;
+    copy[Symbol.dispose]();
+    throw new Error(errors.join('; '));
   } catch (error) {
     console.error(`the mutant "${mutant.name}" does not fit any more: ${(error as Error).message}`);
     return undefined;
@@ -71,7 +78,7 @@ async function tryMutant(mutant: Mutant, library: string, args: Arguments): Prom
     const plan = planRound(kind, args.seed + rounds, { ...args.wishes, isFenced });
     const result = await playRound(plan, { library });
     rounds++;
-    const [first] = result.violations;
+    const first = noticed(result.violations);
     if (first) writeReport(result, join(args.out, 'mutants', mutant.name.replaceAll(' ', '-')));
     if (first) return { mutant, rule: first.rule, seconds: seconds(), rounds };
   }

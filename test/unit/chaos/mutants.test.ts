@@ -1,0 +1,38 @@
+// Whether a campaign noticed a library that was spoiled.
+import { expect, it } from 'vitest';
+import { noticed } from '../../chaos/mutants/noticed.js';
+import { TypeErrors } from '../../chaos/mutants/type-errors.js';
+
+function violation(rule: string): { rule: string; at: number; message: string; sections: [] } {
+  return { rule, at: 0, message: '', sections: [] };
+}
+
+it('a mutant that only crashes is not noticed; the first rule that it breaks besides counts', () => {
+  const crashes = ['trouble in a process', 'an odd error'].map(violation);
+  expect(noticed([])).toBeUndefined();
+  expect(noticed(crashes)).toBeUndefined();
+  const broken = violation('two holders');
+  expect(noticed([...crashes, broken, violation('wrong count')])).toBe(broken);
+});
+
+it(
+  'a spoiled file that TypeScript does not take is told; Lua is not looked at',
+  { timeout: 60_000 },
+  () => {
+    const typeErrors = new TypeErrors();
+    const file = 'src/core/spoiled.ts';
+    const spoiled = (argument: string): Map<string, string> =>
+      new Map([
+        [
+          file,
+          `import { leftMs } from './deadline.js';\nexport const left = leftMs(${argument});\n`,
+        ],
+        ['lua/spoiled.lua', 'is no TypeScript'],
+      ]);
+    expect(typeErrors.in(spoiled("'kept'"))).toHaveLength(1);
+    expect(typeErrors.in(spoiled('{ since: { monotonicMs: 1, wallMs: 1 }, usableMs: 1 }'))).toEqual(
+      [],
+    );
+    expect(typeErrors.in(new Map([['lua/spoiled.lua', 'is no TypeScript']]))).toEqual([]);
+  },
+);
