@@ -131,14 +131,6 @@ it('a lock without expiry is accused', () => {
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['no expiry']);
 });
 
-it('a loss that its release did not tell is accused, and one that no event told', () => {
-  const lost: Noted[] = [
-    ...held(A, 100, 200),
-    [150, { what: 'doubts', id: A, contradicts: false }],
-  ];
-  expect(rulesBroken(lost)).toContain('a loss that was not told');
-});
-
 it('a loss that nothing explains is accused; an explained one is not', () => {
   const alarmed: Noted[] = [
     ...held(A, 100, 200).slice(0, 3),
