@@ -63,7 +63,7 @@ export async function playRound(plan: Plan, options: RoundOptions = {}): Promise
     const stuck = await drain(stage, journals, history, observer);
     phase = 'closing';
     const unclosed = stuck.length > 0 ? [] : await closeAll(stage, ownLag);
-    const left = stuck.length > 0 ? [] : await findLeftovers(stage, healedAt);
+    const left = stuck.length > 0 ? [] : await findLeftovers(stage, healedAt, ownLag);
     phase = 'checking';
     journals.read();
     const { looks, takeovers } = observer;

@@ -1,12 +1,13 @@
 // What is left on the servers when all clients are closed: nothing, once the leases of the dead are over.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { machineMs } from '../../support/machine-clock.js';
+import type { OwnLag } from '../own-lag.js';
 import type { Plan } from '../plan.js';
 import type { Stage } from '../stage/stage.js';
 import type { Violation } from './evidence.js';
 
-/** How long cleaning up may take where nothing is in its way. */
-const AT_ONCE_MS = 1_500;
+/** How long servers may take to hear that somebody has gone: what close() left behind would stand for most of a lease, which is 600 ms at least. */
+const AT_ONCE_MS = 300;
 
 /** How long the last token of a lock is remembered by default. */
 const TOKEN_TTL_MS = 7 * 86_400_000;
@@ -15,14 +16,21 @@ const PERMITS_TTL_MS = 30 * 86_400_000;
 /** By how much it may be ahead of the server's clock, which steps, and is remembered for longer. */
 const MOST_AHEAD_MS = 10_000;
 
-export async function findLeftovers(stage: Stage, healedAt: number): Promise<Violation[]> {
+export async function findLeftovers(
+  stage: Stage,
+  healedAt: number,
+  ownLag: OwnLag,
+): Promise<Violation[]> {
+  const begunAt = machineMs();
   // What a killed process held, or a late command took, stays for its lease; no lease here is longer than this.
   const leasesEndAt = healedAt + 2 * stage.plan.watchdogMs;
-  const deadline = Math.max(machineMs(), leasesEndAt) + AT_ONCE_MS;
+  const deadline = Math.max(begunAt, leasesEndAt) + AT_ONCE_MS;
   for (;;) {
+    const askedAt = machineMs();
     const left = await everything(stage);
     if (left.length === 0) return [];
-    if (machineMs() > deadline) {
+    // While this process stands still, its proxies do, too, and do not say that somebody has gone.
+    if (askedAt > deadline + ownLag.since(begunAt)) {
       const message = `left on the server: ${left.join(', ')}`;
       return [{ rule: 'left behind', at: machineMs(), sections: [], message }];
     }

@@ -5,35 +5,69 @@ import type { Section } from './history.js';
 
 /** How long removing them may take. */
 const AT_ONCE_MS = 500;
+/** The same when close() has waited for that. */
+const CLOSED_MS = 200;
 
 export function orphans(evidence: Evidence): Violation[] {
-  const { plan, history, looks } = evidence;
-  const ofClient = grouped(history.sections.values(), clientOf);
+  const { history, looks } = evidence;
+  const ofClient = grouped(history.sections.values(), ({ client }) => client);
+  const clientOf = clientsOfOwners(evidence);
   const owned = looks.flatMap((look) => look.holders.map(({ owner }) => ({ ...look, owner })));
   const standing = grouped(owned, ({ owner, lock, server }) => `${owner} ${lock} ${server}`);
   return [...standing.values()].flatMap((seen): Violation[] => {
     const [first] = seen;
     const last = seen.at(-1)!;
-    const sections = (ofClient.get(clientOfOwner(first!.owner)) ?? []).filter(({ locks }) =>
-      locks.includes(first!.lock),
-    );
-    const [any] = sections;
+    const client = clientOf(first!.owner);
+    const sections = client === undefined ? [] : (ofClient.get(client) ?? []);
+    const callers = sections.filter(({ locks }) => locks.includes(first!.lock));
+    const [any] = callers;
     if (!any) return [];
-    // Since when no call of that client could want it any more.
-    const until = Math.max(...sections.map((section) => wantedUntil(section, last.from)));
-    const since = Math.max(until, first!.from);
-    if (last.from - since < AT_ONCE_MS + plan.commandTimeoutMs) return [];
-    if (isDisturbed(evidence, any, since, last.from)) return [];
+    const found = [
+      unwanted(evidence, callers, last.from),
+      ...closed(evidence, any.client, first!.from),
+    ].find(({ since, graceMs, from }) => {
+      const begins = Math.max(since, first!.from);
+      if (last.from - begins < graceMs) return false;
+      return !isDisturbed(evidence, any, from ?? begins, last.from);
+    });
+    if (!found) return [];
+    const ms = Math.round(last.from - Math.max(found.since, first!.from));
     return [
       {
         rule: 'left behind',
         at: last.from,
         lock: last.lock,
         sections: [],
-        message: `${last.owner} stood in "${last.lock}" for ${Math.round(last.from - since)} ms, and nobody of that client held it or called for it`,
+        message: `${last.owner} stood in "${last.lock}" for ${ms} ms, and ${found.why}`,
       },
     ];
   });
+}
+
+/** From when on an owner may not stand any more. */
+interface End {
+  readonly why: string;
+  readonly since: number;
+  readonly graceMs: number;
+  /** Since when nothing may have been in the way; undefined: since then. */
+  readonly from?: number;
+}
+
+/** Since when no call of that client could want it any more. */
+function unwanted({ plan }: Evidence, callers: readonly Section[], at: number): End {
+  const since = Math.max(...callers.map((section) => wantedUntil(section, at)));
+  const why = 'nobody of that client held it or called for it';
+  return { why, since, graceMs: AT_ONCE_MS + plan.commandTimeoutMs };
+}
+
+/** Who is still inside when its client is closed has nothing any more. */
+function closed({ plan, history }: Evidence, client: string, seenAt: number): End[] {
+  // Of a Redlock the client of each master is closed for itself.
+  const closing = plan.kind === 'red' ? undefined : history.closings.get(client);
+  // One that took all of its time may have given up.
+  if (!closing || closing.until - closing.from >= plan.commandTimeoutMs) return [];
+  const from = Math.min(closing.from, seenAt);
+  return [{ why: 'its client was closed', since: closing.until, graceMs: CLOSED_MS, from }];
 }
 
 /** Only calls that began before count; one that has not ended wants it still. */
@@ -41,11 +75,21 @@ function wantedUntil({ calledAt, endedAt = Infinity }: Section, at: number): num
   return calledAt > at ? -Infinity : endedAt;
 }
 
-/** As in the names of owners: worker, incarnation, client, how often it was opened anew. */
-function clientOf({ client }: Section): string {
-  return client;
+/** Two owners of one client are never as far apart in their numbers, and those of two clients hardly ever closer. */
+const FAR_APART = 1e5;
+
+/** Whose an owner is: as it is called (worker, incarnation, client, how often it was opened anew), or by its number where all are called the same. */
+function clientsOfOwners({ plan, history }: Evidence): (owner: string) => string | undefined {
+  if (!plan.sharesClientId)
+    return (owner) => owner.slice(0, owner.lastIndexOf(':')).replace(/m\d+$/, '');
+  const known = [...history.sections.values()]
+    .filter(({ owner, inside }) => owner !== undefined && inside === undefined)
+    .map(({ client, owner }) => ({ client, number: numberOf(owner!) }));
+  const numbers = new Map(known.map(({ client, number }) => [client, number]));
+  return (owner) =>
+    [...numbers].find(([, number]) => Math.abs(number - numberOf(owner)) < FAR_APART)?.[0];
 }
 
-function clientOfOwner(owner: string): string {
-  return owner.slice(0, owner.lastIndexOf(':')).replace(/m\d+$/, '');
+function numberOf(owner: string): number {
+  return Number(owner.slice(owner.lastIndexOf(':') + 1));
 }

@@ -207,6 +207,30 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'who gives up keeps its place',
+    what: 'who gives up is not taken out of the line, nor is what it may have been given',
+    kinds: ['fair'],
+    edits: [
+      {
+        in: 'src',
+        from: '      cleanup.remove(this.#lock, waiter.ownerId);\n    };',
+        to: '      void [cleanup, waiter.ownerId];\n    };',
+      },
+    ],
+  },
+  {
+    name: 'close() releases nothing',
+    what: 'what is held when its client is closed stays on the server for the rest of its lease',
+    kinds: ['reentrant'],
+    edits: [
+      {
+        in: 'src',
+        from: '        return lock.release(ownerId);\n      }),',
+        to: '        return Promise.resolve(true);\n      }),',
+      },
+    ],
+  },
+  {
     name: 'subscribed is not told',
     what: 'what was published before a subscription stood, or stood again, is missed',
     kinds: ['reentrant'],
