@@ -9,6 +9,8 @@ interface Sum {
   sections: number;
   losses: number;
   faults: number;
+  /** How many faults there should have been. */
+  planned: number;
   mess: number;
   looks: number;
   /** To what fenced locks guard. */
@@ -20,20 +22,32 @@ interface Sum {
 const MANY_WRITES = 100;
 const NEVER_REFUSED =
   'Of all writes under fenced locks none was refused: nobody came late, or nobody noticed.';
+const NEVER_OVER =
+  'These faults were not over when their rounds were, and excused what came after them there:';
 
 export class Tally {
   readonly #sums = new Map<string, Sum>();
   readonly #broken: string[] = [];
+  /** Locks that no server was ever asked about, though there were rounds about them. */
+  readonly #unseen: string[] = [];
+  /** Faults that were not over when their round was: what came after them was excused. */
+  readonly #endless: string[] = [];
 
-  /** What was broken, or cannot have been noticed. */
+  /** Whether nothing was broken, and it would have been noticed. */
   get isSound(): boolean {
-    return this.#broken.length === 0 && !this.#isBlind;
+    return this.#broken.length === 0 && this.#blind.length === 0;
   }
 
-  /** Whether nobody came late to what fenced locks guard, though many wrote: then nothing is known of who does. */
-  get #isBlind(): boolean {
-    const { writes, refused } = this.total;
-    return writes >= MANY_WRITES && refused === 0;
+  /** Why something broken may not have been noticed. */
+  get #blind(): string[] {
+    const { rounds, writes, refused } = this.total;
+    const blind = [...this.#sums].flatMap(([name, each]) =>
+      nothingOf(each).map((what) => `${name}: ${what}`),
+    );
+    if (rounds === 0) blind.push('No round was played.');
+    // Nobody came late to what fenced locks guard, though many wrote: then nothing is known of who does.
+    if (writes >= MANY_WRITES && refused === 0) blind.push(NEVER_REFUSED);
+    return [...blind, ...this.#unseen];
   }
 
   get total(): Sum {
@@ -56,13 +70,20 @@ export class Tally {
       sections: entered.length,
       losses: entered.filter((each) => each.doubtedAt ?? each.failure?.code === 'LOCK_LOST').length,
       faults: evidence.faults.length,
+      planned: plan.faults.length,
       mess: mess.commands + mess.messages,
       looks: evidence.looks.length,
       writes: writes.length,
       refused: writes.filter(({ refusedBy }) => refusedBy !== undefined).length,
       violations: violations.length,
     });
-    for (const { rule } of violations) this.#broken.push(`${plan.kind} ${plan.seed}: ${rule}`);
+    const name = `${plan.kind} ${plan.seed}`;
+    for (const { rule } of violations) this.#broken.push(`${name}: ${rule}`);
+    const seen = new Set(evidence.looks.map(({ lock }) => lock));
+    for (const lock of plan.locks.filter((each) => !seen.has(each)))
+      this.#unseen.push(`${name}: no server ever said who has "${lock}".`);
+    for (const { nemesis, until } of evidence.faults)
+      if (until === Infinity) this.#endless.push(`${name}: ${nemesis}`);
   }
 
   print(): void {
@@ -89,10 +110,19 @@ export class Tally {
       ],
       ...rows,
     ]);
-    const blind = this.#isBlind ? [NEVER_REFUSED] : [];
-    const verdict = this.isSound ? ['Every promise was kept.'] : [...this.#broken, ...blind];
+    const verdict = this.isSound ? ['Every promise was kept.'] : [...this.#broken, ...this.#blind];
     console.log(`\n${verdict.join('\n')}`);
+    if (this.#endless.length > 0) console.log(`${NEVER_OVER}\n${this.#endless.join('\n')}`);
   }
+}
+
+/** What there was none of in all rounds of a kind, so that they show nothing. */
+function nothingOf({ sections, looks, faults, planned }: Sum): string[] {
+  return [
+    ...(sections > 0 ? [] : ['nobody ever held a lock.']),
+    ...(looks > 0 ? [] : ['no server was ever looked at.']),
+    ...(faults > 0 || planned === 0 ? [] : [`of ${planned} faults none happened.`]),
+  ];
 }
 
 function sum(): Sum {
@@ -103,6 +133,7 @@ function sum(): Sum {
     sections: 0,
     losses: 0,
     faults: 0,
+    planned: 0,
     mess: 0,
     looks: 0,
     writes: 0,

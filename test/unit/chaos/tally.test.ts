@@ -1,13 +1,22 @@
 // What a campaign makes of all its rounds.
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
+import type { Evidence } from '../../chaos/checker/evidence.js';
 import { History } from '../../chaos/checker/history.js';
 import { planRound } from '../../chaos/plan.js';
 import { Tally } from '../../chaos/report/tally.js';
 import type { RoundResult } from '../../chaos/round.js';
-import { held } from '../../support/checked-history.js';
+import { held, LOCK } from '../../support/checked-history.js';
+
+const PLAN = { ...planRound('fenced', 1), locks: [LOCK], topology: 'single' } as const;
+const LOOK = { from: 100, until: 101, server: 0, lock: LOCK, holders: [], ttlMs: 500 };
+const FAULT = { nemesis: 'cut connections', from: 100, until: 110, detail: '' };
 
 /** A round in which so many wrote under fenced locks, and so many of them were refused. */
-function round(writes: number, refused: number): RoundResult {
+function round(
+  writes: number,
+  refused: number,
+  { plan = PLAN, ...more }: Partial<Evidence> = {},
+): RoundResult {
   const history = new History(1);
   for (let i = 0; i < writes; i++) {
     const id = `w0.0.c0k0.${i}`;
@@ -15,10 +24,20 @@ function round(writes: number, refused: number): RoundResult {
     history.take({ at: 150, what: 'writing', id }, '');
     history.take({ at: 151, what: 'wrote', id, ...(i < refused ? { refusedBy: '8' } : {}) }, '');
   }
-  const plan = planRound('fenced', 1);
-  const times = { healedAt: 0, stoppedAt: 0, ownLags: [] };
-  const evidence = { plan, history, faults: [], looks: [], ...times };
+  const seen = { faults: [FAULT], looks: [LOOK], ...more };
+  const evidence = { plan, history, ...seen, healedAt: 0, stoppedAt: 0, ownLags: [] };
   return { plan, evidence, violations: [], mess: { commands: 0, messages: 0 }, tookMs: 1 };
+}
+
+/** Whether a campaign of these rounds is sound, and all that it prints. */
+function told(...rounds: readonly RoundResult[]): { isSound: boolean; text: string } {
+  const tally = new Tally();
+  for (const each of rounds) tally.add(each);
+  const log = vi.spyOn(console, 'log').mockImplementation(() => undefined);
+  tally.print();
+  const text = log.mock.calls.flat().join('\n');
+  log.mockRestore();
+  return { isSound: tally.isSound, text };
 }
 
 it('a campaign in which many wrote under fenced locks and nobody was refused is not sound', () => {
@@ -34,6 +53,44 @@ it('a campaign in which many wrote under fenced locks and nobody was refused is 
 it('a round with a violation makes it unsound', () => {
   const tally = new Tally();
   const violation = { rule: 'two holders', at: 0, message: '', sections: [] };
-  tally.add({ ...round(0, 0), violations: [violation] });
+  tally.add({ ...round(1, 0), violations: [violation] });
   expect(tally.isSound).toBe(false);
+});
+
+it('a campaign that saw nothing is not sound: no round, nobody inside, no look, no fault', () => {
+  expect(told(round(1, 0)).isSound).toBe(true);
+  const nothing = (...rounds: readonly RoundResult[]): string => {
+    const { isSound, text } = told(...rounds);
+    expect(isSound).toBe(false);
+    return text;
+  };
+  expect(nothing()).toContain('No round was played.');
+  expect(nothing(round(0, 0))).toContain('nobody ever held a lock');
+  expect(nothing(round(1, 0, { looks: [] }))).toContain('no server was ever looked at');
+  expect(nothing(round(1, 0, { faults: [] }))).toContain('faults none happened');
+});
+
+it('what is seen of one kind of lock, on one kind of servers, says nothing of another one', () => {
+  const plan = { ...PLAN, kind: 'fair' } as const;
+  expect(told(round(1, 0), round(0, 0, { plan })).text).toContain('fair, single: nobody');
+  expect(told(round(1, 0), round(0, 0)).isSound).toBe(true);
+});
+
+it('where no faults were asked for, none need to happen', () => {
+  const plan = { ...PLAN, faults: [] };
+  expect(told(round(1, 0, { plan, faults: [] })).isSound).toBe(true);
+});
+
+it('a lock of which no server ever said who has it makes a campaign unsound', () => {
+  const plan = { ...PLAN, locks: [LOCK, 'y'] };
+  const { isSound, text } = told(round(1, 0, { plan }));
+  expect(isSound).toBe(false);
+  expect(text).toContain('no server ever said who has "y"');
+});
+
+it('a fault that was not over when its round was is told, since it excuses what came after it', () => {
+  const fault = { ...FAULT, nemesis: 'a replica takes over in order', until: Infinity };
+  const { isSound, text } = told(round(1, 0, { faults: [fault] }));
+  expect(isSound).toBe(true);
+  expect(text).toContain('fenced 1: a replica takes over in order');
 });
