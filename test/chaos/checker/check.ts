@@ -4,6 +4,7 @@ import { refusedHolders, staleWrites } from './documents.js';
 import { type Evidence, type Violation } from './evidence.js';
 import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
 import { orphans } from './orphans.js';
+import { groundlessRefusals } from './refusals.js';
 import { falseAlarms, untoldLosses } from './telling.js';
 import { forgottenTokens, smallerTokens, wrongTokens } from './tokens.js';
 import { unknownTokens } from './known-tokens.js';
@@ -32,6 +33,7 @@ const RULES = [
   falseAlarms,
   orphans,
   desertions,
+  groundlessRefusals,
   lateCalls,
   overtakings,
   slowWakeUps,

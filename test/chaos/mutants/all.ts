@@ -231,6 +231,18 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'held is told as unavailable',
+    what: 'who waits for too long is told that Redis did not answer, though it said that somebody else has the lock',
+    kinds: ['reentrant', 'fair'],
+    edits: [
+      {
+        in: 'src',
+        from: 'const seen = seenLately(waited, trouble) ?? heldHere(waited);',
+        to: 'const young = seenLately(waited, trouble) ?? heldHere(waited);\n  const seen = young && Number(0) > 0 ? young : undefined;',
+      },
+    ],
+  },
+  {
     name: 'subscribed is not told',
     what: 'what was published before a subscription stood, or stood again, is missed',
     kinds: ['reentrant'],
