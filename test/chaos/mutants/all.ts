@@ -237,7 +237,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'const seen = seenLately(waited, trouble) ?? heldHere(waited);',
+        from: 'const seen = waited.isReentering ? undefined : (seenLately(waited, trouble) ?? heldHere(waited));',
         to: 'const young = seenLately(waited, trouble) ?? heldHere(waited);\n  const seen = young && Number(0) > 0 ? young : undefined;',
       },
     ],
