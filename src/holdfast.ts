@@ -51,8 +51,6 @@ export class Holdfast extends LockSource implements AsyncDisposable {
     this.#session = session;
     this.#listeners = listeners;
     server.connection.onReady(session.cleanup.tryAgain);
-    server.connection.onReady(session.serverChanged);
-    server.connection.onDisturbance(session.serverChanged);
   }
 
   /**

@@ -23,8 +23,6 @@ export interface SessionGrant {
   /** How many of its holds are shared, or how many are not. */
   countOf(isShared: boolean): number;
   lose(lossReason: LossReason): LockLostError;
-  /** If it was downgraded, the server is told that again. */
-  repeatDowngrade(): void;
   /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
   closed(error?: Error): void;
 }

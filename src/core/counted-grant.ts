@@ -128,7 +128,7 @@ export abstract class CountedGrant extends GrantState {
   }
 
   /** The server may be another one now, that has not got the downgrade, though it was answered: it is told again. */
-  override repeatDowngrade(): void {
+  doubted(): void {
     if (this.isShared && !this.lock.isShared && this.isHeld) this.#share();
   }
 

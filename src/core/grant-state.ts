@@ -110,7 +110,6 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
 
   abstract decline(): void;
   abstract closed(error?: Error): void;
-  abstract repeatDowngrade(): void;
 
   /** Ends the grant as lost: whoever relies on it learns that now. */
   lose(lossReason: LossReason): LockLostError {

@@ -19,6 +19,8 @@ export interface Renewable<Reply = KeepReply> {
    * on any more.
    */
   ageMs(at?: Instant): number;
+  /** The server may be another one than the one that was told last, and a renewal that finds that out is on its way. */
+  doubted?(): void;
   /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
   renewing?(leaseMs: number): void;
   /** The server's answer to a renewal; an unanswered one is never reported. */

@@ -105,11 +105,6 @@ export class Session {
     return undefined;
   }
 
-  /** The server may be another one now: what it must know of grants, beside their leases, is told again. */
-  readonly serverChanged = (): void => {
-    for (const grant of [...this.grants]) grant.repeatDowngrade();
-  };
-
   /** Redis gave no usable answer within `limitMs`: it was silent, out of reach, or refused all the time. */
   unanswered(lockName: string, what: string, limitMs: number, cause?: Error): HoldfastError {
     const refused = isReply(this.connection.lastError ?? cause);

@@ -145,7 +145,7 @@ export class SingleHold implements OwnHold {
 
   /** The MultiLock that it is a member of was lost. What its owner held before that, or holds in addition, stays held. */
   async loseAsMember(error: LockLostError): Promise<void> {
-    if (this.#loss || this.#isGivenUp) return; // it was lost itself, or given up before
+    if (this.#grant.loss || this.#loss || this.#isGivenUp) return; // it was lost itself, perhaps just now, or given up before
     if (!this.#holder.parent && this.#grant.holdCount <= 1) {
       this.#grant.loseAsMember(error);
       emitReleased(this.#session, this.#grant, this.heldForMs);

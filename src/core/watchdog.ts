@@ -61,7 +61,9 @@ export class Watchdog implements Due {
 
   /** Renews everything at once: the connection is new, and the server may be another. */
   readonly renewAll = (): void => {
-    if (this.#watched.size > 0) this.#round(0);
+    if (this.#watched.size === 0) return;
+    this.#round(0);
+    for (const { lease } of [...this.#watched.values()]) lease.doubted?.();
   };
 
   /** Renews at once the leases in affected batches, whose server was lost or is another now, and soon again while there is no answer. */
@@ -79,6 +81,7 @@ export class Watchdog implements Due {
       affected.push(entry);
     }
     this.#renewInBatches(affected);
+    for (const { lease } of affected) lease.doubted?.();
   };
 
   /** Renews these at once. */

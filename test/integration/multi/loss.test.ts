@@ -147,6 +147,17 @@ it.each([0, 1, 2])(
   },
 );
 
+it('members whose leases end together while the process stands still are all told as lost, and none as released', async () => {
+  const [released, lost] = [eventsOf(client, 'released'), eventsOf(client, 'lost')];
+  const hold = await multi.acquire({ lease: 300 });
+  const aborted = nextAbort(hold);
+  const resumesAtMs = performance.now() + 600;
+  while (performance.now() < resumesAtMs);
+  await aborted;
+  expect(lost.map(({ lockName }) => lockName).sort()).toEqual([...names].sort());
+  expect(released).toEqual([]);
+});
+
 it('a member that is held besides is released once when the MultiLock is lost, and once later', async () => {
   const released = eventsOf(client, 'released');
   await client.getLock(names[0]).withLock(async () => {

@@ -35,6 +35,10 @@ class FakeLease implements Renewable {
     this.calls.push('deadline');
   }
 
+  doubted(): void {
+    this.calls.push('doubted');
+  }
+
   renewing(leaseMs: number): void {
     this.calls.push(`renewing by ${leaseMs}`);
   }
@@ -295,6 +299,17 @@ it('what is in doubt is sent again soon while it stays unanswered, by the clock 
   watchdog.doubt(() => true);
   await vi.advanceTimersByTimeAsync(0);
   expect(lease!.replies).toHaveLength(2);
+});
+
+it('a lease is told of a doubt once, behind the renewal that is sent, and of every new connection', async () => {
+  const [lease] = watch(1);
+  renew.mockImplementation(() => new Promise(() => undefined));
+  watchdog.doubt(() => true);
+  watchdog.doubt(() => true); // asking may find once more that the server is gone
+  await vi.advanceTimersByTimeAsync(0);
+  expect(lease!.calls).toEqual(['deadline', `renewing by ${LEASE_MS}`, 'doubted']);
+  watchdog.renewAll();
+  expect(lease!.calls.filter((call) => call === 'doubted')).toHaveLength(2);
 });
 
 it('a lease that is over when it comes into doubt is not renewed', async () => {
