@@ -31,12 +31,18 @@ interface Leftover {
 }
 
 export class Cleanup {
+  readonly #isConnected: () => boolean;
   readonly #owners = new Map<string, Leftover>();
   readonly #underWay = new Set<Promise<unknown>>();
   #timer: NodeJS.Timeout | undefined;
   #state: 'open' | 'closing' | 'closed' = 'open';
   /** Called when nothing is left and nothing is under way. */
   #onEmpty: () => void = () => undefined;
+
+  /** `isConnected`: there is a connection, though none perhaps to one node of a cluster; nobody calls `tryAgain` when that comes back. */
+  constructor(isConnected: () => boolean = () => false) {
+    this.#isConnected = isConnected;
+  }
 
   /** Removes an owner: now if the server can be reached, else as soon as it can. */
   remove(lock: Removable, ownerId: string): void {
@@ -114,9 +120,12 @@ export class Cleanup {
       const kind = failureKind(error);
       // What could not be removed on one master of a Redlock, the client of that master remembers.
       const isLeftToMasters = error instanceof Undecided || error instanceof QuorumError;
-      const mayHelp = !isLeftToMasters && (kind === 'unanswered' || kind === 'transient');
+      const isUnsent = kind === 'unsent';
+      const isForNow =
+        kind === 'unanswered' || kind === 'transient' || (isUnsent && this.#isConnected());
+      const mayHelp = !isLeftToMasters && isForNow;
       // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
-      if (!mayHelp && kind !== 'unsent') forget();
+      if (!mayHelp && !isUnsent) forget();
       if (mayHelp) this.#tryAgainSoon();
     });
     this.expect(removal);

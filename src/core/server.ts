@@ -52,8 +52,8 @@ export class Server {
       schedule,
       leaseMs: options.lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
-        // The connection itself tells that it is down.
-        if (failureKind(error) !== 'unsent')
+        // The connection itself tells that it is down; but that of a cluster is up while a node is down.
+        if (failureKind(error) !== 'unsent' || this.connection.isReady)
           events.emit('error', () => renewalFailed(error, leaseCount));
       },
     });

@@ -44,7 +44,7 @@ export class Session {
   readonly events: Events;
   readonly warnings: Warnings;
   readonly connection: Reachable;
-  readonly cleanup: Cleanup = new Cleanup();
+  readonly cleanup: Cleanup = new Cleanup(() => this.connection.isReady);
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
   readonly nestedCalls: NestedCalls;
   /** The timer that deadlines, renewal rounds and the limits of releases share. */

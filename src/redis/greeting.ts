@@ -121,7 +121,8 @@ function answerOf(client: RedisClient, command: Lowercase<string>, arg: string):
     [arg],
     (reply) => reply,
     (error) => {
-      if (failureKind(error) === 'unanswered') throw error;
+      const kind = failureKind(error);
+      if (kind === 'unanswered' || kind === 'unsent') throw error;
       return error;
     },
   );

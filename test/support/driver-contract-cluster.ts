@@ -52,6 +52,36 @@ export function clusterTests({ toCluster }: DriverKind): void {
       }
     });
 
+    it('a command that finds the connection to its node being opened was not sent', async () => {
+      await using fresh = await readyClient(toCluster(servers.nodes));
+      const names = Array.from({ length: 30 }, () => uniqueName());
+      const fates = names.map((name) => fateOf(fresh.client, 'hset', name, 'f', 'v'));
+      await Promise.allSettled(fates.map(({ promise }) => promise));
+      for (const [index, { replies, failures }] of fates.entries()) {
+        expect(await one.ask('del', names[index]!)).toBe(replies.length);
+        expect(failures.map(failureKind)).toEqual(replies.length === 1 ? [] : ['unsent']);
+      }
+    });
+
+    it('a command that was redirected to a node whose connection is being opened did not run', async () => {
+      const name = uniqueName();
+      await using fresh = await readyClient(toCluster(servers.nodes));
+      const nodes = fresh.client.cluster!;
+      await Promise.all(nodes.masters.map((node) => fateOf(node, 'ping').promise));
+      nodes.node(nodes.masterOf(slotOf(name))!)!.disconnect();
+      await eventually(() => {
+        expect(nodes.masters).toHaveLength(2);
+      });
+      const fates = Array.from({ length: 10 }, (_, n) =>
+        fateOf(fresh.client, 'hset', name, String(n), 'v'),
+      );
+      await Promise.allSettled(fates.map(({ promise }) => promise));
+      const failures = fates.flatMap((fate) => fate.failures);
+      expect(failures.map(failureKind)).toEqual(failures.map(() => 'unsent'));
+      expect(await one.ask('hlen', name)).toBe(fates.length - failures.length);
+      await one.ask('del', name);
+    });
+
     it('a node does not follow redirections', async () => {
       const name = uniqueName();
       const home = cluster.masterOf(slotOf(name));

@@ -1,10 +1,11 @@
 // How a command is sent by an ioredis client, or by one of the connections of a cluster's.
 
-import { Cluster, Command, Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import type { Writable } from 'node:stream';
 import type { Argument, Sender } from '../driver.js';
 import { isCluster } from './clients.js';
-import { asFailure } from './failures.js';
+import { asCommandFailure } from './failures.js';
+import { SentCommand } from './sent-command.js';
 import type { Ioredis } from './source.js';
 
 const UTF8 = { replyEncoding: 'utf8' } as const;
@@ -25,9 +26,9 @@ export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
     read: (reply: unknown) => T,
     failed: (error: Error) => T | Promise<T>,
   ): Promise<T> {
-    return this.#send(command, args as Argument[]).then(read, (error: unknown) =>
-      failed(asFailure(error)),
-    );
+    const sent = this.#isOfOurs ? new SentCommand(command, args as Argument[], UTF8) : undefined;
+    const reply = sent ? this.#send(sent) : this.ioredis.call(command, args as Argument[]);
+    return reply.then(read, (error: unknown) => failed(asCommandFailure(error, sent?.mayHaveRun)));
   }
 
   /** ioredis makes a system call of each command, and for a server that is waiting each would be a wake-up of its own. */
@@ -44,10 +45,10 @@ export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
   }
 
   /** `sendCommand` where it takes our commands: ioredis' own methods do the same by way of a generic wrapper that costs more. */
-  #send(command: string, args: Argument[]): Promise<unknown> {
-    return this.#isOfOurs
-      ? (this.ioredis.sendCommand(new Command(command, args, UTF8)) as Promise<unknown>)
-      : this.ioredis.call(command, args);
+  #send(command: SentCommand): Promise<unknown> {
+    const reply = this.ioredis.sendCommand(command) as Promise<unknown>;
+    if (isCluster(this.ioredis)) command.heedRefusals();
+    return reply;
   }
 }
 

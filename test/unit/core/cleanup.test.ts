@@ -101,6 +101,17 @@ it('waits for the connection where there is none, without a timer', async () => 
   expect(server.heldNames).toEqual([]);
 });
 
+it('is tried again soon where there is a connection, but none to the one node of a cluster', async () => {
+  cleanup = new Cleanup(() => true);
+  server.fate = () => 'unsent';
+  cleanup.remove(node.lock('a'), 'me:1');
+  await pass(0);
+  server.fate = () => 'answered';
+  await pass(1_000);
+  expect(server.heldNames).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
 it('is forgotten, the oldest first, when there are more than anybody would wait for', async () => {
   server.fate = () => 'unsent';
   server.hold('b', 'me:2');

@@ -5,7 +5,7 @@ import {
   failureKind,
   isUnknownScript,
 } from '../../../../src/redis/failure.js';
-import { asFailure } from '../../../../src/redis/ioredis/failures.js';
+import { asCommandFailure, asFailure } from '../../../../src/redis/ioredis/failures.js';
 
 describe('a refusal that a cluster’s client passed on often enough', () => {
   it.each([
@@ -40,4 +40,27 @@ it('a reply stays what it is, without the arguments of its command', () => {
   });
   expect(asFailure(reply)).toBe(reply);
   expect(JSON.stringify(reply)).not.toContain('secret');
+});
+
+describe('a command', () => {
+  const closed = new Error('Connection is closed.');
+  const ended = new Error("Stream isn't writeable and enableOfflineQueue options is false");
+  const reply = Object.assign(new Error('NOPERM no'), { name: 'ReplyError' });
+
+  it.each([
+    ['was not written', closed, false, 'unsent'],
+    ['was written', closed, true, 'unanswered'],
+    ['is of another copy of ioredis', closed, undefined, 'unanswered'],
+    ['is of another copy, and found its socket ended', ended, undefined, 'unsent'],
+    ['was refused', reply, false, 'denied'],
+    ['waited for a connection that failed', new Error('connect ETIMEDOUT'), false, 'unsent'],
+  ])('that %s', (_, error, mayHaveRun, kind) => {
+    expect(failureKind(asCommandFailure(error, mayHaveRun))).toBe(kind);
+  });
+
+  it('that was not sent says why, where that is known', () => {
+    expect(asCommandFailure(closed, false).message).toBe('not connected');
+    const why = asCommandFailure(new Error('connect ETIMEDOUT'), false);
+    expect(why.message).toBe('not connected: connect ETIMEDOUT');
+  });
 });

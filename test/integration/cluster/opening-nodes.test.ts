@@ -1,0 +1,49 @@
+// A cluster's nodes are connected to when they are needed: what is asked of one meanwhile was not sent, and is asked once more.
+import { Cluster as ClusterClient } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { LockLostError } from '../../../src/index.js';
+import { slotOf } from '../../../src/redis/slots.js';
+import { newClient } from '../../support/clients.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster } from '../../support/redis-topologies.js';
+import { SlotMover } from '../../support/slot-mover.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+describe.skipIf(topologiesUnavailable)('a node whose connection is being opened', () => {
+  let servers: Cluster;
+
+  beforeAll(async () => {
+    servers = await startCluster();
+  }, 60_000);
+
+  afterAll(() => servers[Symbol.asyncDispose]());
+
+  it('is asked again by whoever must not ask twice', async () => {
+    await using client = newClient({
+      redis: new ClusterClient(servers.nodes, { lazyConnect: true }),
+    });
+    const forced = Array.from({ length: 12 }, () => client.getLock(uniqueName()).forceUnlock());
+    const outcomes = await Promise.allSettled(forced);
+    expect(outcomes).toEqual(outcomes.map(() => ({ status: 'fulfilled', value: false })));
+  });
+
+  it('hides from no release that the lock was lost', async () => {
+    await using client = newClient({
+      redis: new ClusterClient(servers.nodes, { lazyConnect: true }),
+    });
+    const tag = `{${uniqueName()}}`;
+    const names = Array.from({ length: 8 }, (_, n) => `${tag}:${String(n)}`);
+    const holds = [];
+    for (const name of names) holds.push(await client.getLock(name).acquire({ lease: 60_000 }));
+    const admin = new ClusterClient(servers.nodes);
+    await admin.del(...names);
+    admin.disconnect();
+    await using mover = await SlotMover.of(servers.masters);
+    await mover.moveBy(1, slotOf(tag.slice(1, -1))); // to a node that the client had no need of so far
+    const outcomes = await Promise.allSettled(holds.map((hold) => hold.release()));
+    const reasons = outcomes.map(
+      (one) => (one.status === 'rejected' ? one.reason : undefined) as unknown,
+    );
+    for (const reason of reasons) expect(reason).toBeInstanceOf(LockLostError);
+  });
+});
