@@ -65,7 +65,16 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     });
     client.on('connect', listener.connected);
     client.on('ready', listener.ready);
+    // A cluster may say `close` once for each of its nodes.
+    let isOver = true;
+    for (const beginning of ['connecting', 'connect', 'ready']) {
+      client.on(beginning, () => {
+        isOver = false;
+      });
+    }
     client.on('close', () => {
+      if (isOver) return;
+      isOver = true;
       listener.closed(unexplained(client));
     });
     client.on(ASKING_DENIED, (error: Error) => {

@@ -77,6 +77,7 @@ function explained(client: Ioredis, error: Error, said: readonly Saying[]): Erro
 function unreachable(what: string, said: readonly Saying[], cause: Error): Error {
   const reason = said.map(({ error }) => error).find((error) => !isMereLoss(error));
   if (reason) return reason;
-  const addresses = [...new Set(said.map(({ address }) => address))].join(', ');
+  // They are tried in another order each time, which is no news.
+  const addresses = [...new Set(said.map(({ address }) => address))].sort().join(', ');
   return new Error(`no ${what} can be reached (tried ${addresses})`, { cause });
 }

@@ -1,5 +1,6 @@
 // Clusters and Sentinels that do not let us in say so at once, as a single server does, and once; and let us in when they may.
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
@@ -12,6 +13,9 @@ import { uniqueName } from '../../support/unique-name.js';
 
 /** What bounds a single attempt; one that is told earlier did not wait for it. */
 const COMMAND_TIMEOUT_MS = 20_000;
+
+/** Long enough for an attempt or two to fail. */
+const A_WHILE_MS = 300;
 
 const templates: Cluster[] = [];
 const heard = new WeakMap<Holdfast, string[]>();
@@ -51,6 +55,9 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     await refuses(wrong, /WRONGPASS/);
     await refuses(none, /NOAUTH/);
     await refuses(limited, /NOPERM.*cluster/);
+    await sleep(A_WHILE_MS);
+    for (const client of [wrong, none, limited]) expect(errorsOf(client)).toHaveLength(1);
+    expect([wrong.status, none.status, limited.status]).toEqual(['refused', 'refused', 'refused']);
 
     const withPassword = { password: 'right' };
     for (const node of servers.masters) {
@@ -79,6 +86,16 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     }
     expect(errorsOf(client)).toHaveLength(1);
     expect(client.status).toBe('connecting');
+  });
+
+  it('of which two nodes are down says so once for both', async () => {
+    const ports = [await freePort(), await freePort()];
+    await using client = clientOf(ports.map((port) => ({ host: '127.0.0.1', port })));
+    const error = await promptly(client.getLock(uniqueName()).tryLock());
+    const tried = `no node of the cluster can be reached (tried 127.0.0.1:${ports.toSorted().join(', 127.0.0.1:')})`;
+    expect(String(error)).toContain(tried);
+    await sleep(A_WHILE_MS);
+    expect(errorsOf(client)).toEqual([expect.stringContaining(tried)]);
   });
 
   it('answers ping() when all its masters do', async () => {
