@@ -68,6 +68,7 @@ export class Greeting implements ServerFacts {
     await selectDatabase(client);
     const { runId } = this.#server;
     const info = await answerOf(client, 'info', 'server');
+    if (failureKind(info) === 'transient') throw info as Error; // it may say so when it is greeted again
     this.#server = parseServerInfo(info instanceof Error ? '' : (info as string));
     // One after the other: ioredis refuses what is sent to a cluster's node that is just connecting.
     this.#isSharded =
