@@ -58,6 +58,8 @@ const NO_RESEND = {
   commandTimeout: undefined,
   // A subscriber only listens: the kernel has to find out that nobody is at the other end any more.
   keepAlive: 10_000,
+  // A server that is loading is asked again so soon, and for so long a client may outlive its end meanwhile.
+  maxLoadingRetryTime: 500,
   // A socket that does not answer its FIN must not outlive the client.
   disconnectTimeout: 200,
 } satisfies RedisOptions;
