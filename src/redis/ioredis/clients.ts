@@ -99,7 +99,7 @@ function clusterOptions(options: ClusterOptions): DuplicateOptions {
     // The two cases in which a command may already have run; MOVED and ASK are still followed.
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
-    clusterRetryStrategy: reconnectDelayMs,
+    clusterRetryStrategy: toldReconnectDelayMs,
     // A node that is lost may be lost for good: ask the others for its slots, do not wait for it.
     clusterNodeRetryStrategy: () => null,
     // ioredis sets its timer anew when an answer comes after the end, and the process never ends. Ours does it (`IoredisClient`).
@@ -149,6 +149,15 @@ function withEmptyAnswersIgnored(cluster: Cluster): Cluster {
       if (nodes.length > 0 || cluster.status !== 'ready') reset(nodes);
     };
   return cluster;
+}
+
+/** What a cluster's client of ours tells when an attempt to connect ends before any node was asked: the error. */
+export const NOT_BEGUN = 'not begun';
+
+/** The host of a start-up node is not known, perhaps: ioredis gives the reason to its strategy, and tells nobody else. */
+function toldReconnectDelayMs(this: Cluster, attempt: number, reason?: Error): number {
+  if (reason) this.emit(NOT_BEGUN, reason);
+  return reconnectDelayMs(attempt);
 }
 
 /** Exponential from 50 ms, with jitter so that a fleet does not come back as one. */

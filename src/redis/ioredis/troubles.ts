@@ -1,7 +1,7 @@
 // What ioredis says of attempts to connect that fail: one error for each, with the reason of those who were asked, if there is one.
 
 import { failureKind, isDenial, isMereLoss, RefusedError } from '../failure.js';
-import { isCluster } from './clients.js';
+import { isCluster, NOT_BEGUN } from './clients.js';
 import { asFailure } from './failures.js';
 import type { Ioredis } from './source.js';
 
@@ -36,6 +36,9 @@ export function onTrouble(client: Ioredis, listener: (error: Error) => void): vo
     const said = sayings;
     sayings = [];
     listener(asFailure(explained(client, error, said)));
+  });
+  client.on(NOT_BEGUN, (error: Error) => {
+    listener(asFailure(error));
   });
 }
 

@@ -98,6 +98,15 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     expect(errorsOf(client)).toEqual([expect.stringContaining(tried)]);
   });
 
+  it('of which a start-up node has a name that is not known tells that', async () => {
+    await using client = clientOf([{ host: 'no.invalid', port: 6379 }]);
+    const error = await promptly(client.getLock(uniqueName()).tryLock());
+    expect(String(error)).toMatch(
+      /cannot be reached: getaddrinfo (ENOTFOUND|EAI_AGAIN) no\.invalid/,
+    );
+    expect(errorsOf(client)).toHaveLength(1);
+  });
+
   it('answers ping() when all its masters do', async () => {
     await using servers = await startCluster();
     await using client = clientOf(servers.nodes);
