@@ -2,6 +2,9 @@
 
 import { inOwnContext } from '../runtime/own-context.js';
 
+/** After a blocked event loop the answers may be here, unread: they are read first. */
+const TO_READ_MS = 1;
+
 export class Silence {
   readonly #shortestLimitMs: number;
   readonly #longestLimitMs: number;
@@ -29,7 +32,7 @@ export class Silence {
   awaitHandshake(): void {
     clearTimeout(this.#handshakeTimer);
     this.#handshakeTimer = setTimeout(() => {
-      this.#onTooLong(new Error(`no handshake within ${String(this.#shortestLimitMs)} ms`));
+      this.#handshakeTimer = setTimeout(this.#noHandshake, TO_READ_MS);
     }, this.#shortestLimitMs);
   }
 
@@ -74,12 +77,15 @@ export class Silence {
       this.#answerTimer = setTimeout(this.#check, Math.ceil(leftMs));
       return;
     }
-    // After a blocked event loop the answers may be here, unread: read them first.
     const unansweredSinceMs = this.#quietSinceMs;
     this.#answerTimer = setTimeout(() => {
       if (this.#unanswered === 0 || this.#quietSinceMs !== unansweredSinceMs) this.#check();
       else this.#tooLong();
-    }, 1);
+    }, TO_READ_MS);
+  };
+
+  readonly #noHandshake = (): void => {
+    this.#onTooLong(new Error(`no handshake within ${String(this.#shortestLimitMs)} ms`));
   };
 
   #tooLong(): void {

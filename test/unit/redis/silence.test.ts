@@ -59,12 +59,20 @@ it('without anything unanswered there is nothing to tell, and no timer goes on',
 
 it('a handshake that does not end is told, too', () => {
   silence.awaitHandshake();
-  vi.advanceTimersByTime(LIMIT_MS);
+  vi.advanceTimersByTime(LIMIT_MS + 1);
   expect(onTooLong).toHaveBeenCalledOnce();
   silence.awaitHandshake();
   silence.handshakeEnded();
   vi.advanceTimersByTime(LIMIT_MS);
   expect(onTooLong).toHaveBeenCalledOnce();
+});
+
+it('a handshake whose end waits to be read when the limit is over has ended', () => {
+  silence.awaitHandshake();
+  vi.advanceTimersByTime(LIMIT_MS); // the event loop was blocked for so long
+  silence.handshakeEnded();
+  vi.advanceTimersByTime(LIMIT_MS);
+  expect(onTooLong).not.toHaveBeenCalled();
 });
 
 it('the limit grows while nothing is answered in time, up to the longest, and is as before once answers come quickly', () => {
