@@ -4,8 +4,11 @@ import type { ClusterNodes, RedisClient } from './driver.js';
 
 /** The servers that tell of channels, each known by its address. */
 export interface Homes {
-  /** Which one tells of the channels of a slot, or of classic ones; undefined: that is not known now. */
-  of(slot: number | undefined): string | undefined;
+  /**
+   * Which one tells of the channels of a slot, or of classic ones; undefined: that is not known now. `otherThan`: one that cannot be
+   * reached, which is not to tell of classic ones if there is another.
+   */
+  of(slot: number | undefined, otherThan?: string): string | undefined;
   has(home: string): boolean;
   /** A new client for subscriptions there; undefined: it is gone. */
   connect(home: string): RedisClient | undefined;
@@ -31,8 +34,8 @@ class ClusterHomes implements Homes {
     this.#nodes = nodes;
   }
 
-  of(slot: number | undefined): string | undefined {
-    const home = slot === undefined ? this.#anyNode : this.#nodes.masterOf(slot);
+  of(slot: number | undefined, otherThan?: string): string | undefined {
+    const home = slot === undefined ? this.#anyNode(otherThan) : this.#nodes.masterOf(slot);
     return home !== undefined && this.has(home) ? home : undefined;
   }
 
@@ -52,10 +55,13 @@ class ClusterHomes implements Homes {
     this.#nodes.watch({ refreshed: listener, nodeAdded: listener, nodeLost: listener });
   }
 
-  get #anyNode(): string | undefined {
-    if (this.#classic === undefined || !this.has(this.#classic)) {
-      const { masters } = this.#nodes;
-      this.#classic = masters[Math.floor(Math.random() * masters.length)]?.address;
+  #anyNode(otherThan?: string): string | undefined {
+    const isUsable = this.#classic !== undefined && this.has(this.#classic);
+    if (!isUsable || this.#classic === otherThan) {
+      const addresses = this.#nodes.masters.map(({ address }) => address);
+      const others = addresses.filter((address) => address !== otherThan);
+      const from = others.length > 0 ? others : addresses;
+      this.#classic = from[Math.floor(Math.random() * from.length)];
     }
     return this.#classic;
   }

@@ -188,7 +188,10 @@ export class Subscribers {
     for (const route of down) {
       route.refusedBy = undefined;
       route.hasFollowed = false;
-      if (route.at === undefined) this.#go(route, this.#homes.of(route.slot));
+      // Any other master may tell of a classic channel; of a sharded one, `#follow` learns who does.
+      const isElsewhere = route.slot === undefined && route.at !== undefined;
+      const home = this.#homes.of(route.slot, isElsewhere ? (route.next ?? route.at) : undefined);
+      if (route.at === undefined || (isElsewhere && home !== route.at)) this.#go(route, home);
     }
     this.#pool.askAgain();
   };

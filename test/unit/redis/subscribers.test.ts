@@ -78,7 +78,10 @@ beforeEach(() => {
   [present, isAt, links, told, refusal] = [[''], '', [], [], undefined];
   [refreshes, goodbye] = [0, Promise.resolve()];
   const homes: Homes = {
-    of: () => (present.includes(isAt) ? isAt : undefined),
+    of: (_slot, otherThan) => {
+      if (otherThan === isAt) isAt = present.find((home) => home !== otherThan) ?? isAt;
+      return present.includes(isAt) ? isAt : undefined;
+    },
     has: (home) => present.includes(home),
     connect: (home) => (present.includes(home) ? ({} as RedisClient) : undefined),
     refresh: () => {
@@ -286,4 +289,30 @@ it('closing waits for connections that were being closed already', async () => {
   await expectPending(closed);
   gone();
   await closed;
+});
+
+it('a classic subscription whose server cannot be reached goes to another one, as do those that come since', async () => {
+  only('a');
+  present = ['a', 'b'];
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  links[0]!.lose();
+  await pass(1_000);
+  expect(told).toEqual(['subscribed', 'lost', 'subscribed']);
+  expect(links.map(({ asked }) => asked)).toEqual([[CHANNEL], [CHANNEL]]);
+  subscribers.subscribe('another', false);
+  await settle();
+  expect(links[1]!.asked).toEqual([CHANNEL, 'another']);
+});
+
+it('a classic subscription stays where it is when there is no other server', async () => {
+  only('a');
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  links[0]!.lose();
+  await pass(1_000);
+  links[0]!.comeBack();
+  await settle();
+  expect(told).toEqual(['subscribed', 'lost', 'subscribed']);
+  expect(links).toHaveLength(1);
 });

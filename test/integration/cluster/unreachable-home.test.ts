@@ -1,0 +1,66 @@
+// In a cluster with classic unlock channels any master tells of them all: when one cannot be reached, another one does.
+import { Cluster, Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { newClient } from '../../support/clients.js';
+import { clusterBehind } from '../../support/proxied-cluster.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** Less than a third of the watchdog's lease, after which a waiter looks for itself. */
+const HEARD_MS = 15_000;
+
+describe.skipIf(topologiesUnavailable)('a master that tells of classic channels', () => {
+  let servers: Servers;
+  let proxies: TcpProxy[];
+
+  beforeEach(async () => {
+    servers = await startCluster();
+    proxies = await Promise.all(servers.masters.map(({ port }) => startProxy(port)));
+  }, 60_000);
+
+  afterEach(async () => {
+    for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
+    await servers[Symbol.asyncDispose]();
+  });
+
+  it('and cannot be reached any more is replaced by another one', async () => {
+    const ports = proxies.map(({ port }) => port);
+    const options = { classicUnlockChannels: true, lockWatchdogTimeout: 90_000 };
+    await using holder = newClient({
+      redis: new Cluster(servers.nodes, { lazyConnect: true }),
+      ...options,
+    });
+    await using client = newClient({ redis: clusterBehind(servers, ports), ...options });
+    client.on('error', () => undefined);
+    const names = Array.from({ length: 12 }, () => uniqueName());
+    const holds = await Promise.all(names.map((name) => holder.getLock(name).acquire()));
+    const waits = names.map((name) => client.getLock(name).acquire());
+    await expect.poll(mostListenedTo, { timeout: 10_000 }).toBe(names.length);
+    const listened = await counts();
+    const home = listened.indexOf(names.length);
+    proxies[home]!.refuse();
+    const admin = new Redis(servers.masters[home]!.url);
+    await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub'); // the connection for commands stays
+    admin.disconnect();
+    await expect.poll(mostListenedTo, { timeout: HEARD_MS }).toBe(names.length);
+    await Promise.all(holds.map((hold) => hold.release()));
+    for (const hold of await Promise.all(waits)) await hold.release();
+  }, 60_000);
+
+  async function counts(): Promise<number[]> {
+    return await Promise.all(
+      servers.masters.map(async ({ url }) => {
+        const redis = new Redis(url);
+        const channels = (await redis.pubsub('CHANNELS', 'redisson_lock__channel:*')) as string[];
+        redis.disconnect();
+        return channels.length;
+      }),
+    );
+  }
+
+  async function mostListenedTo(): Promise<number> {
+    return Math.max(...(await counts()));
+  }
+});
