@@ -28,12 +28,13 @@ export function slotsRefreshMsOf(template: Ioredis): number | undefined {
 /** A client of ours for the same Redis. Nothing may stay silent for longer without being dropped, not even a Sentinel. */
 export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   if (isCluster(template)) {
-    const cluster = template.duplicate([], clusterOptions(template.options));
+    const cluster = template.duplicate([], clusterOptions(template.options, silenceLimitMs));
     return withSuccessorsKept(withEmptyAnswersIgnored(withAskingHandled(cluster)));
   }
   const { sentinelCommandTimeout = Infinity } = template.options;
   return template.duplicate({
     ...nodeOptions(),
+    connectTimeout: connectTimeoutOf(template.options, silenceLimitMs),
     sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
   });
 }
@@ -80,13 +81,22 @@ function nodeOptions(): Partial<RedisOptions> {
   };
 }
 
-function clusterOptions(options: ClusterOptions): DuplicateOptions {
+/** What ioredis takes where nothing is given, in milliseconds; 0 is no limit. */
+const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
+
+function connectTimeoutOf(options: RedisOptions, silenceLimitMs: number): number {
+  const { connectTimeout = DEFAULT_CONNECT_TIMEOUT_MS } = options;
+  return connectTimeout > 0 ? Math.min(connectTimeout, silenceLimitMs) : silenceLimitMs;
+}
+
+function clusterOptions(options: ClusterOptions, silenceLimitMs: number): DuplicateOptions {
   return {
     ...options,
     // ioredis 5 does not merge these when it duplicates.
     redisOptions: {
       ...(options.redisOptions as DuplicateOptions['redisOptions']),
       ...NO_RESEND,
+      connectTimeout: connectTimeoutOf(options.redisOptions ?? {}, silenceLimitMs),
       // Without an offline queue ioredis refuses commands, its own ready check too, for a node that is just
       // connecting; one that waits for its first command takes it.
       lazyConnect: true,
