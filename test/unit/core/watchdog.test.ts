@@ -1,9 +1,10 @@
 // The watchdog: few calls for many leases, retries before the deadline, and no failure that stops the next round.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { KeepReply } from '../../../src/core/replies.js';
-import type { Renewable, Watched } from '../../../src/core/renewal.js';
+import type { Renewable, Renewal, Watched } from '../../../src/core/renewal.js';
 import { Schedule } from '../../../src/runtime/schedule.js';
 import { LockKeys } from '../../../src/redis/keys.js';
+import { now } from '../../../src/runtime/clock.js';
 import { Watchdog } from '../../../src/core/watchdog.js';
 
 const LEASE_MS = 30_000;
@@ -15,6 +16,7 @@ class FakeLease implements Renewable {
   readonly ownerId: string;
   readonly #isWatched: boolean;
   readonly replies: KeepReply[] = [];
+  readonly renewals: Renewal[] = [];
   readonly calls: string[] = [];
   #confirmedAtMs = performance.now();
 
@@ -43,8 +45,9 @@ class FakeLease implements Renewable {
     this.calls.push(`renewing by ${leaseMs}`);
   }
 
-  renewed(reply: KeepReply): void {
+  renewed(reply: KeepReply, renewal: Renewal): void {
     this.replies.push(reply);
+    this.renewals.push(renewal);
     this.#confirmedAtMs = performance.now();
   }
 }
@@ -243,6 +246,19 @@ it('whether a lease is prolonged is decided once, also if that changes in that i
   await vi.advanceTimersByTimeAsync(ROUND_MS);
   expect(renew).toHaveBeenCalledExactlyOnceWith(expect.anything(), 0);
   expect(changing!.calls).toEqual(['deadline', 'renewing by 0']);
+});
+
+it('a renewal counts from before it was sent, however long its answer took', async () => {
+  const [lease] = watch(1);
+  renew.mockImplementation(async (batch) => {
+    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    return batch.map(() => 'kept');
+  });
+  await vi.advanceTimersByTimeAsync(ROUND_MS);
+  const sentAt = now();
+  await vi.advanceTimersByTimeAsync(4_000);
+  const deadline = { since: sentAt, usableMs: expect.any(Number) as number };
+  expect(lease!.renewals).toEqual([{ sentAt, leaseMs: LEASE_MS, deadline, answeredAt: now() }]);
 });
 
 it('an answer for a lease that was released meanwhile is dropped', async () => {
