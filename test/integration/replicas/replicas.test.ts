@@ -132,7 +132,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     await servers.replicas[0]!.resume();
     await using hold = await acquiring;
     expect(performance.now() - before).toBeLessThan(5_000);
-    expect(hold.remaining()).toBeLessThan(29_700); // counted from before it was sent
+    expect(hold.remaining()).toBeLessThan(29_250); // counted from before it was sent, half a second and more ago
   });
 
   it('keeps nobody else waiting: releases, looks, and who finds a lock held', async () => {
