@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Lock } from '../../src/index.js';
 import { eventsOf, nextEvent } from './clients.js';
-import { eventually } from './eventually.js';
 import type { ContractContext } from './lock-contract.js';
 
 export function callTests(context: () => ContractContext): void {
@@ -13,17 +12,6 @@ export function callTests(context: () => ContractContext): void {
     expect(await strangers.tryLock()).toBe(false);
     await lock.unlock();
     expect(await strangers.tryLock()).toBe(true);
-    await strangers.unlock();
-  });
-
-  it('lock() waits until it is free', async () => {
-    const { lock, strangers, stranger, name } = context();
-    await lock.lock();
-    const waiting = nextEvent(stranger, 'waiting');
-    const theirs = strangers.lock();
-    expect((await waiting).lockName).toContain(name);
-    await lock.unlock();
-    await theirs;
     await strangers.unlock();
   });
 
@@ -65,30 +53,6 @@ export function callTests(context: () => ContractContext): void {
     expect(elapsedMs).toBeLessThan(1_500);
     await strangers.unlock();
   });
-
-  it.each(['positional', 'object'])(
-    'tryLock takes it within `wait` for `lease` (%s)',
-    async (form) => {
-      const { lock, strangers, client } = context();
-      await strangers.lock();
-      const waiting = nextEvent(client, 'waiting');
-      const mine =
-        form === 'object'
-          ? lock.tryLock({ wait: 5_000, lease: 60_000 })
-          : lock.tryLock(5_000, 60_000);
-      await waiting;
-      await strangers.unlock();
-      expect(await mine).toBe(true);
-      // A lock that was handed over gets its lease in the background.
-      const ttlMs = await eventually(async () => {
-        const leftMs = await lock.remainTimeToLive();
-        expect(leftMs).toBeGreaterThan(50_000);
-        return leftMs;
-      });
-      expect(ttlMs).toBeLessThanOrEqual(60_000);
-      await lock.unlock();
-    },
-  );
 
   it('lock({ signal }) and tryLock({ wait, signal }) stop waiting when it aborts', async () => {
     const { client, lock, strangers } = context();

@@ -101,16 +101,4 @@ export function lookingTests(context: () => ContractContext): void {
     expect(hold.signal.aborted).toBe(true);
     expect(hold.signal.reason).toMatchObject({ lossReason: 'forced' });
   });
-
-  it('forceUnlock() wakes those who wait', async () => {
-    const { client, lock, rival, strangers } = context();
-    await strangers.lock(60_000);
-    const waiting = nextEvent(client, 'waiting');
-    const mine = lock.lock();
-    await waiting;
-    await rival.forceUnlock();
-    await mine;
-    await lock.unlock();
-    await expect(strangers.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
-  });
 }

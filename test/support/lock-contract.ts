@@ -6,6 +6,7 @@ import { descriptionTests } from './lock-contract-descriptions.js';
 import { eventTests } from './lock-contract-events.js';
 import { holdTests } from './lock-contract-holds.js';
 import { lookingTests } from './lock-contract-looking.js';
+import { WAKING_LEASE_MS, wakingTests } from './lock-contract-waking.js';
 import { uniqueName } from './unique-name.js';
 
 /** The default lease: short enough to see renewals, long enough for a busy machine, which may keep a process waiting for over a second. */
@@ -50,50 +51,61 @@ export interface ContractContext {
 /** Runs the suite for one kind of lock. */
 export function lockContract(kindName: string, kind: LockKind): void {
   describe(`the contract of a ${kindName}`, () => {
-    let context: ContractContext;
-    const current = (): ContractContext => context;
-
-    beforeEach(() => {
-      const options = { lockWatchdogTimeout: LEASE_MS, commandTimeout: 5_000 };
-      const client = kind.newClient(options);
-      const stranger = kind.newClient(options);
-      const name = uniqueName(kindName.replaceAll(' ', '-'));
-      const lock = kind.getLock(client, name);
-      const seen = kind.getLock(stranger, name);
-      context = {
-        client,
-        stranger,
-        lock,
-        className: kind.className,
-        name,
-        seen,
-        rival: kind.getRival?.(client, name) ?? lock,
-        strangers: kind.getRival?.(stranger, name) ?? seen,
-        isShared: kind.getRival !== undefined,
-        leaseMs: LEASE_MS,
-      };
-    });
-
-    afterEach(async () => {
-      await Promise.all([context.client.close(), context.stranger.close()]);
-    });
-
-    describe("Redisson's three", () => {
-      callTests(current);
-    });
-    describe('holds', () => {
-      holdTests(current);
-    });
-    describe('looking and forcing', () => {
-      lookingTests(current);
-    });
-    describe('descriptions', () => {
-      descriptionTests(current);
-    });
-    if (!kind.membersTell) {
-      describe('events', () => {
-        eventTests(current);
+    describe('whose clients have short leases', () => {
+      const current = contextPerTest(kindName, kind, LEASE_MS);
+      describe("Redisson's three", () => {
+        callTests(current);
       });
-    }
+      describe('holds', () => {
+        holdTests(current);
+      });
+      describe('looking and forcing', () => {
+        lookingTests(current);
+      });
+      describe('descriptions', () => {
+        descriptionTests(current);
+      });
+      if (!kind.membersTell) {
+        describe('events', () => {
+          eventTests(current);
+        });
+      }
+    });
+
+    describe('whose clients look for themselves only after long', () => {
+      wakingTests(contextPerTest(kindName, kind, WAKING_LEASE_MS));
+    });
   });
+}
+
+/** New clients, and a new lock, for each test of the present group; returns the present test's. */
+function contextPerTest(kindName: string, kind: LockKind, leaseMs: number): () => ContractContext {
+  let context: ContractContext;
+
+  beforeEach(() => {
+    const options = { lockWatchdogTimeout: leaseMs, commandTimeout: 5_000 };
+    const client = kind.newClient(options);
+    const stranger = kind.newClient(options);
+    const name = uniqueName(kindName.replaceAll(' ', '-'));
+    const lock = kind.getLock(client, name);
+    const seen = kind.getLock(stranger, name);
+    context = {
+      client,
+      stranger,
+      lock,
+      className: kind.className,
+      name,
+      seen,
+      rival: kind.getRival?.(client, name) ?? lock,
+      strangers: kind.getRival?.(stranger, name) ?? seen,
+      isShared: kind.getRival !== undefined,
+      leaseMs,
+    };
+  });
+
+  afterEach(async () => {
+    await Promise.all([context.client.close(), context.stranger.close()]);
+  });
+
+  return () => context;
 }
