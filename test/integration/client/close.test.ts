@@ -1,4 +1,5 @@
 // close(): ends what waits, gives back what is held, and leaves nothing, whatever state Redis and the client are in.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, inject, it } from 'vitest';
 import { Holdfast, LockLostError, type Hold } from '../../../src/index.js';
 import { ONE_WARNING, startChild } from '../../support/child.js';
@@ -69,13 +70,17 @@ describe('close()', () => {
     const waiting = nextEvent(other, 'waiting');
     const next = other.getLock(names[0]!).acquire();
     await waiting;
+    await sleep(300); // it listens, and looks for itself only after 10 s
 
     await client.close();
+    const closedAtMs = performance.now();
 
     expect(signals.every(({ aborted }) => aborted)).toBe(true);
     expect(signals[0]!.reason).toBeInstanceOf(LockLostError);
     expect(lost.map(({ lossReason }) => lossReason)).toEqual(names.map(() => 'closed'));
-    await (await next).release();
+    const theirs = await next;
+    expect(performance.now() - closedAtMs).toBeLessThan(5_000);
+    await theirs.release();
     expect(await redis.exists(...names)).toBe(0);
     expect(await rejectionOf(holds[1]!.release())).toMatchObject({ lossReason: 'closed' });
   });
@@ -175,7 +180,9 @@ describe('close() of a client whose acquire is in flight', () => {
     await lock.acquire({ lease: 300 });
     proxy().delay({ downstreamMs: 100 });
     let closing: Promise<void> | undefined;
-    client.on('lost', () => (closing = client.close()));
+    client.on('lost', () => {
+      closing = client.close();
+    });
     const resumesAtMs = performance.now() + 400;
     while (performance.now() < resumesAtMs); // the process stands still
     const acquiring = rejectionOf(lock.acquire());

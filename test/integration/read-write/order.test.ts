@@ -76,9 +76,13 @@ describe('over several clients', () => {
     const aborter = new AbortController();
     const { hold: write } = await lock.join(two, 'write', { signal: aborter.signal });
     const { hold: behind } = await lock.join(one, 'read');
+    await sleep(300); // all listen, and look for themselves only after 10 s
     aborter.abort();
     await expect(write).rejects.toMatchObject({ code: 'LOCK_ABORTED' });
-    await (await behind).release();
+    const gaveUpAtMs = performance.now();
+    const letIn = await behind;
+    expect(performance.now() - gaveUpAtMs).toBeLessThan(5_000);
+    await letIn.release();
     await read.release();
     await lock.isGone();
   });
@@ -86,7 +90,9 @@ describe('over several clients', () => {
   it('a writer that dies is passed over when its lease ends', async () => {
     const lock = new TestReadWriteLock(redis);
     const dead = await lock.writeLock(one).acquire({ lease: 400 });
+    const beganAtMs = performance.now();
     const read = await lock.readLock(two).acquire();
+    expect(performance.now() - beganAtMs).toBeLessThan(5_000); // of itself it would look after 10 s
     expect(dead.signal.aborted).toBe(true);
     await read.release();
     await lock.isGone();

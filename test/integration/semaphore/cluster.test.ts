@@ -81,7 +81,10 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
       return Promise.resolve();
     });
     await releasing;
-    await (await next).release();
+    const releasedAtMs = performance.now();
+    const got = await next;
+    expect(performance.now() - releasedAtMs).toBeLessThan(10_000); // it looks for itself only after 20 s
+    await got.release();
     expect(lost).toEqual([[], []]);
     await semaphore.isGone();
   });

@@ -24,8 +24,9 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
 
   it('keeps a replicated lock over a failover, wakes its waiters, and locks on', async () => {
     await using setup = await startSentinel();
-    await using holder = connect(setup);
-    await using waiter = connect(setup);
+    // Who waits looks for itself only after 20 s, which is also what is left of the holder's lease at least.
+    await using holder = connect(setup, 30_000);
+    await using waiter = connect(setup, 60_000);
     const lost = eventsOf(holder, 'lost');
     const lock = holder.getLock(uniqueName());
     const hold = await lock.acquire();
@@ -39,11 +40,20 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
     await setup.failover();
     await nextEvent(holder, 'renewed'); // on the new master
     expect(hold.remaining()).toBeGreaterThan(0);
+    const master = new Redis(setup.replica.url);
+    await expect
+      .poll(() => master.pubsub('CHANNELS', `*${lock.name}*`), { timeout: 15_000 })
+      .toHaveLength(1);
+    master.disconnect();
+    await sleep(300); // the waiter has looked once more since it listens there
+    const releasedAtMs = performance.now();
     await hold.release();
-    await (await theirs).release();
+    const next = await theirs;
+    expect(performance.now() - releasedAtMs).toBeLessThan(10_000);
+    await next.release();
     expect(lost).toEqual([]);
     await lock.withLock(() => 1);
-  });
+  }, 60_000);
 
   it('loses a hold that the replica does not have about when somebody else gets in', async () => {
     await using setup = await startSentinel();
