@@ -104,7 +104,9 @@ export function eventTests(context: () => ContractContext): void {
   });
 
   it('close() ends waits, takes back holds and frees the lock', async () => {
-    const { client, lock, strangers, stranger } = context();
+    const { client, lock, strangers, stranger, newThird } = context();
+    const { third, thirds } = newThird();
+    await thirds.isLocked(); // connected
     const hold = await lock.acquire();
     const waiting = nextEvent(stranger, 'waiting');
     const theirs = strangers.lock();
@@ -113,6 +115,8 @@ export function eventTests(context: () => ContractContext): void {
     await stranger.close();
     await refused;
     await client.close();
+    expect(await thirds.tryLock()).toBe(true);
+    await third.close();
     await client.close();
     expect(hold.signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'closed' });
     await expect(lock.lock()).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });

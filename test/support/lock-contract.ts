@@ -46,6 +46,8 @@ export interface ContractContext {
   readonly isShared: boolean;
   /** Both clients' default lease. */
   readonly leaseMs: number;
+  /** One client more, which whoever calls this closes, and the same as that client has it. */
+  readonly newThird: () => { readonly third: Holdfast; readonly thirds: Lock };
 }
 
 /** Runs the suite for one kind of lock. */
@@ -100,6 +102,10 @@ function contextPerTest(kindName: string, kind: LockKind, leaseMs: number): () =
       strangers: kind.getRival?.(stranger, name) ?? seen,
       isShared: kind.getRival !== undefined,
       leaseMs,
+      newThird: () => {
+        const third = kind.newClient(options);
+        return { third, thirds: (kind.getRival ?? kind.getLock)(third, name) };
+      },
     };
   });
 
