@@ -134,6 +134,21 @@ describe('a call that gives up', () => {
     expect(seen.at(-1)).toBe(-2);
   });
 
+  it('gives back what its acquire took that arrived later, long before the lease ends', async () => {
+    const times = { lockWatchdogTimeout: 60_000, commandTimeout: 1_000 };
+    await using client = newClient({ redis: proxy().url, ...times });
+    const aborter = new AbortController();
+    const late = proxy().holdBack(commandOf('acquire', name), 'silence');
+    const acquiring = client.getLock(name).acquire({ signal: aborter.signal });
+    await late.happened;
+    aborter.abort();
+    expect(await rejectionOf(acquiring)).toMatchObject({ code: 'LOCK_ABORTED' });
+    expect(await late.deliver()).toBe(1); // it takes the lock
+    await eventually(async () => {
+      expect(await redis.exists(name)).toBe(0);
+    });
+  });
+
   it('has its release made good as soon as Redis can be reached', async () => {
     await using client = newClient({
       redis: proxy().url,
