@@ -4,7 +4,7 @@ import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { connectedClient } from '../../support/connected-client.js';
 import { eventually } from '../../support/eventually.js';
 import { commandOf, loadScripts } from '../../support/lock-commands.js';
-import { settledWithin } from '../../support/settled-within.js';
+import { NEVER, settledWithin } from '../../support/settled-within.js';
 import { sharedConnection } from '../../support/shared-connection.js';
 import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -110,19 +110,30 @@ describe('a release that is executed, and not answered yet,', () => {
     expect(hold.signal.aborted).toBe(true);
   });
 
-  it('lets the lock of another branch, which waits for it, in', async () => {
+  it('lets in another branch, which waits for it, before it is answered', async () => {
     const name = uniqueName();
-    await using client = await connectedClient(LONG);
+    await loadScripts(inject('redisUrl'));
+    await using client = await connectedClient({ redis: proxy().url, ...LONG });
     const lock = client.getLock(name);
     const order: string[] = [];
     await client.run(async () => {
-      await lock.lock();
-      const nested = lock.withLock(() => order.push('nested'));
-      await nested;
-      await lock.unlock();
-      order.push('over');
+      await lock.lock(60_000); // with a fixed lease it is not passed on, but released on the server
+      const waiting = nextEvent(client, 'waiting');
+      const branch = client.detach(() =>
+        lock.withLock(async (hold) => {
+          order.push('branch');
+          await unlocked;
+          expect(await redis.hkeys(name)).toEqual([hold.ownerId]);
+        }),
+      );
+      await waiting;
+      const lost = proxy().loseReplyTo(commandOf('release', name));
+      const unlocked = lock.unlock().then(() => order.push('unlocked'));
+      await lost.happened;
+      // Of itself it would look after 10 s.
+      expect(await settledWithin(branch, 5_000)).not.toBe(NEVER);
     });
-    expect(order).toEqual(['nested', 'over']);
+    expect(order.sort()).toEqual(['branch', 'unlocked']);
     expect(await redis.exists(name)).toBe(0);
   });
 });
