@@ -56,8 +56,8 @@ describe('in the instant of its grant, the next one holds the lock at once:', ()
         const startedAt = performance.now();
         const done = line.call(leaver, 'leaver', { wait });
         const next = await line.join(other, 'other');
-        // The release comes the sooner before the end of the wait, the more rounds ended by that.
-        await sleep(Math.max(0, startedAt + wait - 2 - performance.now() - instant.afterMs));
+        // The more rounds end by the timeout, the sooner comes the release.
+        await sleep(Math.max(0, startedAt + wait + 3 - performance.now() - instant.afterMs));
         const releasedAt = performance.now();
         const releasing = hold.release();
         await soon(next.done, releasedAt);

@@ -94,17 +94,23 @@ describe('a waiter that gives up', () => {
   });
 
   it('in the very moment of the release, by abort or timeout: the next one gets the lock', async () => {
+    const outcomes = { abort: new Set<string>(), timeout: new Set<string>() };
     for (let round = 0; round < 60; round++) {
       const aborter = new AbortController();
       await held.lock();
       const told = eventsOf(waiter, 'waiting');
       const byAbort = round % 2 === 0;
+      const how = byAbort ? 'abort' : 'timeout';
       const startedAt = performance.now();
       let firstIsOver = false;
       const first = awaited
         .tryAcquire(byAbort ? { wait: 60_000, signal: aborter.signal } : { wait: 40 })
-        .then((hold) => hold?.release())
+        .then((hold) => {
+          outcomes[how].add(hold ? 'got it' : 'gave up');
+          return hold?.release();
+        })
         .catch((error: unknown) => {
+          outcomes[how].add('gave up');
           // The latter when a busy machine takes 40 ms for the first try.
           expect(['LOCK_ABORTED', 'REDIS_UNAVAILABLE']).toContain((error as HoldfastError).code);
         })
@@ -121,6 +127,9 @@ describe('a waiter that gives up', () => {
       await (await soon(second)).release();
       await Promise.all([first, released]);
     }
+    // Else it was not the very moment.
+    for (const seen of Object.values(outcomes))
+      expect([...seen].sort()).toEqual(['gave up', 'got it']);
   });
 
   it('while it is not its turn: the others are woken as if it had never been there', async () => {
