@@ -41,10 +41,13 @@ export async function leftovers(
   for (;;) {
     const keys = await keysLeft(redis);
     const waitedMs = performance.now() - startedAtMs;
-    if (waitedMs > Math.min(KEYS_GRACE_MS, graceMs)) for (const key of keys) outlived.add(key);
+    // (Who was forced out of a lock is told so until the lease would have ended.)
+    const owed = keys.filter((key) => !key.startsWith('holdfast_forced'));
+    if (waitedMs > Math.min(KEYS_GRACE_MS, graceMs)) for (const key of owed) outlived.add(key);
     const found = [...(await channelsOnServer(redis)), ...inProcess(before)];
     const isOver = waitedMs > graceMs || (found.length === 0 && keys.length === 0);
-    if (isOver) return [...[...outlived].map((key) => `key ${key}`), ...found];
+    if (isOver)
+      return [...[...new Set([...outlived, ...keys])].map((key) => `key ${key}`), ...found];
     await sleep(20);
   }
 }
