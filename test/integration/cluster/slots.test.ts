@@ -43,16 +43,18 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     const { url } = servers.masters[await nodeOf(tag)]!;
     const renewed = eventsOf(client, 'renewed');
     const commands = await recordCommands(url, async () => {
-      await expect.poll(() => renewed.length, { timeout: 10_000 }).toBeGreaterThanOrEqual(201);
+      const twice = 2 * names.length;
+      await expect.poll(() => renewed.length, { timeout: 15_000 }).toBeGreaterThanOrEqual(twice);
     });
 
     const calls = commands.filter(
       ({ args, byScript }) =>
         !byScript && args[0] === scripts.renew.sha1 && args.includes(`{${tag}}:7`),
     );
-    // A round may begin while the other slot still owes its answer to the one before.
+    // The first answers may be to a call that was sent before anything was recorded; and a round may begin while the other slot still owes
+    // its answer to the one before.
     const rounds = Math.floor(renewed.length / names.length);
-    expect(calls.length).toBeGreaterThanOrEqual(rounds);
+    expect(calls.length).toBeGreaterThanOrEqual(rounds - 1);
     expect(calls.length).toBeLessThanOrEqual(rounds + 1);
     for (const { args } of calls)
       expect(args.filter((arg) => arg.startsWith(`{${tag}}`))).toHaveLength(200);
