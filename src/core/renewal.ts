@@ -19,7 +19,7 @@ export interface Renewable<Reply = KeepReply> {
    * on any more.
    */
   ageMs(at?: Instant): number;
-  /** The server may be another one than the one that was told last, and a renewal that finds that out is on its way. */
+  /** The server that has answered, or is about to, may be another one than the one that was told last. */
   doubted?(): void;
   /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
   renewing?(leaseMs: number): void;

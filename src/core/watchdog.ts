@@ -81,7 +81,6 @@ export class Watchdog implements Due {
       affected.push(entry);
     }
     this.#renewInBatches(affected);
-    for (const { lease } of affected) lease.doubted?.();
   };
 
   /** Renews these at once. */
@@ -153,9 +152,11 @@ export class Watchdog implements Due {
         if (reply === undefined) unknown.push(entry);
         // Released or lost while the renewal was on its way: what it found says nothing about that.
         if (reply === undefined || entry.isOver) continue;
-        if (entry.doubt) this.#unanswered.delete(entry);
+        const wasInDoubt = entry.doubt !== undefined;
+        if (wasInDoubt) this.#unanswered.delete(entry);
         entry.doubt = undefined;
         entry.lease.renewed(reply, renewal);
+        if (wasInDoubt) entry.lease.doubted?.();
       }
       if (unknown.length > 0) this.#failed(new Error('too few servers confirmed it'), unknown);
     } catch (error) {

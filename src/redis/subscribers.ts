@@ -191,7 +191,7 @@ export class Subscribers {
       // Any other master may tell of a classic channel; of a sharded one, `#follow` learns who does.
       const isElsewhere = route.slot === undefined && route.at !== undefined;
       const home = this.#homes.of(route.slot, isElsewhere ? (route.next ?? route.at) : undefined);
-      if (route.at === undefined || (isElsewhere && home !== route.at)) this.#go(route, home);
+      if (route.at === undefined || isElsewhere) this.#go(route, home);
     }
     this.#pool.askAgain();
   };

@@ -317,15 +317,29 @@ it('what is in doubt is sent again soon while it stays unanswered, by the clock 
   expect(lease!.replies).toHaveLength(2);
 });
 
-it('a lease is told of a doubt once, behind the renewal that is sent, and of every new connection', async () => {
+it('a lease is told once that it was in doubt, when it is not any more, and of every new connection', async () => {
   const [lease] = watch(1);
-  renew.mockImplementation(() => new Promise(() => undefined));
+  const told = (): number => lease!.calls.filter((call) => call === 'doubted').length;
   watchdog.doubt(() => true);
   watchdog.doubt(() => true); // asking may find once more that the server is gone
+  expect(told()).toBe(0);
   await vi.advanceTimersByTimeAsync(0);
-  expect(lease!.calls).toEqual(['deadline', `renewing by ${LEASE_MS}`, 'doubted']);
+  expect(told()).toBe(1);
+  await vi.advanceTimersByTimeAsync(LEASE_MS);
+  expect(told()).toBe(1);
   watchdog.renewAll();
-  expect(lease!.calls.filter((call) => call === 'doubted')).toHaveLength(2);
+  expect(told()).toBe(2);
+});
+
+it('a lease whose renewal stayed unanswered before its server was lost is told so when it is answered', async () => {
+  const [lease] = watch(1);
+  renew.mockRejectedValueOnce(new Error('CLUSTERDOWN'));
+  await vi.advanceTimersByTimeAsync(LEASE_MS / 3);
+  watchdog.doubt(() => true);
+  expect(lease!.calls).not.toContain('doubted');
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(lease!.replies).toEqual(['kept']);
+  expect(lease!.calls).toContain('doubted');
 });
 
 it('a lease that is over when it comes into doubt is not renewed', async () => {

@@ -68,6 +68,10 @@ let links: FakeLink[];
 let told: string[];
 let changed: () => void;
 let refusal: Error | undefined;
+/** Which other servers are chosen, one after the other; then the first. */
+let chosen: string[];
+/** The roles of links that never get ready. */
+let unreachable: readonly string[];
 let refreshes: number;
 let refreshTimer: NodeJS.Timeout | undefined;
 let goodbye: Promise<void>;
@@ -76,10 +80,11 @@ let subscribers: Subscribers;
 beforeEach(() => {
   vi.useFakeTimers();
   [present, isAt, links, told, refusal] = [[''], '', [], [], undefined];
-  [refreshes, goodbye] = [0, Promise.resolve()];
+  [refreshes, goodbye, unreachable, chosen] = [0, Promise.resolve(), [], []];
   const homes: Homes = {
     of: (_slot, otherThan) => {
-      if (otherThan === isAt) isAt = present.find((home) => home !== otherThan) ?? isAt;
+      if (otherThan === isAt)
+        isAt = chosen.shift() ?? present.find((home) => home !== otherThan) ?? isAt;
       return present.includes(isAt) ? isAt : undefined;
     },
     has: (home) => present.includes(home),
@@ -98,6 +103,7 @@ beforeEach(() => {
   const linkSubscriber: Connection['linkSubscriber'] = (_client, role, listener) => {
     const link = new FakeLink(role, listener);
     link.refusal = refusal;
+    link.isReady = !unreachable.includes(role);
     links.push(link);
     return link as unknown as Link;
   };
@@ -303,6 +309,19 @@ it('a classic subscription whose server cannot be reached goes to another one, a
   subscribers.subscribe('another', false);
   await settle();
   expect(links[1]!.asked).toEqual([CHANNEL, 'another']);
+});
+
+it('a classic subscription goes on until it is at a server that can be reached', async () => {
+  only('a');
+  present = ['a', 'b', 'c'];
+  unreachable = ['subscriber (b)'];
+  chosen = ['b', 'a', 'c'];
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  links[0]!.lose();
+  await pass(10_000);
+  expect(told).toEqual(['subscribed', 'lost', 'subscribed']);
+  expect(links.map(({ role }) => role).at(-1)).toBe('subscriber (c)');
 });
 
 it('a classic subscription stays where it is when there is no other server', async () => {
