@@ -2,6 +2,7 @@
 
 import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
+import { asFailure } from './failures.js';
 import type { Ioredis } from './source.js';
 
 /** How long ioredis waits at most before it connects again, in milliseconds. */
@@ -133,7 +134,7 @@ function withAskingHandled(cluster: Cluster): Cluster {
     node.asking = (...args: Parameters<Redis['asking']>) => {
       const asked = asking(...args);
       asked.catch((error: unknown) => {
-        if (failureKind(error) === 'denied') cluster.emit(ASKING_DENIED, error);
+        if (failureKind(asFailure(error)) === 'denied') cluster.emit(ASKING_DENIED, error);
       });
       return asked;
     };

@@ -1,10 +1,15 @@
 // What ioredis rejects with, as a driver has to put it: the server's own words, or that the connection was lost, without passwords.
 
+import { ReplyError } from 'ioredis';
 import { describe, isReply, LostError, replyError, UnsentError } from '../failure.js';
 import { redacted } from './redaction.js';
 
-/** A cluster's client has passed on refusals often enough: none of them ran. */
-const REDIRECTED = 'Too many Cluster redirections. Last error: ReplyError: ';
+/**
+ * A cluster's client has passed on refusals often enough: none of them ran. Before the server's words, which begin in capitals, is the
+ * name of a class, which a minifier may have changed.
+ */
+const REDIRECTED =
+  /^Too many Cluster redirections\. Last error: (?!Error: )(?:[\w$]+: )?(?=[A-Z\d]+ )/;
 
 /** ioredis' words for options that are ours, and that no user has set. */
 const LOST = /enableOfflineQueue|maxRetriesPerRequest|^Connection is closed|^Command aborted/;
@@ -15,10 +20,32 @@ const NOT_WRITTEN = 'enableOfflineQueue';
 export function asFailure(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   redacted(error);
-  const { name, message } = error;
-  if (message.startsWith(REDIRECTED))
-    return replyError(message.slice(REDIRECTED.length), { cause: error });
-  return name !== 'ReplyError' && LOST.test(message) ? new LostError({ cause: error }) : error;
+  if (isServersWords(error)) return named(error);
+  const { message } = error;
+  if (REDIRECTED.test(message))
+    return replyError(message.replace(REDIRECTED, ''), { cause: error });
+  return LOST.test(message) ? new LostError({ cause: error }) : error;
+}
+
+/**
+ * Whether a server said it. Its name does not tell: ioredis 5 takes that from the class, which a minifier renames. A class of another
+ * copy of ioredis is known by what its errors carry: the command that was answered, or else given up.
+ */
+export function isServersWords(error: Error): boolean {
+  const { message, command } = error as Error & { command?: { name?: unknown } };
+  if (isReply(error) || error instanceof (ReplyError as ErrorConstructor)) return true;
+  return typeof command?.name === 'string' && !LOST.test(message);
+}
+
+/** The name by which a driver says that it is a reply. */
+function named(error: Error): Error {
+  if (!isReply(error))
+    Object.defineProperty(error, 'name', {
+      value: 'ReplyError',
+      configurable: true,
+      writable: true,
+    });
+  return error;
 }
 
 /** The same for a command. `mayHaveRun`: whether it was written; undefined: that is known by ioredis' words alone. */

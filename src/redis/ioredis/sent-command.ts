@@ -1,7 +1,7 @@
 // A command that knows whether it may have run: ioredis rejects it with the same words before it was written and after.
 
 import { Command } from 'ioredis';
-import { isReply } from '../failure.js';
+import { isServersWords } from './failures.js';
 
 export class SentCommand extends Command {
   /** Whether it was written, to a server that has not refused it since. */
@@ -24,7 +24,7 @@ export class SentCommand extends Command {
   heedRefusals(): void {
     const { reject } = this;
     this.reject = (error: Error): void => {
-      if (isReply(error)) this.mayHaveRun = false;
+      if (isServersWords(error)) this.mayHaveRun = false;
       reject(error);
     };
   }

@@ -1,5 +1,6 @@
 // The packed package: it installs into an empty project, runs there by import and by require(), and type-checks.
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -8,6 +9,10 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { uniqueName } from '../../support/unique-name.js';
 
 const run = promisify(execFile);
+
+/** Where it is there, as a dependency of a dependency. */
+const ESBUILD = resolve('node_modules/esbuild/bin/esbuild');
+
 let project: string;
 
 // One project for all tests: its installation is what takes the time.
@@ -50,6 +55,13 @@ describe('the packed package', () => {
     expect(await runInProject('use.cjs')).toBe('held 1\nfree\n');
   });
 
+  it.skipIf(!existsSync(ESBUILD))('tells what a server refuses in a minified bundle', async () => {
+    await write('bundled.mjs', BUNDLED);
+    const options = ['--bundle', '--minify', '--platform=node', '--outfile=bundle.cjs'];
+    await run(ESBUILD, ['bundled.mjs', ...options], { cwd: project });
+    expect(await runInProject('bundle.cjs')).toBe('KEY_CONFLICT KeyConflictError\n');
+  });
+
   it.each(['typed.mts', 'typed.cts'])(
     'type-checks in %s',
     async (file) => {
@@ -76,6 +88,21 @@ await holdfast.close();
 `;
 
 const USE_IN_COMMONJS = `(async () => {${USE}})();`;
+
+const BUNDLED = `
+import { Holdfast } from 'holdfast';
+import { Redis } from 'ioredis';
+
+const [, , url, name] = process.argv;
+const redis = new Redis(url);
+const holdfast = new Holdfast({ redis });
+const refused = redis.set(name, 'no lock').then(() => holdfast.getLock(name).tryLock());
+refused
+  .catch(({ code, name }) => console.log(code, name))
+  .then(() => redis.del(name))
+  .then(() => redis.disconnect())
+  .then(() => holdfast.close());
+`;
 
 const TYPED = `
 import { Holdfast, LockTimeoutError, type Hold, type Lock } from 'holdfast';

@@ -1,4 +1,5 @@
 // What ioredis rejects with, in the terms of a driver.
+import { ReplyError } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import {
   describe as inWords,
@@ -6,6 +7,7 @@ import {
   isUnknownScript,
 } from '../../../../src/redis/failure.js';
 import { asCommandFailure, asFailure } from '../../../../src/redis/ioredis/failures.js';
+import { SentCommand } from '../../../../src/redis/ioredis/sent-command.js';
 
 describe('a refusal that a cluster’s client passed on often enough', () => {
   it.each([
@@ -62,5 +64,55 @@ describe('a command', () => {
     expect(asCommandFailure(closed, false).message).toBe('not connected');
     const why = asCommandFailure(new Error('connect ETIMEDOUT'), false);
     expect(why.message).toBe('not connected: connect ETIMEDOUT');
+  });
+});
+
+describe('a minified bundle, in which ioredis 5 has other names for its classes', () => {
+  class i extends (ReplyError as ErrorConstructor) {}
+  class RedisError extends Error {
+    override get name(): string {
+      return this.constructor.name;
+    }
+  }
+  class a extends RedisError {}
+  const command = { name: 'eval', args: ['secret'] };
+  const ofAnotherCopy = (message: string): Error => Object.assign(new a(message), { command });
+
+  it.each([
+    ['WRONGPASS invalid username-password pair', 'denied'],
+    ['NOPERM this user has no permissions', 'denied'],
+    ['WRONGTYPE Operation against a key', 'conflict'],
+    ['TRYAGAIN Multiple keys request', 'transient'],
+    ['ERR unknown command', 'defect'],
+  ])('a reply is one: %s', (words, kind) => {
+    for (const error of [new i(words), ofAnotherCopy(words)]) {
+      const failure = asCommandFailure(error, false);
+      expect(failure).toBe(error);
+      expect(failureKind(failure)).toBe(kind);
+      expect(failure.name).toBe('ReplyError');
+    }
+  });
+
+  it('no reply is none', () => {
+    const aborted = ofAnotherCopy('Command aborted due to connection close');
+    for (const error of [aborted, new a('Reached the max retries per request limit')])
+      expect(failureKind(asFailure(error))).toBe('unanswered');
+  });
+
+  it('a refusal that was passed on often enough is one, and a connection that was lost meanwhile is none', () => {
+    const last = (error: Error): Error =>
+      asFailure(new Error(`Too many Cluster redirections. Last error: ${String(error)}`));
+    expect(failureKind(last(new i('TRYAGAIN Multiple keys request')))).toBe('transient');
+    expect(failureKind(last(new Error('Connection is closed.')))).toBe('unanswered');
+    expect(failureKind(last(new a('Command aborted due to connection close')))).toBe('unanswered');
+  });
+
+  it('a command that a node refused has not run', () => {
+    const refused = new SentCommand('get', ['key']);
+    refused.promise.catch(() => undefined);
+    refused.heedRefusals();
+    refused.mayHaveRun = true;
+    refused.reject(new i('MOVED 1 127.0.0.1:7001'));
+    expect(refused.mayHaveRun).toBe(false);
   });
 });
