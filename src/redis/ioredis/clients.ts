@@ -4,6 +4,7 @@ import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
 import { asFailure } from './failures.js';
 import type { Ioredis } from './source.js';
+import { lookupOf } from './startup-nodes.js';
 
 /** How long ioredis waits at most before it connects again, in milliseconds. */
 export const LONGEST_RECONNECT_DELAY_MS = 1_250;
@@ -102,6 +103,7 @@ function clusterOptions(options: ClusterOptions, silenceLimitMs: number): Duplic
       // connecting; one that waits for its first command takes it.
       lazyConnect: true,
     },
+    dnsLookup: lookupOf(options),
     keyPrefix: '',
     scaleReads: 'master',
     enableOfflineQueue: false,

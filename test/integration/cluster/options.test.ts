@@ -1,0 +1,40 @@
+// A cluster of which the user's instance says more than where it is: what would harm is not heeded, and one bad node harms no other.
+import { Cluster, type ClusterNode, type ClusterOptions } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { eventsOf, newClient } from '../../support/clients.js';
+import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** More than a busy machine takes; who is kept out for good waits so long. */
+const WAIT_MS = 10_000;
+
+const templates: Cluster[] = [];
+
+function template(nodes: ClusterNode[], options: ClusterOptions = {}): Cluster {
+  const redis = new Cluster(nodes, { ...options, lazyConnect: true } as object);
+  templates.push(redis);
+  return redis;
+}
+
+afterEach(() => {
+  for (const redis of templates.splice(0)) redis.disconnect();
+});
+
+describe.skipIf(topologiesUnavailable)('a cluster', () => {
+  let servers: Servers;
+
+  beforeAll(async () => {
+    servers = await startCluster();
+  }, 60_000);
+
+  afterAll(() => servers[Symbol.asyncDispose]());
+
+  it('of which one start-up node has a name that is not known lets a client in', async () => {
+    const redis = template([{ host: 'no.invalid', port: 6379 }, ...servers.nodes]);
+    await using client = newClient({ redis, commandTimeout: WAIT_MS });
+    const errors = eventsOf(client, 'error');
+    await (await client.getLock(uniqueName()).acquire({ wait: WAIT_MS })).release();
+    expect(errors).toEqual([]);
+  });
+});
