@@ -59,6 +59,9 @@ const NO_RESEND = {
   stringNumbers: false,
   // Time limits are ours: the caller's wait, or commandTimeout.
   commandTimeout: undefined,
+  // A master that became a replica: connect anew, to wherever the master is now. Whoever left a node at any other error would leave it
+  // before the script that it does not know is sent in full.
+  reconnectOnError: isReadOnly,
   // A subscriber only listens: the kernel has to find out that nobody is at the other end any more.
   keepAlive: 10_000,
   // A server that is loading is asked again so soon, and for so long a client may outlive its end meanwhile.
@@ -77,8 +80,6 @@ function nodeOptions(): Partial<RedisOptions> {
     enableReadyCheck: true,
     retryStrategy: reconnectDelayMs,
     sentinelRetryStrategy: reconnectDelayMs,
-    // A master that became a replica: connect anew, to wherever the master is now.
-    reconnectOnError: isReadOnly,
     role: 'master',
   };
 }

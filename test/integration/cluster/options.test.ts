@@ -1,6 +1,7 @@
 // A cluster of which the user's instance says more than where it is: what would harm is not heeded, and one bad node harms no other.
-import { Cluster, type ClusterNode, type ClusterOptions } from 'ioredis';
+import { Cluster, Redis, type ClusterNode, type ClusterOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { connectedClient } from '../../support/connected-client.js';
 import { eventsOf, newClient } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
@@ -36,5 +37,16 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     const errors = eventsOf(client, 'error');
     await (await client.getLock(uniqueName()).acquire({ wait: WAIT_MS })).release();
     expect(errors).toEqual([]);
+  });
+
+  it('whose nodes are to be left at every error is asked again by a script that they do not know', async () => {
+    const redis = template(servers.nodes, { redisOptions: { reconnectOnError: () => true } });
+    await using client = await connectedClient({ redis, commandTimeout: WAIT_MS });
+    for (const { url } of servers.masters) {
+      const admin = new Redis(url);
+      await admin.script('FLUSH');
+      admin.disconnect();
+    }
+    await (await client.getLock(uniqueName()).acquire({ wait: WAIT_MS })).release();
   });
 });
