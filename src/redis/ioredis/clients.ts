@@ -59,6 +59,8 @@ const NO_RESEND = {
   stringNumbers: false,
   // Time limits are ours: the caller's wait, or commandTimeout.
   commandTimeout: undefined,
+  // (The timer of ioredis 5 outlives its connection, and ends the next one.)
+  socketTimeout: undefined,
   // A master that became a replica: connect anew, to wherever the master is now. Whoever left a node at any other error would leave it
   // before the script that it does not know is sent in full.
   reconnectOnError: isReadOnly,
