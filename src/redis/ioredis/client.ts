@@ -46,8 +46,15 @@ export class IoredisClient extends IoredisSender implements RedisClient {
 
   get endpoint(): Endpoint | undefined {
     if (isCluster(this.ioredis)) return undefined;
-    const { host = 'localhost', port = 6379, path, tls, sentinels } = this.ioredis.options;
-    if (tls || sentinels) return undefined;
+    const {
+      host = 'localhost',
+      port = 6379,
+      path,
+      tls,
+      sentinels,
+      Connector,
+    } = this.ioredis.options;
+    if (tls || sentinels || Connector) return undefined;
     return path ? { path } : { host, port };
   }
 
