@@ -5,7 +5,7 @@ import { failureKind, isReadOnly } from '../failure.js';
 import { asFailure } from './failures.js';
 import { withEmptyAnswersIgnored, withSuccessorsKept } from './pool.js';
 import type { Ioredis } from './source.js';
-import { lookupOf } from './startup-nodes.js';
+import { lookupOf, startupNodesWithout } from './startup-nodes.js';
 
 /** How long ioredis waits at most before it connects again, in milliseconds. */
 export const LONGEST_RECONNECT_DELAY_MS = 1_250;
@@ -31,7 +31,9 @@ export function slotsRefreshMsOf(template: Ioredis): number | undefined {
 /** A client of ours for the same Redis. Nothing may stay silent for longer without being dropped, not even a Sentinel. */
 export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   if (isCluster(template)) {
-    const cluster = template.duplicate([], clusterOptions(template.options, silenceLimitMs));
+    const forAll = ofAllNodes(template.options, silenceLimitMs);
+    const nodes = startupNodesWithout(Object.keys(forAll), template);
+    const cluster = template.duplicate(nodes, clusterOptions(template.options, forAll));
     return withSuccessorsKept(withEmptyAnswersIgnored(withAskingHandled(cluster)));
   }
   const { sentinelCommandTimeout = Infinity } = template.options;
@@ -95,18 +97,22 @@ function connectTimeoutOf(options: RedisOptions, silenceLimitMs: number): number
   return connectTimeout > 0 ? Math.min(connectTimeout, silenceLimitMs) : silenceLimitMs;
 }
 
-function clusterOptions(options: ClusterOptions, silenceLimitMs: number): DuplicateOptions {
+/** What is ours of the connections to the nodes of a cluster. */
+function ofAllNodes({ redisOptions = {} }: ClusterOptions, silenceLimitMs: number): RedisOptions {
+  return {
+    ...NO_RESEND,
+    connectTimeout: connectTimeoutOf(redisOptions, silenceLimitMs),
+    // Without an offline queue ioredis refuses commands, its own ready check too, for a node that is just
+    // connecting; one that waits for its first command takes it.
+    lazyConnect: true,
+  };
+}
+
+function clusterOptions(options: ClusterOptions, forAll: RedisOptions): DuplicateOptions {
   return {
     ...options,
     // ioredis 5 does not merge these when it duplicates.
-    redisOptions: {
-      ...(options.redisOptions as DuplicateOptions['redisOptions']),
-      ...NO_RESEND,
-      connectTimeout: connectTimeoutOf(options.redisOptions ?? {}, silenceLimitMs),
-      // Without an offline queue ioredis refuses commands, its own ready check too, for a node that is just
-      // connecting; one that waits for its first command takes it.
-      lazyConnect: true,
-    },
+    redisOptions: { ...options.redisOptions, ...forAll } as DuplicateOptions['redisOptions'],
     dnsLookup: lookupOf(options),
     keyPrefix: '',
     scaleReads: 'master',

@@ -7,7 +7,7 @@ export class SentCommand extends Command {
   /** Whether it was written, to a server that has not refused it since. */
   mayHaveRun = false;
 
-  /** A start-up node of a cluster may bring a `commandTimeout`: ioredis would give the command up, and send it all the same. */
+  /** A node of a cluster may bring a `commandTimeout`, from `natMap`: ioredis would give the command up, and send it all the same. */
   override setTimeout(): void {
     // Limits are those of who sends it.
   }

@@ -1,7 +1,26 @@
 // What our clients of a cluster are given of its start-up nodes.
-import type { ClusterOptions, DNSLookupFunction } from 'ioredis';
+import { Cluster, type ClusterNode, type ClusterOptions, type DNSLookupFunction } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import { lookupOf } from '../../../../src/redis/ioredis/startup-nodes.js';
+import { lookupOf, startupNodesWithout } from '../../../../src/redis/ioredis/startup-nodes.js';
+
+it.each<[ClusterNode, ClusterNode]>([
+  [7000, 7000],
+  [
+    { host: 'h', port: 7000 },
+    { host: 'h', port: 7000 },
+  ],
+  [
+    { host: 'h', connectTimeout: 0, password: 'pw' } as object,
+    { host: 'h', password: 'pw' } as object,
+  ],
+  ['redis://h:7000', 'redis://h:7000'],
+  ['redis://u:p%3F@h:7000?connectTimeout=0&family=6', 'redis://u:p%3F@h:7000?family=6'],
+  ['/tmp/redis.sock?password=a%26b&monitor=1', '/tmp/redis.sock?password=a%26b'],
+])('a start-up node brings no option that is ours: %j', (given, expected) => {
+  const cluster = new Cluster([given], { lazyConnect: true });
+  expect(startupNodesWithout(['connectTimeout', 'monitor'], cluster)).toEqual([expected]);
+  cluster.disconnect();
+});
 
 describe('the host of a start-up node', () => {
   const dnsLookup: DNSLookupFunction = (host, callback) => {
