@@ -6,7 +6,7 @@ import type { Cluster as Servers } from './redis-topologies.js';
 export function clusterBehind(
   { nodes }: Servers,
   ports: readonly number[],
-  options: Pick<ClusterOptions, 'slotsRefreshInterval'> = {},
+  options: Pick<ClusterOptions, 'slotsRefreshInterval' | 'slotsRefreshTimeout'> = {},
 ): Cluster {
   const host = '127.0.0.1';
   const natMap = Object.fromEntries(

@@ -33,7 +33,10 @@ export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   if (isCluster(template)) {
     const forAll = ofAllNodes(template.options, silenceLimitMs);
     const nodes = startupNodesWithout(Object.keys(forAll), template);
-    const cluster = template.duplicate(nodes, clusterOptions(template.options, forAll));
+    const cluster = template.duplicate(
+      nodes,
+      clusterOptions(template.options, forAll, silenceLimitMs),
+    );
     return withSuccessorsKept(withEmptyAnswersIgnored(withAskingHandled(cluster)));
   }
   const { sentinelCommandTimeout = Infinity } = template.options;
@@ -49,11 +52,17 @@ export function subscriberBeside(node: Redis): Redis {
   return node.duplicate(nodeOptions() as RedisOptions & { replyMapping?: never });
 }
 
+/** ioredis 6 would make them known on each connection, and tell of a server that knows of none as of one that cannot be reached. */
+const NO_FIELDSETS: object = { himportFieldsets: undefined };
+
 /** ioredis resends nothing and queues nothing for us: a command that may have run is repeated only by whoever knows that it may have. */
 const NO_RESEND = {
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
+  // Also for subscribers, since we subscribe only after it. Without it, ioredis 5 may call a connection ready that has
+  // closed meanwhile, and then never connects again (https://github.com/redis/ioredis/issues/2099).
+  enableReadyCheck: true,
   // Names of locks are prefixed by us: ioredis would not prefix channels.
   keyPrefix: '',
   readOnly: false,
@@ -78,11 +87,9 @@ const NO_RESEND = {
 function nodeOptions(): Partial<RedisOptions> {
   return {
     ...NO_RESEND,
+    ...NO_FIELDSETS,
     enableOfflineQueue: false,
     autoResubscribe: false,
-    // Also for subscribers, since we subscribe only after it. Without it, ioredis 5 may call a connection ready that has
-    // closed meanwhile, and then never connects again (https://github.com/redis/ioredis/issues/2099).
-    enableReadyCheck: true,
     retryStrategy: reconnectDelayMs,
     sentinelRetryStrategy: reconnectDelayMs,
     role: 'master',
@@ -108,9 +115,18 @@ function ofAllNodes({ redisOptions = {} }: ClusterOptions, silenceLimitMs: numbe
   };
 }
 
-function clusterOptions(options: ClusterOptions, forAll: RedisOptions): DuplicateOptions {
+/** What ioredis takes where nothing is given. */
+const DEFAULT_SLOTS_REFRESH_TIMEOUT_MS = 1_000;
+
+function clusterOptions(
+  options: ClusterOptions,
+  forAll: RedisOptions,
+  silenceLimitMs: number,
+): DuplicateOptions {
+  const { slotsRefreshTimeout = DEFAULT_SLOTS_REFRESH_TIMEOUT_MS } = options;
   return {
     ...options,
+    ...NO_FIELDSETS,
     // ioredis 5 does not merge these when it duplicates.
     redisOptions: { ...options.redisOptions, ...forAll } as DuplicateOptions['redisOptions'],
     dnsLookup: lookupOf(options),
@@ -119,9 +135,18 @@ function clusterOptions(options: ClusterOptions, forAll: RedisOptions): Duplicat
     enableOfflineQueue: false,
     enableAutoPipelining: false,
     lazyConnect: false,
-    // The two cases in which a command may already have run; MOVED and ASK are still followed.
+    // The two cases in which a command may already have run.
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
+    // MOVED and ASK are followed, as often and as soon as ioredis does by itself. What it puts aside outlives the caller, and close().
+    maxRedirections: 16,
+    retryDelayOnMoved: 0,
+    retryDelayOnTryAgain: 100,
+    // A node that does not say who has which slot keeps all others from being asked.
+    slotsRefreshTimeout: Math.min(
+      slotsRefreshTimeout,
+      Math.max(silenceLimitMs, DEFAULT_SLOTS_REFRESH_TIMEOUT_MS),
+    ),
     clusterRetryStrategy: toldReconnectDelayMs,
     // A node that is lost may be lost for good: ask the others for its slots, do not wait for it.
     clusterNodeRetryStrategy: () => null,

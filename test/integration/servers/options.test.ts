@@ -1,8 +1,12 @@
 // Options of ioredis that would harm: they are not heeded, whatever was given.
-import { describe, expect, it } from 'vitest';
+import { Redis } from 'ioredis';
+import { describe, expect, inject, it } from 'vitest';
 import { ioredisDriver } from '../../../src/redis/ioredis/driver.js';
 import { fateOf, readyClient } from '../../support/driver-heard.js';
 import { proxyPerTest } from '../../support/shared-proxy.js';
+
+/** Of ioredis 5 those that it has in common with 6. */
+const DEFAULTS = new Redis({ lazyConnect: true }).options;
 
 describe('socketTimeout', () => {
   const proxy = proxyPerTest();
@@ -23,3 +27,14 @@ describe('socketTimeout', () => {
     await expect(promise).rejects.toThrow('the connection was lost');
   });
 });
+
+it.skipIf(!('protocol' in DEFAULTS))(
+  'himportFieldsets, of which a server knows nothing, do not make an attempt to connect fail',
+  async () => {
+    const fieldsets: object = { himportFieldsets: [{ name: 'set', fields: ['field'] }] };
+    const { hostname: host, port } = new URL(inject('redisUrl'));
+    const one = await readyClient(ioredisDriver({ host, port: Number(port), ...fieldsets }));
+    expect(one.failed).toEqual([]);
+    await one.client.close();
+  },
+);
