@@ -7,25 +7,18 @@ import type { Argument, Driver, RedisClient, Sender } from './driver.js';
 import { assertWanted, isUnknownScript } from './failure.js';
 import { Greeting, selectDatabase, type ServerFacts } from './greeting.js';
 import { homesOf, type Homes } from './homes.js';
-import { hashTag } from './keys.js';
 import type { Link, LinkStatus, SubscriptionListener } from './link.js';
 import { Links } from './links.js';
 import { Postponed } from './postponed.js';
-import { Replicated } from './replicated.js';
+import { Replicated, type ReplicatedOptions } from './replicated.js';
 import { SameServer } from './same-server.js';
 import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
-import { slotOf } from './slots.js';
 import { watchTopology, type IsDisturbed } from './topology.js';
+import { whoHas } from './who-has.js';
 
-export interface ConnectionOptions {
+export interface ConnectionOptions extends ReplicatedOptions {
   driver: Driver;
-  /** A connection is dropped and made anew when it does not answer for this long. */
-  silenceLimitMs: number;
-  /** How many replicas must have acknowledged what counts only then; 0: none. */
-  replicas: number;
-  /** Bounds how long they may take. */
-  commandTimeoutMs: number;
 }
 
 export class Connection {
@@ -134,10 +127,7 @@ export class Connection {
 
   /** Who has a key, as far as is known, and follows no redirections: a cluster's client would for long, while a slot moves. */
   senderFor(key: string): Sender | undefined {
-    const { client } = this.#commands;
-    if (!client.cluster) return client;
-    const address = client.cluster.masterOf(slotOf(hashTag(key)));
-    return address === undefined ? undefined : client.cluster.node(address);
+    return whoHas(key, this.#commands.client);
   }
 
   /**

@@ -5,11 +5,10 @@ import type { TimeLimit } from '../runtime/clock.js';
 import { Acknowledgements } from './acknowledgements.js';
 import type { Argument, ClusterNode, Sender } from './driver.js';
 import { assertWanted, isUnknownScript, redirectionOf, UnsentError } from './failure.js';
-import { hashTag } from './keys.js';
 import type { Link } from './link.js';
 import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
-import { slotOf } from './slots.js';
+import { whoHas } from './who-has.js';
 
 /** How often a command is sent anew to where it was redirected. */
 const MAX_REDIRECTIONS = 5;
@@ -18,10 +17,11 @@ const MAX_REDIRECTIONS = 5;
 const WAITING_PART = 0.9;
 
 export interface ReplicatedOptions {
-  /** How many replicas must have acknowledged a script. */
+  /** How many replicas must have acknowledged what counts only then; 0: none. */
   replicas: number;
   /** Bounds how long that may take, besides the caller's own limit. */
   commandTimeoutMs: number;
+  /** A connection is dropped and made anew when it does not answer for this long. */
   silenceLimitMs: number;
 }
 
@@ -64,7 +64,7 @@ export class Replicated {
     let isKnown = true;
     let asked: ClusterNode | undefined;
     for (let redirections = 0; ; redirections++) {
-      const node = asked ?? this.#nodeWith(key) ?? (await this.#lookFor(key));
+      const node = asked ?? whoHas(key, this.#link.client) ?? (await this.#lookFor(key));
       const [command, text] = isKnown
         ? (['evalsha', script.sha1] as const)
         : (['eval', script.source] as const);
@@ -102,14 +102,6 @@ export class Replicated {
     return acknowledgements;
   }
 
-  /** The connection to the node that has a key as far as is known; undefined: there is none. */
-  #nodeWith(key: string): Sender | undefined {
-    const { cluster } = this.#link.client;
-    if (!cluster) return this.#link.client;
-    const address = cluster.masterOf(slotOf(hashTag(key)));
-    return address === undefined ? undefined : cluster.node(address);
-  }
-
   #nodeCalled(address: string): ClusterNode | undefined {
     const { cluster } = this.#link.client;
     return cluster?.node(cluster.reachedAt(address));
@@ -118,7 +110,7 @@ export class Replicated {
   /** Any command with the key makes the client follow the redirection, and learn where the slot is. */
   async #lookFor(key: string): Promise<Sender> {
     await this.#link.ask('exists', [key], () => undefined);
-    const node = this.#nodeWith(key);
+    const node = whoHas(key, this.#link.client);
     if (!node) throw new UnsentError('the node that has the key is not known');
     return node;
   }
