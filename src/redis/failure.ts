@@ -31,7 +31,7 @@ export function assertWanted({ leftMs }: TimeLimit): void {
   if (leftMs <= 0) throw new UnsentError('nobody waits for it any more');
 }
 
-/** Whoever shows the way to Redis refuses us. */
+/** Whoever shows the way to Redis refuses us, or shows us one that we cannot follow. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError';
 }
@@ -80,7 +80,7 @@ export interface Redirection {
 
 export function redirectionOf(error: unknown): Redirection | undefined {
   if (!(error instanceof Error)) return undefined;
-  const [, kind, address] = /^(MOVED|ASK) \d+ (\S+)/.exec(error.message) ?? [];
+  const [, kind, address] = /^(MOVED|ASK) \d+ (\S+)/.exec(wordsOf(error)) ?? [];
   return address === undefined ? undefined : { kind: kind as Redirection['kind'], address };
 }
 

@@ -23,6 +23,8 @@ export interface LinkListener
   extends Partial<SubscriptionListener>, Pick<TroubleListener, 'outage' | 'failed'> {
   /** Runs on every new connection before it counts as ready. An `UnavailableError` that it throws refuses the connection, for now. */
   greet?(client: RedisClient): Promise<void>;
+  /** The error of a command in words that say more. */
+  explain?(error: Error, client: RedisClient): Error;
 }
 
 /** How a link is: connecting includes connecting anew, for as long as it takes; refused, that waiting would not help. */
@@ -155,7 +157,7 @@ export class Link {
         this.#downNodes?.failed(error);
         const answer = otherwise?.(error);
         if (answer) return answer;
-        throw error;
+        throw this.#listener.explain?.(error, this.client) ?? error;
       },
     );
   }

@@ -6,11 +6,14 @@ import { inOwnContext } from '../runtime/own-context.js';
 import type { Driver, RedisClient } from './driver.js';
 import { describe } from './failure.js';
 import { Link, type LinkListener, type SubscriptionListener } from './link.js';
+import { Refusals } from './refusals.js';
 
 /** How long a subscriber that is always late may take to answer; those who wait look for themselves meanwhile. */
 const LONGEST_SUBSCRIBER_SILENCE_MS = 30_000;
 
 export class Links {
+  /** What the server refuses. */
+  readonly refusals: Refusals = new Refusals();
   readonly #driver: Driver;
   readonly #silenceLimitMs: number;
   readonly #events: Events;
@@ -29,7 +32,8 @@ export class Links {
 
   /** A link for commands. Whoever happens to come first must not lend its context to all that the connection will ever say. */
   forCommands(role: string, listener: Pick<LinkListener, 'greet' | 'ready'>): Link {
-    return inOwnContext(() => this.#link(this.connect(), role, listener, this.#silenceLimitMs));
+    const explaining = { ...listener, explain: this.refusals.explain };
+    return inOwnContext(() => this.#link(this.connect(), role, explaining, this.#silenceLimitMs));
   }
 
   /** A link for subscriptions by this client, made for one of the homes of channels. */

@@ -28,8 +28,8 @@ export interface Sent {
   readonly args: readonly (string | number)[];
   /** Resolves when all that follows at once has happened. */
   answer(reply: unknown): Promise<void>;
-  /** The connection is lost before the answer comes. */
-  fail(): Promise<void>;
+  /** By default the connection is lost before the answer comes. */
+  fail(error?: Error): Promise<void>;
 }
 
 /** With fake timers, for each test of the file that this is called in; returns the present test's. */
@@ -146,8 +146,8 @@ export class FakeFairRedis {
         resolve(reply);
         return settle();
       };
-      const fail = (): Promise<void> => {
-        reject(new LostError());
+      const fail = (error: Error = new LostError()): Promise<void> => {
+        reject(error);
         return settle();
       };
       this.sent.push({ script, keys, args, answer, fail });

@@ -2,6 +2,7 @@
 
 import { now, type Instant } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
+import { RefusedError } from '../../redis/failure.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts, type Script } from '../../redis/scripts.generated.js';
 import type { Renewable, Renewer, Watched } from '../../core/renewal.js';
@@ -20,6 +21,8 @@ export interface RenewedPlace extends Renewable<PlaceReply> {
   readonly isListening: boolean;
   /** A command is about to be sent that renews the place. */
   sending(nonce: number, at: Instant): void;
+  /** The caller who waits at the place is to try. */
+  wake(): void;
 }
 
 /** How places of one kind of lock are renewed: by which script, and which of the lock's keys that takes. */
@@ -66,9 +69,14 @@ export class PlaceRenewer implements Renewer<RenewedPlace> {
       keys.push(...this.#places.keysOf(place.keys));
       args.push(place.ownerId, Number(place.isListening));
     }
-    return this.#connection.run(this.#places.script, keys, args, (replies) =>
+    const renewal = this.#connection.run(this.#places.script, keys, args, (replies) =>
       (replies as (string | number)[]).map((reply) => read(reply, nonce)),
     );
+    renewal.catch((error: unknown) => {
+      // The line is where we cannot follow it, and nobody would ever wake us: by a try of its own each caller learns that.
+      if (error instanceof RefusedError) for (const { target: place } of batch) place.wake();
+    });
+    return renewal;
   }
 }
 

@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { FairLockBackend } from '../../../src/locks/fair/fair-backend.js';
 import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
 import { FairServices } from '../../../src/locks/fair/fair-services.js';
+import { RefusedError } from '../../../src/redis/failure.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { fakeFairRedisPerTest, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 
@@ -118,6 +119,13 @@ describe('the answers', () => {
     places[0]!.leave();
     await redis().last('renewPlaces').answer(['yours', 'gone']);
     expect(places.map((place) => place.mayTry)).toEqual([false, true]);
+  });
+
+  it('that the line is out of reach for good wake all: each finds out by a try of its own', async () => {
+    const places = [await redis().waiting(), await redis().waiting()];
+    redis().server.watchdog.renewAll();
+    await redis().last('renewPlaces').fail(new RefusedError('it is on another node'));
+    expect(places.map((place) => place.mayTry)).toEqual([true, true]);
   });
 
   it('that never come wake nobody, and the places are renewed again', async () => {
