@@ -79,6 +79,11 @@ export class Connection {
     return this.#commands.client.cluster !== undefined;
   }
 
+  /** Whether the keys of one command must be in one slot: in a cluster, and where the server has said so. */
+  get isSlotted(): boolean {
+    return this.isCluster || this.#links.refusals.areSlotsApart;
+  }
+
   /** What the server says of itself. */
   get server(): ServerFacts {
     return this.#greeting;

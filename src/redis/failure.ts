@@ -84,6 +84,11 @@ export function redirectionOf(error: unknown): Redirection | undefined {
   return address === undefined ? undefined : { kind: kind as Redirection['kind'], address };
 }
 
+/** The command had keys of several slots, and was not run. */
+export function isCrossSlot(error: unknown): boolean {
+  return error instanceof Error && wordsOf(error).startsWith('CROSSSLOT');
+}
+
 /** The server is a replica now: its master is elsewhere. */
 export function isReadOnly(error: Error): boolean {
   return wordsOf(error).startsWith('READONLY');

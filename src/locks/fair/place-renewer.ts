@@ -56,7 +56,7 @@ export class PlaceRenewer implements Renewer<RenewedPlace> {
   }
 
   batchKey({ keys }: RenewedPlace): string {
-    return this.#connection.isCluster ? hashTag(keys.lock) : '';
+    return this.#connection.isSlotted ? hashTag(keys.lock) : '';
   }
 
   renew(batch: readonly Watched<RenewedPlace>[], leaseMs: number): Promise<readonly PlaceReply[]> {

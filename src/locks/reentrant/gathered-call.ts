@@ -44,7 +44,7 @@ export function limitOf(calls: readonly GatheredCall[]): TimeLimit {
   };
 }
 
-/** For a cluster: groups the calls whose keys are in one slot for sure. Calls for the same lock keep their order. */
+/** Where slots count: groups the calls whose keys are in one slot for sure. Calls for the same lock keep their order. */
 export function bySlot(calls: readonly GatheredCall[]): Iterable<GatheredCall[]> {
   const groups = new Map<string, GatheredCall[]>();
   for (const call of calls) {

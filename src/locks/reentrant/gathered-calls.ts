@@ -28,7 +28,7 @@ const FADES = 0.9;
 /** The part of a connection that sends the calls. */
 export type Carrier = Pick<
   Connection,
-  'isBusy' | 'isCluster' | 'run' | 'postpone' | 'sendNow' | 'senderFor'
+  'isBusy' | 'isSlotted' | 'run' | 'postpone' | 'sendNow' | 'senderFor'
 >;
 
 export class GatheredCalls {
@@ -101,7 +101,7 @@ export class GatheredCalls {
   #add(call: GatheredCall): void {
     const count = this.#calls.push(call);
     if (count === 1) this.#carrier.postpone(this.#sendAll);
-    else if (count >= this.#enough && !this.#carrier.isCluster) this.#carrier.sendNow();
+    else if (count >= this.#enough && !this.#carrier.isSlotted) this.#carrier.sendNow();
   }
 
   /** So many calls are sent before the turn is over: the server works on half of the usual number while we make the other half. */
@@ -115,7 +115,7 @@ export class GatheredCalls {
     if (calls.length < this.#enough) this.#mostUnderWay *= FADES; // at the end of a turn
     this.#mostUnderWay = Math.max(this.#mostUnderWay, calls.length + this.#unanswered);
     const wanted = calls.filter(isWanted);
-    if (this.#carrier.isCluster) for (const ofSlot of bySlot(wanted)) this.#sendInOrder(ofSlot);
+    if (this.#carrier.isSlotted) for (const ofSlot of bySlot(wanted)) this.#sendInOrder(ofSlot);
     else this.#sendInOrder(wanted);
   };
 

@@ -17,7 +17,7 @@ export class HoldRenewer implements Renewer<LockKeys> {
   }
 
   batchKey({ lock }: LockKeys): string {
-    return this.#connection.isCluster ? hashTag(lock) : '';
+    return this.#connection.isSlotted ? hashTag(lock) : '';
   }
 
   renew(

@@ -16,7 +16,7 @@ export class WeightedRenewer implements Renewer<LockKeys> {
   }
 
   batchKey({ lock }: LockKeys): string {
-    return this.#connection.isCluster ? hashTag(lock) : '';
+    return this.#connection.isSlotted ? hashTag(lock) : '';
   }
 
   renew(

@@ -74,7 +74,7 @@ describe('a renewal', () => {
     const placeRenewer = redis().server.shared(FairServices).renewer;
     const place = await waitingFor('eu:{orders}:1');
     expect(placeRenewer.batchKey(place)).toBe('');
-    vi.spyOn(connection, 'isCluster', 'get').mockReturnValue(true);
+    vi.spyOn(connection, 'isSlotted', 'get').mockReturnValue(true);
     expect(placeRenewer.batchKey(place)).toBe('orders');
     expect(placeRenewer.batchKey(redis().place())).toBe('orders');
   });

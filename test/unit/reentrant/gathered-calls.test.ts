@@ -23,7 +23,7 @@ interface Sent {
 /** A connection on which nothing is answered but by the test. */
 class FakeCarrier implements Carrier {
   readonly sent: Sent[] = [];
-  isCluster = false;
+  isSlotted = false;
   isReady = true;
   unanswered = 1;
   onRun: () => void = () => undefined;
@@ -252,7 +252,7 @@ describe('while something is under way', () => {
   });
 
   it('in a cluster only keys with the same hash tag go together, to the node that has them', async () => {
-    carrier.isCluster = true;
+    carrier.isSlotted = true;
     acquire('{x}:a', 'me:1');
     acquire('y', 'me:2');
     release('{x}:b', 'me:3');
