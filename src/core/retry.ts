@@ -13,8 +13,11 @@ import { Undecided } from './undecided.js';
 export const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;
 
+/** One server, or several, each of which is told by itself what it has refused. */
+type Asked = Pick<Connection, 'isReady' | 'whenReady'> & Partial<Pick<Connection, 'refusals'>>;
+
 export async function retry<T>(
-  connection: Pick<Connection, 'isReady' | 'whenReady'>,
+  connection: Asked,
   waitLimit: WaitLimit,
   lock: Conflicting,
   send: (isRepeat: boolean) => Promise<T>,
@@ -39,6 +42,7 @@ export async function retry<T>(
       if (kind === 'conflict') throw await keyConflict(lock, waitLimit, error);
       if (kind === 'denied' || kind === 'defect') throw refused(lock.name, error);
       waitLimit.trouble = error as Error;
+      connection.refusals?.heard(error);
     }
     // Callers between whom the servers could not decide must not go on asking in step.
     const isUndecided = waitLimit.trouble instanceof Undecided;

@@ -33,7 +33,8 @@ export interface SessionOptions {
 }
 
 /** The part of a connection that locks need to know of. */
-export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'>;
+export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'> &
+  Partial<Pick<Connection, 'refusals'>>;
 
 export class Session {
   readonly clientId: string;

@@ -10,6 +10,7 @@ import { homesOf, type Homes } from './homes.js';
 import type { Link, LinkStatus, SubscriptionListener } from './link.js';
 import { Links } from './links.js';
 import { Postponed } from './postponed.js';
+import type { Refusals } from './refusals.js';
 import { Replicated, type ReplicatedOptions } from './replicated.js';
 import { SameServer } from './same-server.js';
 import { denied } from './script-denial.js';
@@ -26,6 +27,8 @@ export class Connection {
   readonly keyPrefix: string;
   /** A connection is dropped and made anew when it does not answer for this long. */
   readonly silenceLimitMs: number;
+  /** What the server refuses. */
+  readonly refusals: Refusals;
   readonly #links: Links;
   readonly #commands: Link;
   readonly #greeting: Greeting;
@@ -39,6 +42,7 @@ export class Connection {
     this.keyPrefix = driver.keyPrefix;
     this.silenceLimitMs = silenceLimitMs;
     this.#links = new Links(driver, silenceLimitMs, events);
+    this.refusals = this.#links.refusals;
     this.#greeting = new Greeting({
       another: this.#sameServer.follow,
       tooOld: (error) => {
@@ -81,7 +85,7 @@ export class Connection {
 
   /** Whether the keys of one command must be in one slot: in a cluster, and where the server has said so. */
   get isSlotted(): boolean {
-    return this.isCluster || this.#links.refusals.areSlotsApart;
+    return this.isCluster || this.refusals.areSlotsApart;
   }
 
   /** What the server says of itself. */

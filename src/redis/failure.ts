@@ -21,6 +21,9 @@ const DENIED =
   /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 
+/** Slots of a cluster that move are found again in a moment. */
+const PASSING = /^(TRYAGAIN|MOVED|ASK) |attempted to access a non local key/;
+
 /** A command was not sent. */
 export class UnsentError extends Error {
   override readonly name = 'UnsentError';
@@ -60,6 +63,11 @@ export function failureKind(error: unknown): FailureKind {
   if (TRANSIENT.test(words)) return 'transient';
   if (DENIED.test(words)) return 'denied';
   return CONFLICT.test(words) ? 'conflict' : 'defect';
+}
+
+/** Whether it is normal for a moment, and nobody need know. */
+export function isPassing(error: Error): boolean {
+  return PASSING.test(wordsOf(error));
 }
 
 /** Whether a server said these words to somebody who may not do something. */

@@ -13,7 +13,7 @@ const LONGEST_SUBSCRIBER_SILENCE_MS = 30_000;
 
 export class Links {
   /** What the server refuses. */
-  readonly refusals: Refusals = new Refusals();
+  readonly refusals: Refusals;
   readonly #driver: Driver;
   readonly #silenceLimitMs: number;
   readonly #events: Events;
@@ -23,6 +23,7 @@ export class Links {
     this.#driver = driver;
     this.#silenceLimitMs = silenceLimitMs;
     this.#events = events;
+    this.refusals = new Refusals(events);
   }
 
   /** A new client of the driver. */

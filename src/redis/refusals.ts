@@ -1,10 +1,36 @@
-// What the server at the other end refuses, made plain to an operator: which server it is, and what to do.
+// What the server at the other end refuses, made plain to an operator: which server it is, what to do, and that it goes on.
 
+import { UnavailableError } from '../api/errors.js';
+import type { Events } from '../api/events.js';
 import type { RedisClient } from './driver.js';
-import { describe, isCrossSlot, redirectionOf, RefusedError } from './failure.js';
+import {
+  describe,
+  failureKind,
+  isCrossSlot,
+  isPassing,
+  redirectionOf,
+  RefusedError,
+} from './failure.js';
+import { Outage } from './outage.js';
+
+/** A server that refuses for no longer is about to be well again: it loads its data, or takes over from another one. */
+const LASTING_MS = 2_000;
+
+/** Who waits asks again within a second or so. If nobody was refused for so long, it is over. */
+const OVER_MS = 5_000;
 
 export class Refusals {
+  readonly #events: Events;
+  readonly #told = new Outage();
   #areSlotsApart = false;
+  #address = '';
+  /** When the first of the refusals that go on was heard of, and when the last, on the monotonic clock. */
+  #sinceMs = -Infinity;
+  #heardMs = -Infinity;
+
+  constructor(events: Events) {
+    this.#events = events;
+  }
 
   /** Whether it has refused keys of several slots in one command: a node of a cluster does, and so does what stands in front of one. */
   get areSlotsApart(): boolean {
@@ -17,8 +43,25 @@ export class Refusals {
    */
   readonly explain = (error: Error, { address, cluster }: RedisClient): Error => {
     this.#areSlotsApart ||= isCrossSlot(error);
+    this.#address = address;
     if (cluster || !redirectionOf(error)) return error;
     const message = `${address} is one node of a cluster, and another one has what was asked for (${describe(error)}): give { redis: new Cluster(nodes) }, with the Cluster of ioredis`;
     return new RefusedError(message, { cause: error });
   };
+
+  /** The call of somebody who waits has failed, and will be sent again: emits `error`, once, where the server goes on refusing. */
+  heard(error: unknown): void {
+    if (!(error instanceof Error) || failureKind(error) !== 'transient') return;
+    if (isPassing(error)) return;
+    const nowMs = performance.now();
+    if (nowMs - this.#heardMs > OVER_MS) {
+      this.#sinceMs = nowMs;
+      this.#told.end();
+    }
+    this.#heardMs = nowMs;
+    const words = describe(error);
+    if (nowMs - this.#sinceMs < LASTING_MS || !this.#told.isNews(words)) return;
+    const message = `Redis (${this.#address}) goes on refusing what callers wait for: ${words}`;
+    this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause: error }) }));
+  }
 }

@@ -18,6 +18,7 @@ import { parseRedLockOptions } from '../../src/locks/red/settings.js';
 import type { RedLockOptions } from '../../src/index.js';
 import { SingleLock } from '../../src/locks/single-lock.js';
 import { LostError } from '../../src/redis/failure.js';
+import { Refusals } from '../../src/redis/refusals.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { FakeServer } from './fake-backend.js';
 import { alwaysReady } from './fake-holdfast.js';
@@ -171,7 +172,7 @@ class SimulatedLink {
   readonly counter: LastToken | undefined;
   readonly connection: Pick<
     ReentrantLockBackend['connection'],
-    'address' | 'isReady' | 'lastError' | 'server' | 'onReady'
+    'address' | 'isReady' | 'lastError' | 'server' | 'onReady' | 'refusals'
   >;
   readonly #master: SimulatedMaster;
   readonly #delays: () => Delays;
@@ -199,6 +200,7 @@ class SimulatedLink {
     }
     this.connection = {
       address: this.id,
+      refusals: new Refusals(new Listeners()),
       onReady: () => () => undefined, // it sees no need to tell: a restart takes no time
       get isReady() {
         return master.isUp && isReached();

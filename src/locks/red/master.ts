@@ -54,7 +54,10 @@ export class Master {
     const settled = (): void => {
       if (this.#asked.get(ownerId) === isGiven) this.#asked.delete(ownerId);
     };
-    isGiven.then(settled, settled);
+    isGiven.then(settled, (error: unknown) => {
+      settled();
+      this.lock.connection.refusals.heard(error);
+    });
     return vote;
   }
 

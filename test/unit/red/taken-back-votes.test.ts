@@ -21,7 +21,7 @@ interface Asked {
 /** A lock on a master that answers a vote when it is told to, and finds nobody to release until then. */
 class SlowLock {
   readonly id = 'orders';
-  readonly connection = { address: 'here:1' };
+  readonly connection = { address: 'here:1', refusals: { heard: () => undefined } };
   readonly asked: Asked[] = [];
   readonly withdraw = vi.fn(() => Promise.resolve(false));
   readonly release = vi.fn(() => Promise.resolve(false));

@@ -1,10 +1,22 @@
 // What the refusals of a server are made into, for whoever has to do something about them.
-import { expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Events } from '../../../src/api/events.js';
 import type { ClusterNodes, RedisClient } from '../../../src/redis/driver.js';
-import { failureKind, replyError } from '../../../src/redis/failure.js';
+import { failureKind, LostError, replyError, UnsentError } from '../../../src/redis/failure.js';
 import { Refusals } from '../../../src/redis/refusals.js';
 
 const ONE_SERVER = { address: 'redis.example:6379', cluster: undefined } as RedisClient;
+/** The messages of the `error` events so far. */
+let told: string[];
+
+const events: Events = {
+  emit: (_name, describe) => {
+    const { error } = describe() as { error: Error };
+    told.push(error.message);
+  },
+  outage: () => undefined,
+};
+
 const OF_A_CLUSTER = { address: 'cluster', cluster: {} as ClusterNodes } as RedisClient;
 
 it.each([
@@ -14,7 +26,7 @@ it.each([
   'ERR Error running script (call to f_1a2b): @user_script:12: -MOVED 3999 10.0.0.2:6379',
   'MOVED 3999 10.0.0.2:6379 script: 1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b, on @user_script:12.',
 ])('"%s" is a refusal for good to a client of one server, and tells what to do', (words) => {
-  const error = new Refusals().explain(replyError(words), ONE_SERVER);
+  const error = new Refusals(events).explain(replyError(words), ONE_SERVER);
   expect(failureKind(error)).toBe('denied');
   expect(error.message).toMatch(
     /^redis\.example:6379 is one node of a cluster.*\((MOVED|ASK) 3999 10\.0\.0\.2:6379\).*new Cluster\(nodes\)/,
@@ -23,10 +35,81 @@ it.each([
 
 it('to the client of a cluster, which may follow it soon, it is none', () => {
   const moved = replyError('MOVED 3999 10.0.0.2:6379');
-  expect(new Refusals().explain(moved, OF_A_CLUSTER)).toBe(moved);
+  expect(new Refusals(events).explain(moved, OF_A_CLUSTER)).toBe(moved);
 });
 
 it('what is no redirection is left as it is', () => {
   const loading = replyError('LOADING Redis is loading the dataset in memory');
-  expect(new Refusals().explain(loading, ONE_SERVER)).toBe(loading);
+  expect(new Refusals(events).explain(loading, ONE_SERVER)).toBe(loading);
+});
+
+describe('a refusal of what somebody waits for', () => {
+  let refusals: Refusals;
+
+  beforeEach(() => {
+    vi.useFakeTimers();
+    told = [];
+    refusals = new Refusals(events);
+  });
+
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  /** It is heard every half second for so long. */
+  function refusedFor(ms: number, words = 'OOM command not allowed', client = ONE_SERVER): void {
+    for (let i = 0; i <= ms; i += 500) {
+      refusals.heard(refusals.explain(replyError(words), client));
+      vi.advanceTimersByTime(500);
+    }
+  }
+
+  it('is told once when it lasts, with the server and its words', () => {
+    refusedFor(60_000);
+    expect(told).toEqual([
+      'Redis (redis.example:6379) goes on refusing what callers wait for: OOM command not allowed',
+    ]);
+  });
+
+  it('is not told if it is over soon', () => {
+    refusedFor(1_500);
+    vi.advanceTimersByTime(10_000);
+    refusedFor(1_500);
+    expect(told).toEqual([]);
+  });
+
+  it('is told again when it was over in between', () => {
+    refusedFor(10_000);
+    vi.advanceTimersByTime(10_000);
+    refusedFor(10_000);
+    expect(told).toHaveLength(2);
+  });
+
+  it('is told once for each of its reasons', () => {
+    refusedFor(3_000, 'LOADING Redis is loading the dataset in memory');
+    refusedFor(3_000, 'NOREPLICAS Not enough good replicas to write.');
+    refusedFor(3_000, 'LOADING Redis is loading the dataset in memory');
+    expect(told).toHaveLength(2);
+  });
+
+  it.each([
+    'TRYAGAIN Multiple keys request during rehashing of slot',
+    'MOVED 3999 10.0.0.2:6379',
+    'ASK 3999 10.0.0.2:6379',
+    'ERR Script attempted to access a non local key in a cluster node script: 1a2b, on @user_script:12.',
+  ])('is not told where it is normal for a moment: "%s"', (words) => {
+    refusedFor(10_000, words, OF_A_CLUSTER);
+    expect(told).toEqual([]);
+  });
+
+  it.each([new LostError(), new UnsentError('not connected'), 'a string'])(
+    'is not %s: the connection tells that itself',
+    (error) => {
+      for (let i = 0; i < 20; i++) {
+        refusals.heard(error);
+        vi.advanceTimersByTime(500);
+      }
+      expect(told).toEqual([]);
+    },
+  );
 });
