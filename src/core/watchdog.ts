@@ -6,6 +6,7 @@ import { now } from '../runtime/clock.js';
 import { inBatches, inTurns } from './batches.js';
 import { deadlineOf } from './deadline.js';
 import type { Renewable, Renewal, Renewer, Watched } from './renewal.js';
+import { Splitting } from './splitting.js';
 
 /** How soon a renewal that stayed unanswered is sent again at the latest: others may get in as soon as the server is back. */
 const LONGEST_RETRY_MS = 250;
@@ -25,12 +26,19 @@ interface Entry extends Watched<unknown> {
   doubt: 'asked' | 'unanswered' | undefined;
 }
 
+/** A lease whose renewal stayed unanswered, and why. */
+interface Failure {
+  readonly entry: Entry;
+  readonly error: unknown;
+}
+
 export class Watchdog implements Due {
   scheduled: Scheduled | undefined;
   readonly #options: WatchdogOptions;
   readonly #schedule: Schedule;
   readonly #intervalMs: number;
   readonly #retryMs: number;
+  readonly #splitting: Splitting<Entry>;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
   /** The leases whose renewals stayed unanswered: while there are any, it is one outage. */
   readonly #unanswered = new Set<Entry>();
@@ -40,6 +48,7 @@ export class Watchdog implements Due {
     this.#schedule = options.schedule;
     this.#intervalMs = options.leaseMs / 3;
     this.#retryMs = Math.min(this.#intervalMs / 10, LONGEST_RETRY_MS);
+    this.#splitting = new Splitting(this.#intervalMs / 2);
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
@@ -136,11 +145,17 @@ export class Watchdog implements Due {
     inTurns(inBatches(entries, keyOf), limitMs, (batch) => void this.#renew(batch, leaseMs));
   }
 
-  async #renew(whole: readonly Entry[], leaseMs: number): Promise<void> {
+  async #renew(batch: readonly Entry[], leaseMs: number): Promise<void> {
+    const failures = await this.#attempt(batch, leaseMs);
+    this.#failed(failures.filter(({ entry }) => !entry.isOver));
+  }
+
+  /** Renews them by one call, or each alone when that is refused. Returns those that stayed unanswered. */
+  async #attempt(whole: readonly Entry[], leaseMs: number): Promise<readonly Failure[]> {
     // The batch may have waited for its turn, and some of its leases are not watched any more.
     const batch = whole.filter(({ isOver }) => !isOver);
     const [first] = batch;
-    if (!first) return;
+    if (!first) return [];
     const sentAt = now();
     try {
       const replies = await first.renewer.renew(batch, leaseMs);
@@ -158,21 +173,25 @@ export class Watchdog implements Due {
         entry.lease.renewed(reply, renewal);
         if (wasInDoubt) entry.lease.doubted?.();
       }
-      if (unknown.length > 0) this.#failed(new Error('too few servers confirmed it'), unknown);
+      if (unknown.length === 0) return [];
+      const error = new Error('too few servers confirmed it');
+      return unknown.map((entry) => ({ entry, error }));
     } catch (error) {
-      this.#failed(error, batch);
+      if (!this.#splitting.isDue(batch, error)) return batch.map((entry) => ({ entry, error }));
     }
+    const attempts = batch.map((entry) => this.#attempt([entry], leaseMs));
+    return (await Promise.all(attempts)).flat();
   }
 
-  #failed(error: unknown, batch: readonly Entry[]): void {
-    const watched = batch.filter(({ isOver }) => !isOver);
-    if (watched.length === 0) return;
+  #failed(failures: readonly Failure[]): void {
+    const [first] = failures;
+    if (!first) return;
     const isNews = this.#unanswered.size === 0;
-    for (const entry of watched) {
+    for (const { entry } of failures) {
       entry.doubt = 'unanswered';
       this.#unanswered.add(entry);
     }
-    if (isNews) this.#options.failed(error, watched.length);
+    if (isNews) this.#options.failed(first.error, failures.length);
     this.#schedule.within(this, this.#retryMs);
   }
 }

@@ -107,6 +107,11 @@ export function isClusterDown(error: Error): boolean {
   return wordsOf(error).startsWith('CLUSTERDOWN');
 }
 
+/** Whether a command for many locks may have been refused because of some of them: what is refused for now is refused for all alike. */
+export function mayConcernSome(error: unknown): boolean {
+  return isReply(error) && failureKind(error) !== 'transient';
+}
+
 /** Whether the server said something, if only that it cannot or may not. */
 export function isReply(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError';

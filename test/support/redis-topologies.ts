@@ -137,21 +137,21 @@ export interface Cluster extends AsyncDisposable {
   readonly nodes: { host: string; port: number }[];
 }
 
-/** Starts a cluster of three masters, all slots covered; the first `replicaCount` of them have a replica. */
-export async function startCluster({ replicaCount = 0 } = {}): Promise<Cluster> {
+/** Starts a cluster whose masters, three by default, have all slots; the first `replicaCount` of them have a replica. */
+export async function startCluster({ masterCount = 3, replicaCount = 0 } = {}): Promise<Cluster> {
   const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
   args.push(...SYNC_AT_ONCE);
-  const nodeCount = 3 + replicaCount;
+  const nodeCount = masterCount + replicaCount;
   const nodes = await Promise.all(
     Array.from({ length: nodeCount }, () => startRedisProcess({ args })),
   );
-  const masters = nodes.slice(0, 3);
-  const replicas = nodes.slice(3);
+  const masters = nodes.slice(0, masterCount);
+  const replicas = nodes.slice(masterCount);
   const [first] = masters;
-  const starts = [0, 5461, 10923, 16384];
+  const firstSlotOf = (index: number): number => Math.round((16_384 * index) / masterCount);
   await Promise.all(
     masters.map((node, index) =>
-      call(node, 'CLUSTER', 'ADDSLOTS', ...numbers(starts[index]!, starts[index + 1]!)),
+      call(node, 'CLUSTER', 'ADDSLOTS', ...numbers(firstSlotOf(index), firstSlotOf(index + 1))),
     ),
   );
   for (const node of nodes.slice(1)) {

@@ -3,7 +3,10 @@
 
 import type { Granted } from '../../core/granted-lock.js';
 import type { KeepReply } from '../../core/replies.js';
+import type { TimeLimit } from '../../runtime/clock.js';
 import type { Renewer, Watched } from '../../core/renewal.js';
+import { Splitting } from '../../core/splitting.js';
+import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
 import { poll, type Answer } from './poll.js';
 import type { Master } from './master.js';
 
@@ -23,10 +26,13 @@ export interface RedTarget {
 export class RedRenewer implements Renewer<RedTarget> {
   readonly kind = 'quorum';
   readonly #leaseMs: number;
+  /** Of the calls to one master. */
+  readonly #splitting: Splitting<ReentrantLockBackend>;
 
   /** @param leaseMs - what it renews leases by */
   constructor(leaseMs: number) {
     this.#leaseMs = leaseMs;
+    this.#splitting = new Splitting(leaseMs / 6);
   }
 
   batchKey({ lock }: RedTarget): string {
@@ -45,7 +51,7 @@ export class RedRenewer implements Renewer<RedTarget> {
       masters,
       (master, index) => {
         const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
-        return master.renewMany(locks, ownerIds, leaseMs, { leftMs: limitMs });
+        return this.#renewOn(master, locks, ownerIds, leaseMs, { leftMs: limitMs });
       },
       limitMs,
       // Called after it has decided, too: a master that answers later may have lost a key as well.
@@ -62,6 +68,27 @@ export class RedRenewer implements Renewer<RedTarget> {
         return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
       },
     );
+  }
+
+  /** Renews locks on one master by one call, or each alone when that is refused; undefined: it has refused this one. */
+  async #renewOn(
+    master: Master,
+    locks: readonly ReentrantLockBackend[],
+    ownerIds: readonly string[],
+    leaseMs: number,
+    limit: TimeLimit,
+  ): Promise<readonly (KeepReply | undefined)[]> {
+    try {
+      return await master.renewMany(locks, ownerIds, leaseMs, limit);
+    } catch (error) {
+      if (!this.#splitting.isDue(locks, error)) throw error;
+    }
+    const renewals = locks.map(async (lock, index) => {
+      const ownerId = ownerIds.slice(index, index + 1);
+      const replies = await this.#renewOn(master, [lock], ownerId, leaseMs, limit).catch(() => []);
+      return replies[0];
+    });
+    return await Promise.all(renewals);
   }
 
   /** How long masters are waited for: long, since each answer counts; but what most confirm must be known well before the lease ends. */

@@ -157,8 +157,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '    } catch (error) {\n      this.#failed(error, batch);',
-        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now() });\n      this.#failed(error, batch);",
+        from: '    } catch (error) {\n      if (!this.#splitting.isDue(batch, error)) return',
+        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now() });\n      if (!this.#splitting.isDue(batch, error)) return",
       },
     ],
   },

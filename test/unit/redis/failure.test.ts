@@ -5,6 +5,7 @@ import {
   failureKind,
   isUnknownScript,
   LostError,
+  mayConcernSome,
   replyError,
   UnsentError,
   type FailureKind,
@@ -60,6 +61,28 @@ const cases = Object.entries(replies).flatMap(([kind, messages]) =>
 describe('an error reply', () => {
   it.each(cases)('$message: $kind', ({ kind, message }) => {
     expect(failureKind(replyError(message))).toBe(kind);
+  });
+});
+
+describe('what refuses a command for many locks', () => {
+  it.each([
+    "CROSSSLOT Keys in request don't hash to the same slot",
+    'NOPERM No permissions to access a key',
+    'WRONGTYPE Operation against a key holding the wrong kind of value',
+  ])('may be some of them: %s', (words) => {
+    expect(mayConcernSome(replyError(words))).toBe(true);
+  });
+
+  it.each([
+    replyError('LOADING Redis is loading the dataset in memory'),
+    replyError("READONLY You can't write against a read only replica."),
+    replyError('BUSY Redis is busy running a script.'),
+    replyError('MOVED 3999 127.0.0.1:6381'),
+    new UnsentError('not connected'),
+    new LostError(),
+    new Error('NOPERM is what a message may say that is no reply'),
+  ])('is none of them: %s', (error) => {
+    expect(mayConcernSome(error)).toBe(false);
   });
 });
 
