@@ -5,7 +5,7 @@ import { ClosedError, UnavailableError } from '../api/errors.js';
 import { HoldfastError } from '../api/holdfast-error.js';
 import type { Events } from '../api/events.js';
 import { Connection, type ConnectionOptions } from '../redis/connection.js';
-import { describe, failureKind, isCrossSlot } from '../redis/failure.js';
+import { describe, failureKind } from '../redis/failure.js';
 import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
@@ -52,7 +52,6 @@ export class Server {
       schedule,
       leaseMs: options.lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
-        if (isCrossSlot(error)) return; // each slot is sent for itself from now on
         // The connection itself tells that it is down; but that of a cluster is up while a node is down.
         if (failureKind(error) !== 'unsent' || this.connection.isReady)
           events.emit('error', () => renewalFailed(error, leaseCount));

@@ -20,6 +20,8 @@ const TRANSIENT =
 const DENIED =
   /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
+/** Redis' own words, and those of proxies in front of several servers. */
+const CROSS_SLOT = /^(CROSSSLOT|ERR .*(cross-slot|same slot))/i;
 
 /** Slots of a cluster that move are found again in a moment. */
 const PASSING = /^(TRYAGAIN|MOVED|ASK) |attempted to access a non local key/;
@@ -92,9 +94,9 @@ export function redirectionOf(error: unknown): Redirection | undefined {
   return address === undefined ? undefined : { kind: kind as Redirection['kind'], address };
 }
 
-/** The command had keys of several slots, and was not run. */
-export function isCrossSlot(error: unknown): boolean {
-  return error instanceof Error && wordsOf(error).startsWith('CROSSSLOT');
+/** Keys of one command are in several slots, on a server that keeps slots apart. */
+export function isCrossSlot(error: Error): boolean {
+  return isReply(error) && CROSS_SLOT.test(error.message);
 }
 
 /** The server is a replica now: its master is elsewhere. */

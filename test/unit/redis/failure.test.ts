@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   describe as inWords,
   failureKind,
+  isCrossSlot,
   isUnknownScript,
   LostError,
   mayConcernSome,
@@ -61,6 +62,27 @@ const cases = Object.entries(replies).flatMap(([kind, messages]) =>
 describe('an error reply', () => {
   it.each(cases)('$message: $kind', ({ kind, message }) => {
     expect(failureKind(replyError(message))).toBe(kind);
+  });
+});
+
+describe('a refusal of keys in several slots', () => {
+  it.each([
+    "CROSSSLOT Keys in request don't hash to the same slot",
+    "CROSSSLOT Keys in request don't hash to the same slot (context='evalsha', code='4')",
+    // Of proxies.
+    "ERR 'EVALSHA' command keys must in same slot",
+    'ERR eval/evalsha command keys must be in same slot',
+    'ERR Cross-slot queries are not supported for this command',
+  ])('is known by its words: %s', (words) => {
+    expect(isCrossSlot(replyError(words))).toBe(true);
+  });
+
+  it.each([
+    replyError('NOPERM No permissions to access a key'),
+    replyError('KEYCONFLICT the hash at same slot is not a lock'),
+    new LostError(),
+  ])('is none: %s', (error) => {
+    expect(isCrossSlot(error)).toBe(false);
   });
 });
 
