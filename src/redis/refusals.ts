@@ -8,8 +8,10 @@ import {
   failureKind,
   isCrossSlot,
   isPassing,
+  isReadOnly,
   redirectionOf,
   RefusedError,
+  replyError,
 } from './failure.js';
 import { Outage } from './outage.js';
 
@@ -44,7 +46,12 @@ export class Refusals {
   readonly explain = (error: Error, { address, cluster }: RedisClient): Error => {
     this.#areSlotsApart ||= isCrossSlot(error);
     this.#address = address;
-    if (cluster || !redirectionOf(error)) return error;
+    if (cluster) return error;
+    if (isReadOnly(error)) {
+      const hint = `${address} is a read-only replica: if it stays one, give the address of the master, a "primary endpoint"`;
+      return replyError(`${describe(error)} (${hint})`, { cause: error });
+    }
+    if (!redirectionOf(error)) return error;
     const message = `${address} is one node of a cluster, and another one has what was asked for (${describe(error)}): give { redis: new Cluster(nodes) }, with the Cluster of ioredis`;
     return new RefusedError(message, { cause: error });
   };

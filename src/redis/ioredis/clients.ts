@@ -4,6 +4,7 @@ import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
 import { asFailure } from './failures.js';
 import { withEmptyAnswersIgnored, withSuccessorsKept } from './pool.js';
+import { leavingReplicas } from './replicas.js';
 import type { Ioredis } from './source.js';
 import { lookupOf, startupNodesWithout } from './startup-nodes.js';
 
@@ -92,6 +93,7 @@ function nodeOptions(): Partial<RedisOptions> {
     autoResubscribe: false,
     retryStrategy: reconnectDelayMs,
     sentinelRetryStrategy: reconnectDelayMs,
+    reconnectOnError: leavingReplicas(),
     role: 'master',
   };
 }

@@ -38,6 +38,16 @@ it('to the client of a cluster, which may follow it soon, it is none', () => {
   expect(new Refusals(events).explain(moved, OF_A_CLUSTER)).toBe(moved);
 });
 
+it('a replica is named, with what to do', () => {
+  const words = "READONLY You can't write against a read only replica.";
+  const inScript = ` script: ${'1a2b'.repeat(10)}, on @user_script:12.`;
+  const error = new Refusals(events).explain(replyError(words + inScript), ONE_SERVER);
+  expect(failureKind(error)).toBe('transient');
+  expect(error.message).toMatch(
+    /^READONLY You can't write against a read only replica\. \(redis\.example:6379 is a read-only replica: .*the master.*\)$/,
+  );
+});
+
 it('what is no redirection is left as it is', () => {
   const loading = replyError('LOADING Redis is loading the dataset in memory');
   expect(new Refusals(events).explain(loading, ONE_SERVER)).toBe(loading);
