@@ -1,5 +1,5 @@
-// What is sent on one connection and counts only when enough replicas have acknowledged it. WAIT goes out in the same write
-// as the command, and is the next one's, too, if that is sent before it was answered: the server reads nothing while it waits.
+// What is sent on one connection and counts only when enough replicas have acknowledged it. WAIT goes out in the same write as the command.
+// Commands that are sent before it is answered share the next WAIT, which follows then: the server reads nothing while it waits.
 
 import { setTimer } from '../runtime/clock.js';
 import { UnavailableError } from '../api/errors.js';
@@ -7,20 +7,20 @@ import type { Sender } from './driver.js';
 import { describe, failureKind } from './failure.js';
 import type { Link } from './link.js';
 
-/** How long one WAIT takes at most: what is sent behind it, and may need no replica, is kept for so long. */
+/** How long one WAIT takes at most. Commands that are sent behind it are held up for so long, also those that need no replica. */
 const LONGEST_WAIT_MS = 100;
 
-/** The master became a replica after it ran the command: the next try finds the new master. */
+/** How the answer to WAIT begins when the master became a replica after it ran the command: the next try finds the new master. */
 const IS_REPLICA = 'ERR WAIT cannot be used with';
 
 /** One command whose acknowledgements are awaited. */
 interface Sending {
-  /** Its place among all that was sent. */
+  /** The command's number in the order of sending. */
   readonly number: number;
-  /** By how many replicas it was acknowledged, when that was last asked; or why it will not be known. */
+  /** How many replicas had acknowledged the command when that was last asked; or why it will not be known. */
   outcome: number | Error;
   readonly isGivenUp: () => boolean;
-  /** Tells that something of this has changed. */
+  /** Called after each WAIT that was sent behind the command. */
   changed: () => void;
 }
 
@@ -29,12 +29,12 @@ export class Acknowledgements {
   readonly #link: Link;
   readonly #replicas: number;
   readonly #waitMs: number;
-  /** Those that were not acknowledged so far, and are not known to need none. */
+  /** The commands that too few replicas have acknowledged so far, and that are not known to need none. */
   readonly #pending = new Set<Sending>();
   #sentCount = 0;
   #isWaiting = false;
 
-  /** `node`: the connection, one of those of `link`; `replicas`: how many are enough; `silenceLimitMs`: how long it may say nothing. */
+  /** `node`: the connection, one of those of `link`; `replicas`: how many are enough; `silenceLimitMs`: how long it may be silent. */
   constructor(node: Sender, link: Link, replicas: number, silenceLimitMs: number) {
     this.#node = node;
     this.#link = link;
@@ -43,13 +43,13 @@ export class Acknowledgements {
   }
 
   /**
-   * Sends a command. Resolves to its reply when that needs no acknowledgement, or has enough.
+   * Sends a command. Resolves to its reply when that needs no acknowledgement, or enough replicas have acknowledged it.
    *
-   * @param send - writes the command; it must be one that writes, since others may leave WAIT with nothing to wait for
+   * @param send - sends the command, which must change data: after one that only reads, WAIT may have nothing to wait for
    * @param isNeeded - whether a reply needs to be acknowledged
    * @param limitMs - how long to wait for the acknowledgements, from now
-   * @param isGivenUp - whether nobody waits for them any more
-   * @throws UnavailableError there were too few
+   * @param isGivenUp - whether nobody waits for the command any more
+   * @throws UnavailableError too few replicas acknowledged it
    */
   async run<T>(
     send: () => Promise<T>,
@@ -120,7 +120,7 @@ export class Acknowledgements {
   }
 }
 
-/** The command was run, so this must not pass for its refusal. Whether the replicas have it is not known. */
+/** What a failed WAIT means for a command: the server ran it, so this must not pass for its refusal; what replicas have is not known. */
 function asFailure(cause: unknown): Error {
   const why = cause instanceof Error ? describe(cause) : String(cause);
   const kind = failureKind(cause);

@@ -1,4 +1,4 @@
-// Asks a server to tell of channels, and finds out what became of it.
+// Subscribes channels at a server, and finds out which of the subscriptions stand.
 
 import { failureKind } from './failure.js';
 import type { Link } from './link.js';
@@ -8,21 +8,24 @@ export interface Asked {
   readonly isSharded: boolean;
 }
 
-/** undefined: there will be none. */
+/** The server's answer for a channel: 'told' that the subscription stands, or why it refuses; undefined: there will be no answer. */
 export type Answer = 'told' | Error | undefined;
 
-/** What a PING carries begins with it: one byte alone would be enough for a client (ioredis 5) to fall over where it takes it for another reply. */
+/**
+ * How the text begins that each PING carries. ioredis 5 may take that text for the reply to a subscription, of which it reads the second
+ * element: a text of one byte has none, and ioredis would throw.
+ */
 const ECHO = 'holdfast ';
 
-/** Errors that no PING gets. */
+/** Errors that a PING never gets: they are replies to another command. */
 const ABOUT_A_SLOT = /^(MOVED|ASK|CLUSTERDOWN) /;
 
 /**
- * The answer for each channel; or that the connection was lost, or that replies were taken for those to other commands, so that
- * none of them can be relied on.
+ * Resolves to the answer for each channel; to 'lost' if the connection was; to 'mixed up' if replies were taken for those to other
+ * commands, so that none of them can be relied on.
  *
- * A PING goes with them, whose answer comes after theirs: what is not answered by then never will be (ioredis 5 drops the MOVED of
- * an SSUBSCRIBE), and where it has another one's answer, they are mixed up.
+ * A PING follows the subscriptions, and its answer comes after theirs. So a subscription that is unanswered by then never will be
+ * answered (ioredis 5 drops the MOVED to an SSUBSCRIBE), and if the PING gets the answer to another command, replies are mixed up.
  */
 export async function ask<Channel extends Asked>(
   link: Link,
@@ -38,7 +41,7 @@ export async function ask<Channel extends Asked>(
   } catch (error) {
     const kind = failureKind(error);
     if (kind === 'unanswered' || kind === 'unsent') return 'lost';
-    pong = error; // that it is not permitted, perhaps
+    pong = error; // PING is not permitted, perhaps: that is an answer, too
   }
   if (!link.isReady) return 'lost';
   return isOfAnother(pong, echo) ? 'mixed up' : answers;
@@ -57,14 +60,17 @@ function send<Channel extends Asked>(
   };
   const classic = asked.filter(({ isSharded }) => !isSharded);
   if (classic.length > 0) subscribe(classic, false);
-  // Each has a slot of its own.
+  // One by one, since one SSUBSCRIBE takes channels of one slot only.
   for (const channel of asked) if (channel.isSharded) subscribe([channel], true);
 }
 
-/** ioredis 5 takes an unsubscription that nobody asked for as the reply to the next command, and so on from there. */
+/**
+ * Whether the answer to our PING is that to another command. When a slot moves away, the server unsubscribes us unasked. ioredis 5 takes
+ * that for the reply to a PING, which gets the number of channels left; the next PING gets the text of the former, and so on.
+ */
 function isOfAnother(pong: unknown, echo: string): boolean {
   if (pong instanceof Error) return ABOUT_A_SLOT.test(pong.message);
   const last: unknown = Array.isArray(pong) ? pong.at(-1) : pong;
-  // Whatever else a PING may be answered with by a server that does not know the one with an argument.
+  // Any other text is taken for an answer to PING: a server may not know the one with an argument.
   return typeof last === 'number' || (String(last).startsWith(ECHO) && last !== echo);
 }

@@ -22,7 +22,7 @@ export class Awaiting {
     try {
       await limit.within(ready);
     } finally {
-      // An outage may be long: whoever has given up leaves nothing behind.
+      // An outage may be long: a call that has given up must leave nothing behind.
       if (call) this.#calls.delete(call);
     }
   }
@@ -35,7 +35,7 @@ export class Awaiting {
     for (const { reject } of this.#calls) reject(error);
   }
 
-  /** Lets those fail that wait now, and for one attempt only. */
+  /** Returns a function that fails the calls that wait now for one attempt only; those that come later wait for the next. */
   singleAttempts(): (error: UnavailableError) => void {
     const calls = [...this.#calls].filter(({ isSingleAttempt }) => isSingleAttempt);
     return (error) => {

@@ -64,12 +64,12 @@ export class Connection {
     return this.#commands.isReady;
   }
 
-  /** How the connection for commands is. */
+  /** The state of the connection for commands. */
   get status(): LinkStatus {
     return this.#commands.status;
   }
 
-  /** Why waiting for it would not help; undefined: it would. */
+  /** Why waiting for that connection would not help; undefined: it would. */
   get refusal(): Error | undefined {
     return this.#commands.refusal;
   }
@@ -112,18 +112,18 @@ export class Connection {
   /** Calls back when a node of a cluster was lost, or slots have moved, while commands can be sent. */
   onDisturbance(listener: (isDisturbed: IsDisturbed) => void): void {
     const { cluster } = this.#commands.client;
-    if (!cluster) return; // whose connection is made anew then
+    if (!cluster) return; // the connection to a single server is made anew then
     watchTopology(cluster, (isDisturbed) => {
       if (this.isReady) listener(isDisturbed);
     });
   }
 
-  /** Whether something is under way, or is going to be at the end of this turn of the event loop. */
+  /** Whether a command is unanswered, or is to be sent at the end of this turn of the event loop. */
   get isBusy(): boolean {
     return this.#commands.isAwaitingAnswers || this.#postponed.isPending;
   }
 
-  /** Has this sent at the end of this turn of the event loop; before that, if anything else is sent, so that nothing overtakes it. */
+  /** Calls `send` at the end of this turn of the event loop; earlier if another command is to be sent, so that none overtakes it. */
   postpone(send: () => void): void {
     this.#postponed.postpone(send);
   }
@@ -134,14 +134,14 @@ export class Connection {
     this.#commands.client.flush();
   }
 
-  /** Who has a key, as far as is known, and follows no redirections: a cluster's client would for long, while a slot moves. */
+  /** Sends to the node that has a key, as far as is known. A cluster's client would follow redirections, for long while a slot moves. */
   senderFor(key: string): Sender | undefined {
     return whoHas(key, this.#commands.client);
   }
 
   /**
-   * Runs a script once and reads its reply: EVALSHA, and EVAL where the server does not know it yet. It did not run then, and is not
-   * sent in full when the limit is over by that time. `sender` may be one node of a cluster.
+   * Runs a script once and reads its reply: by EVALSHA, or by EVAL if the server does not know the script and so did not run it. It is
+   * not sent in full if the limit is over by then. `sender` may be one node of a cluster.
    */
   run<T>(
     script: Script,
@@ -171,7 +171,7 @@ export class Connection {
     return this.#replicated !== undefined;
   }
 
-  /** The same for a script whose effect counts only when the replicas that were asked for have it: if `isEffect` says so of the reply. */
+  /** Like `run`, but an effect counts only when enough replicas have it. `isEffect`: whether the reply says that there is an effect. */
   runReplicated<T>(
     script: Script,
     keys: readonly string[],
@@ -200,12 +200,12 @@ export class Connection {
     );
   }
 
-  /** The servers that tell of channels. */
+  /** The servers at which channels are subscribed. */
   get homes(): Homes {
     return homesOf(this.#commands.client, () => this.#links.connect());
   }
 
-  /** The connection of a client for subscriptions, made for one of the homes; whoever asks for it closes it. */
+  /** Opens the link for subscriptions of a client that was made for one of the homes. The caller closes it. */
   linkSubscriber(client: RedisClient, role: string, listener: SubscriptionListener): Link {
     const open = (observed: SubscriptionListener): Link =>
       this.#links.forSubscriptions(client, role, observed);

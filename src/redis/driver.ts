@@ -6,7 +6,7 @@ export type Argument = string | number;
 
 /** Makes clients for one Redis: a server, the master that Sentinel names, or a cluster. */
 export interface Driver {
-  /** What the user's own client puts in front of each key. The clients that are made here put nothing there. */
+  /** The key prefix of the user's own client. The clients that are made here have none. */
   readonly keyPrefix: string;
   /**
    * A new client. It connects at once, and anew whenever its connection is lost, until it is closed; it queues nothing meanwhile,
@@ -27,10 +27,10 @@ export interface Sender {
    *
    * A failure is one of these, and none holds a password:
    * - an error called `ReplyError`, with the server's words: it answered
-   * - `RefusedError`: whoever shows the way to the server refuses us
-   * - `UnsentError`: it was not sent
+   * - `RefusedError`: a Sentinel, which shows the way to the server, refuses us
+   * - `UnsentError`: the command was not sent
    * - `LostError`: the connection is gone, and nobody said why; the command may have run
-   * - any other error: the same, with the reason
+   * - any other error: the connection is gone for this reason; the command may have run
    *
    * A cluster's client sends a script to the node of its first key, any other command to that of its first argument, and follows
    * `MOVED` and `ASK`; a node does not.
@@ -41,9 +41,9 @@ export interface Sender {
     read: (reply: unknown) => T,
     failed: (error: Error) => T | Promise<T>,
   ): Promise<T>;
-  /** Has what is sent from now to the end of this turn of the event loop written at once; a cluster's client may not. */
+  /** Has all that is sent until the end of this turn of the event loop written in one go. A cluster's client need not do so. */
   gather(): void;
-  /** Writes what was gathered, before the end of the turn. */
+  /** Writes what was gathered now, without waiting for the end of the turn. */
   flush(): void;
 }
 
@@ -64,8 +64,8 @@ export interface RedisClient extends Sender {
   listen(listener: ClientListener): void;
 
   /**
-   * Has the server tell of channels: of classic ones together, of a sharded one at a time. `answered` is called before the reply to
-   * whatever is sent next is read; it may never be called.
+   * Subscribes classic channels together, or a single sharded one. `answered` is called before the reply to the command that is sent
+   * next is read; it may never be called.
    */
   subscribe(
     channels: readonly string[],
@@ -73,7 +73,7 @@ export interface RedisClient extends Sender {
     answered: (refusal: Error | undefined) => void,
   ): void;
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void;
-  /** The sharded channels that the server tells of, as far as the client knows. */
+  /** The sharded channels that are subscribed, as far as the client knows. */
   readonly shardedChannels: ReadonlySet<string>;
 
   /** Drops the connection and makes another one, to wherever the address leads now. */
@@ -91,16 +91,16 @@ export interface ClientListener {
   readonly connected: () => void;
   /** The handshake is over, and commands can be sent. */
   readonly ready: () => void;
-  /** The connection is gone, or the attempt to make one; `unsaid` is why, if nothing else was said. */
+  /** The connection is gone, or the attempt to make one. `unsaid` is the reason to give if `failed` has told none. */
   readonly closed: (unsaid: Error) => void;
   /** What went wrong with the connection, an attempt to make one, or the node of a cluster: one error for each attempt. */
   readonly failed: (error: Error) => void;
-  /** Something is not permitted that will be missed at times. */
+  /** A command is not permitted without which others will fail at times. */
   readonly hindered: (error: Error) => void;
-  /** There was a reply to no command: replies may have been taken for those to other commands. */
+  /** A reply came while none was awaited: earlier ones may have been taken for replies to other commands. */
   readonly outOfStep: (error: Error) => void;
   readonly message: (channel: string, payload: string) => void;
-  /** The server does not tell of some sharded channel any more, since its slot has moved. */
+  /** A sharded channel is not subscribed any more, or was refused, since its slot has moved. */
   readonly moved: () => void;
 }
 
@@ -114,9 +114,9 @@ export interface ClusterNodes {
   readonly masters: readonly ClusterNode[];
   /** A node that can be sent commands; undefined: there is no connection to it. */
   node(address: string): ClusterNode | undefined;
-  /** Where the node is reached that other nodes call by this address. */
+  /** The address at which we reach the node that other nodes call by this one. */
   reachedAt(announced: string): string;
-  /** Asks anew which node has what. */
+  /** Asks anew which node has which slots. */
   refresh(): void;
   watch(listener: ClusterListener): void;
 }
@@ -125,9 +125,9 @@ export interface ClusterNode extends Sender {
   readonly address: string;
   /** Whether the end of its handshake is awaited, or the reply to a command. */
   readonly owesAnswer: boolean;
-  /** How much it has said on its present connection; undefined: there is none. */
+  /** How many bytes the node has sent on its present connection; undefined: there is none. */
   readonly bytesRead: number | undefined;
-  /** Has it run the next command though the slot is only on its way there. A client that may not say so tells that (`hindered`). */
+  /** Sends ASKING: the node runs the next command though the slot is only on its way there. If ASKING is denied, `hindered` tells. */
   asking(): void;
   /** Drops its connection. The next command for its slots makes another, to whoever has them then. */
   disconnect(): void;
@@ -136,7 +136,7 @@ export interface ClusterNode extends Sender {
 }
 
 export interface ClusterListener {
-  /** It was asked which node has what. */
+  /** A node has answered which node has which slots. */
   readonly refreshed: () => void;
   readonly nodeAdded?: () => void;
   readonly nodeLost: (address: string) => void;

@@ -31,7 +31,7 @@ export class UnsentError extends Error {
   override readonly name = 'UnsentError';
 }
 
-/** Throws where nobody waits for the outcome any more, before a command is sent. */
+/** Called before a command is sent: throws if nobody waits for its outcome any more. */
 export function assertWanted({ leftMs }: TimeLimit): void {
   if (leftMs <= 0) throw new UnsentError('nobody waits for it any more');
 }
@@ -50,7 +50,7 @@ export class LostError extends Error {
   }
 }
 
-/** The server's own words. */
+/** An error in the server's own words. */
 export function replyError(words: string, options?: ErrorOptions): Error {
   const error = new Error(words, options);
   error.name = 'ReplyError';
@@ -77,7 +77,7 @@ export function isDenial(words: string): boolean {
   return DENIED.test(words);
 }
 
-/** The server does not know the script by its hash: it did not run. (In a cluster it may be the one to which a slot migrates.) */
+/** Whether the server does not know a script by its hash, and so did not run it. (It may be the node to which a slot migrates.) */
 export function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && wordsOf(error).startsWith('NOSCRIPT');
 }
@@ -104,7 +104,7 @@ export function isReadOnly(error: Error): boolean {
   return wordsOf(error).startsWith('READONLY');
 }
 
-/** The node of a cluster serves nobody, or not this slot: it has no majority of the others, or nobody has the slot as far as it knows. */
+/** Whether a node of a cluster serves nobody, as it sees no majority of the masters, or not this slot, as it knows nobody who has it. */
 export function isClusterDown(error: Error): boolean {
   return wordsOf(error).startsWith('CLUSTERDOWN');
 }
@@ -119,14 +119,14 @@ export function isReply(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError';
 }
 
-/** Where in a script it was said, and by which server, is of no use to an operator. */
+/** The words of an error without the script's hash and the line in it, which are of no use to an operator. */
 function wordsOf({ message }: Error): string {
   return message
     .replace(IN_SCRIPT, '')
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.$/, '');
 }
 
-/** Whether it only says that the connection is gone, and nothing of why. */
+/** Whether an error only says that the connection is gone, and nothing of why. */
 export function isMereLoss(error: Error): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return error instanceof LostError || code === 'EPIPE' || code === 'ECONNRESET';
@@ -135,7 +135,7 @@ export function isMereLoss(error: Error): boolean {
 /** An error in words for an operator. */
 export function describe(error: Error): string {
   if (error.message !== '') return wordsOf(error);
-  // Node's "all addresses refused" error has an empty message; its parts have the words.
+  // Node's error for "all addresses refused" has an empty message; the errors in it have the words.
   if (error instanceof AggregateError && error.errors[0] instanceof Error)
     return error.errors[0].message;
   return (error as NodeJS.ErrnoException).code ?? error.name;

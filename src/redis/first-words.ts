@@ -1,5 +1,5 @@
-// What a server says to whoever connects before it is asked anything: that it takes no more clients. A client library may write at
-// once, to a connection that is closed by then, and so never read it.
+// What a server says on a new connection before it is asked anything: that it takes no more clients. A client library may never read that,
+// since it writes at once, to a connection that the server has closed by then.
 
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -9,7 +9,7 @@ import { replyError } from './failure.js';
 /** For how long to listen. A server that lets us in says nothing. */
 const LIMIT_MS = 500;
 
-/** Connects to the server, and only listens; undefined: it says nothing. */
+/** Connects to the server and only listens. Resolves to the error that the server says, or undefined if it says none. */
 export async function firstWords(
   endpoint: Endpoint,
   signal: AbortSignal,

@@ -13,9 +13,9 @@ import {
 } from './server-info.js';
 
 export interface GreetingListener {
-  /** It is another server than the one before, or may be; undefined: it does not say which. */
+  /** The server is another one than on the connection before, or may be. `id` is its run id; undefined: it does not say. */
   readonly another: (id: string | undefined) => void;
-  /** It is too old; told once. */
+  /** The server is too old for holdfast; told once. */
   tooOld(error: UnavailableError): void;
 }
 
@@ -25,9 +25,9 @@ export interface ServerFacts {
   readonly isSharded: boolean;
   /** Tells the server from all others; undefined: not known. */
   readonly id: string | undefined;
-  /** For how long it has been up at least, in milliseconds. */
+  /** For how long the server has been up at least, in milliseconds. */
   readonly ageMs: number;
-  /** Whether it has told its age itself; otherwise that is the age of the connection. */
+  /** Whether the server has told its age; otherwise `ageMs` is that of the connection. */
   readonly isAgeTold: boolean;
 }
 
@@ -52,8 +52,8 @@ export class Greeting implements ServerFacts {
   }
 
   /**
-   * It counts from when the server's answer came, so an answer that was late makes the server seem younger, never older; asked once
-   * for each connection.
+   * Counted from when the server's answer came: an answer that was late makes the server seem younger, never older. The server is asked
+   * once for each connection.
    */
   get ageMs(): number {
     return performance.now() - this.#upSinceMs;
@@ -68,9 +68,9 @@ export class Greeting implements ServerFacts {
     await selectDatabase(client);
     const { runId } = this.#server;
     const info = await answerOf(client, 'info', 'server');
-    if (failureKind(info) === 'transient') throw info as Error; // it may say so when it is greeted again
+    if (failureKind(info) === 'transient') throw info as Error; // the greeting is repeated
     this.#server = parseServerInfo(info instanceof Error ? '' : (info as string));
-    // One after the other: ioredis refuses what is sent to a cluster's node that is just connecting.
+    // One after the other: the first may make ioredis connect to a node of a cluster, for which it refuses commands until that is done.
     this.#isSharded =
       client.cluster !== undefined &&
       hasShardedChannels(await answerOf(client, 'pubsub', 'SHARDNUMSUB'), this.#server);
@@ -89,11 +89,11 @@ export class Greeting implements ServerFacts {
 }
 
 /**
- * Selects the database that the client is for. ioredis has done so before, but calls a connection ready all the same where that was
- * refused: its locks would be in database 0, beside those of others.
+ * Selects the database that the client is for. ioredis has done so before, but calls the connection ready even if the server refused:
+ * our locks would be in database 0 then, beside those of others.
  *
  * @throws UnavailableError the server refuses
- * @throws Error it refuses for now, or did not answer
+ * @throws Error the server refuses for now, or did not answer
  */
 export async function selectDatabase(client: RedisClient): Promise<void> {
   const { database } = client;
@@ -106,16 +106,16 @@ export async function selectDatabase(client: RedisClient): Promise<void> {
 }
 
 /**
- * Redisson asks for this command, too: all who share a lock must come to the same answer. A user who may not ask goes by the
- * version; where that is not told either, by the channels that every server has.
+ * Whether a cluster has sharded channels. Redisson asks by the same command, since all who share a lock must come to the same answer. If
+ * the user may not ask, the version decides; if that is not told either, classic channels are used, which every server has.
  */
 function hasShardedChannels(answer: unknown, server: ServerInfo): boolean {
-  // Refused for now, by a script that runs for long perhaps: that says nothing, and whoever greets asks again.
+  // Refused for now, perhaps since a script runs for long: that says nothing of channels, and the greeting is repeated.
   if (failureKind(answer) === 'transient') throw answer as Error;
   return failureKind(answer) === 'denied' ? majorVersion(server) >= 7 : !(answer instanceof Error);
 }
 
-/** What the server answered, which may be that it refuses. */
+/** What the server answered, also the error if it refuses. Throws only if there was no answer. */
 function answerOf(client: RedisClient, command: Lowercase<string>, arg: string): Promise<unknown> {
   return client.send<unknown>(
     command,

@@ -6,11 +6,12 @@ import { setTimer } from '../runtime/clock.js';
 import type { Silence } from './silence.js';
 
 /**
- * How soon a cluster is greeted again when no answer came: the node that was asked is gone, and the connection to the others stays.
+ * How soon a server is greeted again that gave no answer, or refused for now. (Of a cluster, only the node that was asked may be gone: the
+ * connections to the others stay.)
  */
 const UNANSWERED_MS = 50;
 
-/** How soon a server that refused is greeted again: somebody may have permitted meanwhile what it takes. */
+/** How soon a server that refuses us is greeted again: somebody may have permitted meanwhile what the greeting needs. */
 const REFUSED_MS = 1_000;
 
 export interface HandshakeListener {
@@ -23,7 +24,7 @@ export interface HandshakeListener {
 export class Handshake {
   readonly #silence: Silence;
   readonly #listener: HandshakeListener;
-  /** Counts the attempts and the ends of connections: what comes of a former attempt is of no interest. */
+  /** Counts the attempts to greet, and the ends of connections: the outcome of an attempt counts only while this has not changed. */
   #attempt = 0;
   #timer: NodeJS.Timeout | undefined;
 
@@ -32,7 +33,7 @@ export class Handshake {
     this.#listener = listener;
   }
 
-  /** The connection can be used, as far as the client of the driver knows. */
+  /** The driver's client says that the connection can be used: greets the server. */
   begin(): void {
     clearTimeout(this.#timer);
     this.#silence.awaitHandshake();
@@ -53,7 +54,7 @@ export class Handshake {
       if (attempt === this.#attempt) this.#failed(error);
       return;
     }
-    // Outside: whatever a listener makes of it, the server has answered.
+    // Outside of `try`: an error of the listener must not pass for one of the server, which has answered.
     if (attempt === this.#attempt) this.#listener.done();
   }
 

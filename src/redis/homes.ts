@@ -1,33 +1,34 @@
-// Where channels are told of: by the one server that there is, or in a cluster by the master that has the channel's slot.
+// The homes of channels: the servers at which they are subscribed. There is only one, or in a cluster all masters: the home of a sharded
+// channel is the master that has its slot, that of the classic channels is any of them.
 
 import type { ClusterNodes, RedisClient } from './driver.js';
 
-/** The servers that tell of channels, each known by its address. */
+/** The homes that there are, each named by its address. */
 export interface Homes {
   /**
-   * Which one tells of the channels of a slot, or of classic ones; undefined: that is not known now. `otherThan`: one that cannot be
-   * reached, which is not to tell of classic ones if there is another.
+   * The home of the channels of a slot, or of the classic ones, which have none; undefined: it is not known now. `otherThan`: a home
+   * that cannot be reached. If it is that of the classic channels, they get another one from now on, where there is one.
    */
   of(slot: number | undefined, otherThan?: string): string | undefined;
   has(home: string): boolean;
-  /** A new client for subscriptions there; undefined: it is gone. */
+  /** A new client for subscriptions at a home; undefined: that home is gone. */
   connect(home: string): RedisClient | undefined;
-  /** Asks anew which server has what; `onChange` tells of the answer. */
+  /** Looks up anew which server has which slots; then the listeners of `onChange` are called. */
   refresh(): void;
   onChange(listener: () => void): void;
 }
 
-/** `connect` makes clients for the one server, wherever that is. */
+/** `connect`: makes a client for the only server, where there is no cluster. */
 export function homesOf(commands: RedisClient, connect: () => RedisClient): Homes {
   if (commands.cluster) return new ClusterHomes(commands.cluster);
-  const nothing = (): void => undefined; // the only one never changes
+  const nothing = (): void => undefined; // the only home never changes
   return { of: () => '', has: () => true, connect, refresh: nothing, onChange: nothing };
 }
 
-/** What the cluster's client for commands knows of its nodes. */
+/** The homes in a cluster: the masters that its client for commands knows. */
 class ClusterHomes implements Homes {
   readonly #nodes: ClusterNodes;
-  /** All nodes tell of classic channels: one of them will do. */
+  /** The home of all classic channels: every node delivers them, so one will do. */
   #classic: string | undefined;
 
   constructor(nodes: ClusterNodes) {

@@ -2,7 +2,7 @@
 
 import { tagForSlotOf } from './slots.js';
 
-/** All that one lock has on the server. What an uncontended lock does not need is made when it is. */
+/** The names of all that one lock has on the server. Those that an uncontended lock does not need are made when they are asked for. */
 export class LockKeys {
   /** The hash that is the lock: owner -> hold count. */
   readonly lock: string;
@@ -18,12 +18,12 @@ export class LockKeys {
     this.lock = lock;
   }
 
-  /** Where its releases are published: the channel that Redisson uses too. */
+  /** The channel on which its releases are published, the same as Redisson's. */
   get channel(): string {
     return besides('redisson_lock__channel', this.lock);
   }
 
-  /** Who was forced out of it, while that owner's lease would still have run. */
+  /** The owner that was forced out of it, for as long as that owner's lease would have run. */
   get forced(): string {
     return (this.#forced ??= inSlotOf(this.lock, 'holdfast_forced'));
   }
@@ -48,19 +48,19 @@ export class LockKeys {
     return (this.#permits ??= inSlotOf(this.lock, 'holdfast_permits'));
   }
 
-  /** Who was forced out of it, if it is a read-write lock, while those owners' leases would still have run: owner -> 1. */
+  /** The owners that were forced out of it, if it is a read-write lock, for as long as their leases would have run: owner -> 1. */
   get forcedOwners(): string {
     return (this.#forcedOwners ??= inSlotOf(this.lock, 'holdfast_forced_owners'));
   }
 
-  /** The longest lease that was asked of a master, if it is a Redlock. */
+  /** The longest lease that a master was asked for, if it is one of those of a Redlock. */
   get longestLease(): string {
     return (this.#longestLease ??= inSlotOf(this.lock, 'holdfast_longest_lease'));
   }
 
   /**
-   * The last fencing token that was given out. It is Redisson's, but for names with odd braces in a cluster: there Redisson has it in
-   * another slot, and no such lock.
+   * The last fencing token that was given out. The key is Redisson's, but for names with odd braces in a cluster: there Redisson's key is
+   * in another slot, so that no script can take it beside the lock, and Redisson has no such lock.
    */
   counter(isCluster: boolean): string {
     const prefix = 'redisson_lock_token';
@@ -69,10 +69,11 @@ export class LockKeys {
       : besides(prefix, this.lock);
   }
 
-  /** What the names of the channels begin with where clients hear that it was handed to them. */
+  /** How the names of the channels begin on which clients hear that the lock was handed to them. */
   get grants(): string {
     const prefix = 'holdfast_grants';
-    // As with the keys, no other name's: the colons of one that brings its hash tag stand where a user's permissions do not count them.
+    // As with keys, no two names have the same. For a name that brings its hash tag, the second colon stands at the end: a user whom the
+    // README's rules permit `holdfast_grants:app:*` could not use `holdfast_grants::app:{x}`.
     return hasTag(this.lock) ? `${prefix}:${this.lock}::` : `${inSlotOf(this.lock, prefix)}:`;
   }
 
@@ -82,14 +83,14 @@ export class LockKeys {
   }
 }
 
-/** Redisson's rule: braces put the key into the lock's slot, unless the name brings its own. */
+/** A name by Redisson's rule: braces put it into the lock's slot, unless the lock's name has braces of its own. */
 function besides(prefix: string, name: string): string {
   return name.includes('{') ? `${prefix}:${name}` : `${prefix}:{${name}}`;
 }
 
 /**
- * Scripts take both keys, so they must be in one slot whatever the name: odd braces may hash it as a whole. No two names have the same
- * key, not even `x` and `{x}`, which Redisson's rule does not tell apart.
+ * A key that is in the lock's slot whatever the lock's name, since scripts take both: a name with odd braces may be hashed as a whole. No
+ * two locks have the same key, not even `x` and `{x}`, which Redisson's rule does not tell apart.
  */
 function inSlotOf(name: string, prefix: string): string {
   if (hasTag(name)) return `${prefix}::${name}`;

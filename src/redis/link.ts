@@ -27,20 +27,20 @@ export interface LinkListener
   explain?(error: Error, client: RedisClient): Error;
 }
 
-/** How a link is: connecting includes connecting anew, for as long as it takes; refused, that waiting would not help. */
+/** 'connecting' includes connecting anew, for as long as it takes; 'refused' says that waiting for the link would not help. */
 export type LinkStatus = 'connecting' | 'ready' | 'refused' | 'closed';
 
 export class Link {
   readonly client: RedisClient;
   readonly #listener: LinkListener;
   readonly #silence: Silence;
-  /** Of a cluster: what one node says must not hide that another is silent. */
+  /** Watches the nodes of a cluster one by one: the answers of one must not hide that another is silent. */
   readonly #silentNodes: SilentNodes | undefined;
   readonly #downNodes: DownNodes | undefined;
   readonly #trouble: Trouble;
   readonly #handshake: Handshake;
   #isReady = false;
-  /** Whether the connection that ends next is one that was ready. */
+  /** Whether the connection that ends next was ready, until `reconnect` dropped it: its end is not that of an attempt to connect. */
   #isLeaving = false;
   #closing: Promise<void> | undefined;
 
@@ -72,7 +72,7 @@ export class Link {
         this.#silence.awaitHandshake();
       },
       ready: () => {
-        // Also for one that says so out of turn: what the greeting finds then, nobody else would ever ask again.
+        // Also if a cluster's client says so without having a node: the greeting is repeated until it has one, and nobody else would ask.
         if (!this.#closing) this.#handshake.begin();
       },
       closed: (unsaid) => {
@@ -111,7 +111,7 @@ export class Link {
     return this.#trouble.lastError;
   }
 
-  /** Why waiting for it would not help; undefined: it would. */
+  /** Why waiting for the connection would not help; undefined: it would. */
   get refusal(): Error | undefined {
     return this.#closing ? new ClosedError('the client is closed') : this.#trouble.refusal;
   }
@@ -125,8 +125,8 @@ export class Link {
   }
 
   /**
-   * Sends one command, once, and reads its reply. Rejects with the server's error, or with that of the connection it was
-   * lost with; `otherwise` may have a better answer to an error. `sender` may be one node of a cluster. (One promise for all:
+   * Sends one command, once, and reads its reply. Rejects with the server's error, or with that of the lost connection, unless
+   * `otherwise` turns the error into another outcome. `sender` may be one node of a cluster. (All this makes only one promise, since
    * every acquire comes this way.)
    */
   ask<T>(
@@ -141,7 +141,7 @@ export class Link {
         this.#trouble.refusal ?? new UnsentError(`not connected${this.#because()}`),
       );
     }
-    // On an idle connection nothing is worth waiting for.
+    // Commands are written together only while others are unanswered: on an idle connection they must not wait for the end of the turn.
     if (this.#silence.isAwaitingAnswers) sender.gather();
     this.#silence.asked();
     this.#silentNodes?.asked();
@@ -162,7 +162,7 @@ export class Link {
     );
   }
 
-  /** Connects anew, to wherever the address leads now: the server at the other end is the wrong one. */
+  /** Drops the connection and makes another one, to wherever the address leads now. */
   reconnect(): void {
     if (this.#closing) return;
     this.#isLeaving ||= this.#isReady;

@@ -1,4 +1,4 @@
-// Makes the links of one Holdfast to its Redis, all with the same limits, and tells what goes wrong with each.
+// Makes the links of one Holdfast to its Redis, and emits what goes wrong with each.
 
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
@@ -8,7 +8,7 @@ import { describe } from './failure.js';
 import { Link, type LinkListener, type SubscriptionListener } from './link.js';
 import { Refusals } from './refusals.js';
 
-/** How long a subscriber that is always late may take to answer; those who wait look for themselves meanwhile. */
+/** How long a subscriber's server that is always late may take to answer. Those who wait for a lock look for themselves meanwhile. */
 const LONGEST_SUBSCRIBER_SILENCE_MS = 30_000;
 
 export class Links {
@@ -31,7 +31,7 @@ export class Links {
     return this.#driver.connect(this.#silenceLimitMs);
   }
 
-  /** A link for commands. Whoever happens to come first must not lend its context to all that the connection will ever say. */
+  /** A link for commands. It serves all callers, so it must not run in the context of the one in which it is made. */
   forCommands(role: string, listener: Pick<LinkListener, 'greet' | 'ready'>): Link {
     const explaining = { ...listener, explain: this.refusals.explain };
     return inOwnContext(() => this.#link(this.connect(), role, explaining, this.#silenceLimitMs));
@@ -39,7 +39,7 @@ export class Links {
 
   /** A link for subscriptions by this client, made for one of the homes of channels. */
   forSubscriptions(client: RedisClient, role: string, listener: SubscriptionListener): Link {
-    // Nobody waits for an answer from it: it may take its time, rather than be asked again and again.
+    // No call waits for an answer on it: a slow server may take its time, rather than be connected to again and again.
     const longestMs = Math.max(this.#silenceLimitMs, LONGEST_SUBSCRIBER_SILENCE_MS);
     return this.#link(client, role, listener, longestMs);
   }

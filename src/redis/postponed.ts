@@ -1,4 +1,4 @@
-// What is sent at the end of this turn of the event loop; before that, if anything else is sent, so that nothing overtakes it.
+// A command that is sent at the end of this turn of the event loop; earlier if another command is to be sent, so that none overtakes it.
 
 import { nextTick } from 'node:process';
 import { inOwnContext } from '../runtime/own-context.js';
@@ -17,11 +17,11 @@ export class Postponed {
     nextTick(this.sendNow);
   }
 
-  /** Called before anything else is sent. */
+  /** Called at the end of the turn, and before another command is sent. */
   readonly sendNow = (): void => {
     const send = this.#send;
     this.#send = undefined;
-    // Whoever sends something else now has nothing to do with it.
+    // Not in the context of whoever sends another command now, which has nothing to do with this one.
     if (send) inOwnContext(send);
   };
 }

@@ -13,13 +13,13 @@ import { whoHas } from './who-has.js';
 /** How often a command is sent anew to where it was redirected. */
 const MAX_REDIRECTIONS = 5;
 
-/** The acknowledgements are waited for so long at most, of what is left: so they are counted before the caller gives up. */
+/** For which part of the caller's time acknowledgements are waited for: so they are counted before the caller gives up. */
 const WAITING_PART = 0.9;
 
 export interface ReplicatedOptions {
   /** How many replicas must have acknowledged what counts only then; 0: none. */
   replicas: number;
-  /** Bounds how long that may take, besides the caller's own limit. */
+  /** Bounds how long the replicas may take, besides the caller's own limit. */
   commandTimeoutMs: number;
   /** A connection is dropped and made anew when it does not answer for this long. */
   silenceLimitMs: number;
@@ -28,7 +28,7 @@ export interface ReplicatedOptions {
 /** A script and what it is called with. */
 export interface ScriptCall {
   readonly script: Script;
-  /** All in one slot. */
+  /** The script's keys, which are all in one slot. */
   readonly keys: readonly string[];
   readonly args: readonly Argument[];
 }
@@ -51,7 +51,7 @@ export class Replicated {
    * Runs a script once and reads its reply.
    *
    * @param isNeeded - whether a reply needs to be acknowledged
-   * @throws UnavailableError too few replicas acknowledged it in time, though it ran
+   * @throws UnavailableError too few replicas acknowledged the script in time, though it ran
    */
   async run<T>(
     { script, keys, args }: ScriptCall,

@@ -1,32 +1,32 @@
-// Keeps the connection for subscriptions at the server that commands go to. Where one of two has taken over from the other, they may
-// end up at one each: nobody would tell the subscriber that it listens in vain.
+// Keeps the connection for subscriptions at the server that commands go to. When a replica has taken over, one of the two may come to be at
+// the new master and the other at the former one: the subscriber would listen in vain, and nobody would tell.
 
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { Link, SubscriptionListener } from './link.js';
 import { parseServerInfo } from './server-info.js';
 
-/** How soon a subscriber that was led to another server connects anew; then twice as late each time. */
+/** How soon a subscriber that is at another server connects anew; then twice as late each time. */
 const RETRY_MS = 500;
-/** By then both should be at one server. Where each connection leads to another one, whatever is done, it is left where it is. */
+/** By then both should be at one server. If each connection leads to another one (by a balancer, perhaps), the subscriber stays there. */
 const LONGEST_RETRY_MS = 30_000;
 
 export class SameServer {
   readonly #ofCommands: () => string | undefined;
   #subscriber: Link | undefined;
-  /** Which server it listens to; undefined: none, or not known. */
+  /** The run id of the server that the subscriber listens to; undefined: there is none, or its id is not known. */
   #id: string | undefined;
-  /** Whether it is to connect once more when it is connected, since nothing else can be said of where it is. */
+  /** Whether the subscriber is to connect once more when it is connected: servers have changed meanwhile, and do not say which they are. */
   #isDoubted = false;
   #retryMs = RETRY_MS;
   #retryTimer: NodeJS.Timeout | undefined;
 
-  /** `ofCommands`: which server commands go to at the moment; undefined: none, or not known. */
+  /** `ofCommands`: the run id of the server that commands go to at the moment; undefined: there is none, or its id is not known. */
   constructor(ofCommands: () => string | undefined) {
     this.#ofCommands = ofCommands;
   }
 
-  /** The link for subscriptions that `open` makes is watched over from now on. */
+  /** Opens the link for subscriptions, and watches over it from now on. */
   watch(open: (listener: SubscriptionListener) => Link, listener: SubscriptionListener): Link {
     const link = open({
       ...listener,
@@ -36,11 +36,11 @@ export class SameServer {
           link.reconnect();
           return;
         }
-        // Before it subscribes: a connection that has subscribed may not ask. Nobody waits for the answer.
+        // Before it subscribes, since a connection that has subscribed may not ask (RESP2). Nobody waits for the answer.
         const asked = link.ask('info', ['server'], (info) => {
           this.#isAt(parseServerInfo(String(info)).runId);
         });
-        asked.catch(() => undefined); // lost, or not permitted: then it is not known
+        asked.catch(() => undefined); // lost, or not permitted: the id stays unknown
         listener.ready();
       },
       closed: (unsaid) => {
@@ -54,8 +54,8 @@ export class SameServer {
   }
 
   /**
-   * Commands go to another server now than before, or may; undefined: it does not say which it is. A subscriber that is there already
-   * stays: while it connected anew, those who wait in line would be taken for gone.
+   * Commands go to another server now than before, or may do so. `id` is its run id; undefined: it does not say. A subscriber that is at
+   * that server already stays: while it connected anew, those who wait in line would be taken for gone.
    */
   readonly follow = (id: string | undefined): void => {
     const link = this.#subscriber;
@@ -66,10 +66,10 @@ export class SameServer {
       else this.#isDoubted = true;
     } else if (id === this.#id) clearTimeout(this.#retryTimer);
     else if (this.#id !== undefined) link.reconnect();
-    else if (link.isReady) this.#lookLater(); // it is about to say where it is
+    else if (link.isReady) this.#lookLater(); // its INFO is unanswered so far
   };
 
-  /** Whoever showed it the way may not know yet who has taken over. */
+  /** If the subscriber is at another server, it looks again later: a Sentinel that shows the way may not know yet who has taken over. */
   #isAt(id: string | undefined): void {
     this.#id = id;
     if (id === undefined) return;

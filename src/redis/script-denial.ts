@@ -7,7 +7,7 @@ import type { Script } from './scripts.generated.js';
 
 const UNNAMED = "The user executing the script can't run this command";
 
-/** The same error in words that name the command; undefined: the server has named it, or it is no such error. */
+/** An error in words that name the command; undefined: the server has named it, or the error is not about a command. */
 function scriptDenial(error: unknown, { name, source }: Script): Error | undefined {
   if (!(error instanceof Error) || !error.message.includes(UNNAMED)) return undefined;
   const [, lineNumber] = /@?user_script: ?(\d+)/.exec(error.message) ?? [];
@@ -20,8 +20,8 @@ function scriptDenial(error: unknown, { name, source }: Script): Error | undefin
 }
 
 /**
- * Rejects in words that name the command, or the key, where the server does not say which is not permitted; undefined: it is no such
- * error.
+ * Rejects with the error in words that name the command or the key that is not permitted, if the server does not; undefined: the error
+ * is another one, or names it already.
  *
  * @param look - any command that reads this key
  */

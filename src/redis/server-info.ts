@@ -1,4 +1,4 @@
-// What the server at the other end says of itself.
+// What a server says of itself in its answer to INFO.
 
 /** The oldest Redis that holdfast is made for. */
 const MINIMUM_VERSION = { major: 6, minor: 2 } as const;
@@ -6,9 +6,9 @@ const MINIMUM_VERSION = { major: 6, minor: 2 } as const;
 export interface ServerInfo {
   /** `redis_version`, which Valkey reports too; undefined when the server does not tell. */
   readonly version: string | undefined;
-  /** Tells it from all other servers, and from itself before a restart. */
+  /** Tells the server from all others, and from itself before a restart. */
   readonly runId?: string | undefined;
-  /** For how long it has been up, in milliseconds: at least so long. */
+  /** For how long the server has been up at least, in milliseconds. */
   readonly uptimeMs?: number;
 }
 
@@ -17,7 +17,7 @@ export function parseServerInfo(info: string): ServerInfo {
   const runId = /^run_id:(\S+)/m.exec(info)?.[1];
   const uptime = /^uptime_in_seconds:(\d+)/m.exec(info)?.[1];
   if (uptime === undefined) return { version, runId };
-  // The server subtracts whole seconds: a second may be a moment.
+  // The server subtracts whole seconds of its clock: what it calls a second may be a moment.
   return { version, runId, uptimeMs: Math.max(0, Number(uptime) - 1) * 1_000 };
 }
 

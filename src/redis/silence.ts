@@ -1,8 +1,8 @@
-// The silence of a connection while something is expected of it: an answer, or the end of its handshake.
+// Notices that a connection is silent for too long while something is expected of it: an answer, or the end of its handshake.
 
 import { inOwnContext } from '../runtime/own-context.js';
 
-/** After a blocked event loop the answers may be here, unread: they are read first. */
+/** After a blocked event loop answers may be here, unread. They have so long to be read before the silence counts. */
 const TO_READ_MS = 1;
 
 export class Silence {
@@ -11,15 +11,16 @@ export class Silence {
   readonly #onTooLong: (error: Error) => void;
   #limitMs: number;
   #unanswered = 0;
-  /** Since when something is unanswered. */
+  /** Since when there was always something unanswered, on the monotonic clock. */
   #busySinceMs = 0;
+  /** When the last answer came; or, if none came since then, `#busySinceMs`. */
   #quietSinceMs = 0;
   #answerTimer: NodeJS.Timeout | undefined;
   #handshakeTimer: NodeJS.Timeout | undefined;
 
   /**
-   * `onTooLong` is told what has not come within the limit. A server that takes longer to answer would be left each time before it
-   * can; so for answers the limit grows, twice as long each time, up to `longestLimitMs`, until they come quickly again.
+   * `onTooLong` is told what did not come within the limit, and drops the connection. A server that is slower than that would be left
+   * each time before it can answer. So the limit for answers doubles each time, up to `longestLimitMs`, until they come quickly again.
    */
   constructor(limitMs: number, longestLimitMs: number, onTooLong: (error: Error) => void) {
     this.#shortestLimitMs = limitMs;
@@ -44,14 +45,14 @@ export class Silence {
     return this.#unanswered > 0;
   }
 
-  /** A command goes out. The timer is not re-armed for each, only when it rings and there were answers meanwhile. */
+  /** A command goes out. (The timer is not set anew for each, only when it rings and answers came meanwhile.) */
   asked(): void {
     if (this.#unanswered++ === 0) this.#busySinceMs = this.#quietSinceMs = performance.now();
-    // Not in the context of whoever happens to send it: what follows is told to all.
+    // The silence is told to all, so its timer must not run in the context of the caller who happens to send this command.
     this.#answerTimer ??= inOwnContext(() => setTimeout(this.#check, this.#limitMs));
   }
 
-  /** Its answer came, or it never will: what a lost connection leaves unanswered is rejected. */
+  /** A command was answered; or rejected, as all are that a lost connection leaves unanswered. */
   answered(): void {
     this.#unanswered--;
     this.#quietSinceMs = performance.now();

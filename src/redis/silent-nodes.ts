@@ -1,5 +1,5 @@
-// The silence of single nodes of a cluster: a client may wait for ever for a node's handshake, or for its answers, and the answers of
-// other nodes keep the silence of the client as a whole from being noticed.
+// Notices that single nodes of a cluster are silent: a client may wait for ever for a node's handshake, or for its answers, and since other
+// nodes answer, the client as a whole is not silent.
 
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
@@ -8,13 +8,13 @@ import type { ClusterNode, ClusterNodes } from './driver.js';
 const LOOKS_PER_LIMIT = 4;
 
 export interface SilenceLimits {
-  /** A node that says nothing for so long while something is expected of it is left, and connected to anew. */
+  /** For how long a node may say nothing while something is expected of it, before its connection is dropped. */
   readonly silenceLimitMs: number;
-  /** What the limit grows to for a node that never answers in time: one that is slow would be left each time before it can. */
+  /** What the limit grows to at most for a node that was left: a slow one would be left each time before it can answer. */
   readonly longestSilenceMs: number;
 }
 
-/** How much a node had said when it was looked at, and since when it has said no more. */
+/** How many bytes a node had sent when it was looked at, and since when it has sent no more. */
 interface Seen {
   readonly bytesRead: number | undefined;
   readonly sinceMs: number;
@@ -26,7 +26,7 @@ export class SilentNodes {
   readonly #onTooLong: (error: Error) => void;
   /** The nodes of which something is expected. */
   #expected = new Map<ClusterNode, Seen>();
-  /** The limits of those that were left and have not answered quickly since, by address: they have grown. */
+  /** The grown limits of nodes that were left and have not answered quickly since, by address. */
   readonly #grown = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -50,7 +50,7 @@ export class SilentNodes {
     this.#expected.clear();
   }
 
-  /** After a blocked event loop the answers may be here, unread: they are read before the nodes are looked at. */
+  /** After a blocked event loop answers may be here, unread: they are read before the nodes are looked at. */
   readonly #lookSoon = (): void => {
     this.#timer = setTimer(this.#look, 1);
   };
@@ -64,7 +64,7 @@ export class SilentNodes {
       const { bytesRead } = node;
       const before = this.#expected.get(node);
       const isNew = before === undefined || before.bytesRead !== bytesRead;
-      // Since it was silent at one look at most, this came quickly.
+      // The node has sent something after a silence of one look at most: it answers quickly.
       if (before && isNew && nowMs - before.sinceMs < this.#limits.silenceLimitMs / 2)
         this.#grown.delete(node.address);
       const seen = isNew ? { bytesRead, sinceMs: nowMs } : before;

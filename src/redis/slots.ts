@@ -1,4 +1,4 @@
-// Cluster slots, where a hash tag does not decide: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+// The slots of a cluster (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/), and hash tags for given slots.
 
 export const SLOT_COUNT = 16_384;
 
@@ -13,14 +13,13 @@ export function slotOf(text: string): number {
   return crc % SLOT_COUNT;
 }
 
-/** The smallest number of each slot, as far as they were looked for. */
+/** The smallest number that is hashed to each slot, as far as numbers were tried. */
 const tags = new Map<number, string>();
 let nextNumber = 0;
 
 /**
- * A hash tag that puts other keys into the slot of `key`, which is hashed as a whole: the smallest number of that slot, so
- * that all clients find the same. Numbers are tried once, not once for each key: some thousand such names must not
- * block the event loop.
+ * A hash tag that puts other keys into the slot of `key`, which is hashed as a whole: the smallest number that is hashed to that slot, so
+ * that all clients find the same. Each number is tried once for all keys: some thousand such names must not block the event loop.
  */
 export function tagForSlotOf(key: string): string {
   const slot = slotOf(key);

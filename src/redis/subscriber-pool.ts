@@ -1,11 +1,11 @@
-// The connections for subscriptions of one client: one for each server that tells of channels, and for each kind of channel there.
+// The connections on which one client subscribes: at each home one for classic channels and one for sharded ones, made when first needed.
 
 import { inOwnContext } from '../runtime/own-context.js';
 import type { Connection } from './connection.js';
 import type { Homes } from './homes.js';
 import { Subscriber, type SubscriberListener } from './subscriber.js';
 
-/** What happens to channels at one of the servers, which is known by its address. */
+/** What happens to channels at one home, which is named by its address. */
 export interface PoolListener extends Pick<SubscriberListener, 'stuck' | 'message'> {
   subscribed(channel: string, home: string): void;
   lost(channel: string, home: string): void;
@@ -18,13 +18,13 @@ export class SubscriberPool {
   readonly #homes: Homes;
   readonly #listener: PoolListener;
   /**
-   * By home and kind of channel. A server counts the sharded channels of a connection apart from the classic ones, and ioredis takes
-   * either count's 0 for the end of all subscriptions (https://github.com/redis/ioredis/pull/2196): on a connection that had both,
-   * whoever left the last channel of one kind would hear nothing on the other any more.
+   * The connections by home, one map for each kind of channel. A server counts the sharded channels of a connection apart from the
+   * classic ones, and ioredis takes either count's 0 for the end of all subscriptions (https://github.com/redis/ioredis/pull/2196): on a
+   * connection that had both, nothing would be heard on one kind any more after the last channel of the other was left.
    */
   readonly #classic = new Map<string, Subscriber>();
   readonly #sharded = new Map<string, Subscriber>();
-  /** What closes already, since its home is gone. */
+  /** The ends of connections that are closing already, since their homes are gone: `close` awaits them, too. */
   readonly #closing = new Set<Promise<void>>();
 
   constructor(connection: Connection, homes: Homes, listener: PoolListener) {
@@ -33,7 +33,7 @@ export class SubscriberPool {
     this.#listener = listener;
   }
 
-  /** False: that home is gone. */
+  /** False: the channel was not asked for, since that home is gone and there is no connection to it any more. */
   subscribe(channel: string, home: string, isSharded: boolean): boolean {
     const subscriber = this.#of(isSharded).get(home) ?? this.#connect(home, isSharded);
     subscriber?.subscribe(channel, isSharded);
@@ -45,13 +45,13 @@ export class SubscriberPool {
     this.#closeIfGone(home, isSharded);
   }
 
-  /** All ask for what is wanted and was not asked for. */
+  /** Has each connection ask for the channels that are wanted on it and were not asked for. */
   askAgain(): void {
     for (const subscribers of [this.#classic, this.#sharded])
       for (const subscriber of subscribers.values()) subscriber.askAgain();
   }
 
-  /** Closes those that have nothing to listen to, at homes that are gone. */
+  /** Closes the connections to homes that are gone, unless a channel is still wanted on them. */
   closeGone(): void {
     for (const isSharded of [false, true])
       for (const home of [...this.#of(isSharded).keys()]) this.#closeIfGone(home, isSharded);
@@ -65,7 +65,7 @@ export class SubscriberPool {
     await Promise.all([...this.#closing, ...subscribers.map((subscriber) => subscriber.close())]);
   }
 
-  /** One that has nothing to listen to any more would go on looking for its home for ever, and its outage would never end. */
+  /** Closes a connection on which no channel is wanted, if its home is gone: it would try to connect for ever, and never end its outage. */
   #closeIfGone(home: string, isSharded: boolean): void {
     const subscriber = this.#of(isSharded).get(home);
     if (!subscriber?.isIdle || this.#homes.has(home)) return;
@@ -80,7 +80,7 @@ export class SubscriberPool {
   }
 
   #connect(home: string, isSharded: boolean): Subscriber | undefined {
-    // Whoever happens to come first must not lend its context to all that the connection will ever say.
+    // The connection serves all callers, so it must not run in the context of the one who needs it first.
     return inOwnContext(() => {
       const client = this.#homes.connect(home);
       if (!client) return undefined;
@@ -115,7 +115,7 @@ export class SubscriberPool {
   }
 }
 
-/** What the connection is called where something is told of it: no two of a client alike. */
+/** What a connection is called in errors and outages: no two connections of a client have the same name. */
 function roleOf(home: string, isSharded: boolean): string {
   const role = isSharded ? 'sharded subscriber' : 'subscriber';
   return home === '' ? role : `${role} (${home})`;

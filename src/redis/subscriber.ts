@@ -1,5 +1,5 @@
-// One connection for subscriptions, to one server: has it tell of the channels that are wanted, anew on every new connection. Now and
-// then it asks whether anybody is there, since a connection that died without a word looks like one that has nothing to tell.
+// One connection for subscriptions, to one server: subscribes the channels that are wanted, anew on every new connection. Now and then it
+// asks whether the server is there, since a connection that died without a word looks like one on which nothing is published.
 
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
@@ -7,23 +7,24 @@ import { ask, type Answer, type Asked } from './asking.js';
 import { failureKind } from './failure.js';
 import type { Link, SubscriptionListener } from './link.js';
 
-/** How many channels that may not be left a connection keeps at most. */
+/** How many channels a connection may keep that nobody wants, but that the server does not permit to unsubscribe. */
 const MOST_STRAYS = 1_000;
 
 export interface SubscriberListener {
-  /** The server tells of a channel from now on. */
+  /** The server delivers the messages of this channel from now on. */
   subscribed(channel: string): void;
-  /** It does not any more; it is asked to again. */
+  /** The channel is not subscribed any more. The server is asked for it again. */
   lost(channel: string): void;
-  /** The server does not take a subscription, and may have said why. It is not asked again. */
+  /** The server does not take the subscription, and may have said why. It is not asked again. */
   refused(channel: string, error: Error | undefined): void;
-  /** There is a new connection, and all that is wanted is asked for. */
+  /** There is a new connection, and all channels that are wanted were asked for on it. */
   ready(): void;
-  /** A channel may not be left. */
+  /** The server does not permit to unsubscribe the channel. */
   stuck(channel: string, error: Error): void;
   message(channel: string, payload: string): void;
 }
 
+/** A channel that is wanted. Its state is 'told' while its subscription stands. */
 interface Wanted extends Asked {
   state: 'not asked' | 'asked' | 'told';
 }
@@ -34,7 +35,7 @@ export class Subscriber {
   readonly #listener: SubscriberListener;
   readonly #wanted = new Map<string, Wanted>();
   #lastNonce = 0;
-  /** Channels that the server goes on telling of, since they may not be left. */
+  /** How many channels are still subscribed though nobody wants them, since the server does not permit to unsubscribe them. */
   #strays = 0;
   #pingTimer: NodeJS.Timeout | undefined;
   #lookTimer: NodeJS.Timeout | undefined;
@@ -83,7 +84,7 @@ export class Subscriber {
     });
   }
 
-  /** Asks for all that is wanted and was not asked for, or not on this connection. */
+  /** Asks for all channels that are wanted and were not asked for on this connection. */
   readonly askAgain = (): void => {
     const asked = [...this.#wanted.values()].filter(({ state }) => state === 'not asked');
     if (asked.length > 0) void this.#ask(asked);
@@ -98,12 +99,13 @@ export class Subscriber {
   }
 
   async #ask(asked: readonly Wanted[]): Promise<void> {
-    if (!this.#link.isReady) return; // all are asked for when it is
+    if (!this.#link.isReady) return; // when it is ready, all are asked for
     for (const wanted of asked) wanted.state = 'asked';
     const answers = await ask(this.#link, asked, ++this.#lastNonce);
-    if (answers === 'lost') return; // the next connection is asked for all
+    if (answers === 'lost') return; // on the next connection all are asked for again
     if (answers === 'mixed up') {
-      this.#link.reconnect(); // for as long as there is always something unanswered, nothing would ever be put right
+      // Until nothing is unanswered for once, each reply would be taken for that to another command.
+      this.#link.reconnect();
       return;
     }
     for (const wanted of asked) {
@@ -122,7 +124,7 @@ export class Subscriber {
     wanted.state = 'not asked';
     const isPerhapsOfAnother = !wanted.isSharded && askedTogether.length > 1;
     if (isPerhapsOfAnother && answer && failureKind(answer) === 'denied') {
-      void this.#ask([wanted]); // one SUBSCRIBE for all is refused for any of them
+      void this.#ask([wanted]); // alone: a SUBSCRIBE for several is refused if one of them is denied
       return;
     }
     this.#forget(wanted);
@@ -147,7 +149,7 @@ export class Subscriber {
     if (wasTold) this.#listener.lost(wanted.channel);
   }
 
-  /** A slot that moves away takes its channels with it: the server unsubscribes us, and the client strikes them off its own list. */
+  /** A slot that moves away takes its channels with it: the server unsubscribes us, and the driver's client strikes them off its list. */
   readonly #look = (): void => {
     clearTimeout(this.#lookTimer);
     this.#lookTimer = undefined;
@@ -159,7 +161,7 @@ export class Subscriber {
     this.askAgain();
   };
 
-  /** When what came together was read: a slot may take several channels with it. */
+  /** Looks when all that came in one piece was read: a slot may take several channels with it. */
   readonly #lookSoon = (): void => {
     this.#lookTimer ??= inOwnContext(() => setTimer(this.#look, 1));
   };
@@ -175,7 +177,7 @@ export class Subscriber {
     void this.#ask([]).then(this.#look);
   };
 
-  /** Only a new connection is without them: it is worth that when nobody listens, or when they are many. */
+  /** Only a new connection gets rid of such channels. That is worth it when no channel is wanted, or when they are too many. */
   #stuck(channel: string, error: Error): void {
     this.#listener.stuck(channel, error);
     if (++this.#strays <= MOST_STRAYS && !this.isIdle) return;

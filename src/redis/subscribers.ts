@@ -1,4 +1,5 @@
-// All subscriptions of one client: each stands at the server that tells of its channel, and follows where that moves.
+// All subscriptions of one client. Each stands at the home of its channel, the server that delivers its messages; when the channel's slot
+// moves to another server, the subscription follows.
 
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
@@ -9,35 +10,36 @@ import { hashTag } from './keys.js';
 import { slotOf } from './slots.js';
 import { SubscriberPool } from './subscriber-pool.js';
 
-/** How soon it is tried again where a channel could not be subscribed; then twice as late each time, up to the longest. */
+/** How soon a subscription that does not stand is tried again; each further try comes twice as late, up to LONGEST_RETRY_MS. */
 const RETRY_MS = 200;
 const LONGEST_RETRY_MS = 2_000;
-/** And where the server does not permit it: somebody may change that. */
+/** How soon a subscription that the server does not permit is tried again: somebody may have permitted it meanwhile. */
 const DENIED_RETRY_MS = 30_000;
 
 export interface SubscribersListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
   subscribed(channel: string): void;
-  /** It does not stand any more; it will again. */
+  /** The subscription does not stand any more. It is made anew, and `subscribed` tells when it stands again. */
   lost(channel: string): void;
-  /** The server does not permit it. */
+  /** The server does not permit this command on the channel. */
   denied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', channel: string, error: Error): void;
   message(channel: string, payload: string): void;
 }
 
-/** A channel, and where it is subscribed. */
+/** A channel that is wanted, and the homes at which it is subscribed or is to be. */
 interface Route {
   readonly channel: string;
-  /** undefined: the channel is a classic one, which has none. */
+  /** The slot of a sharded channel; undefined: the channel is a classic one, which every server delivers. */
   readonly slot: number | undefined;
+  /** The home at which the channel is subscribed, or was asked for first; undefined: no home is known, or the one asked has refused. */
   at: string | undefined;
-  /** Where it is to be instead, as soon as the subscription stands there. */
+  /** The home to which the channel moves. It is left at `at` only when it is subscribed here, so that no message is missed in between. */
   next: string | undefined;
   isSubscribed: boolean;
   isDenied: boolean;
-  /** Where it was refused for now: that is asked again when it is due, and not whenever it is heard once more that the slot is there. */
+  /** The home that refused the channel for now. The retry asks it again, but not `#follow`, which runs whenever slots were looked up. */
   refusedBy: string | undefined;
-  /** Whether a server's word of where the slot has moved was followed lately: two that name each other must not keep us busy. */
+  /** Whether a `MOVED` was followed at once since the last retry: two servers that name each other must not keep us busy. */
   hasFollowed: boolean;
 }
 
@@ -137,7 +139,7 @@ export class Subscribers {
     const isForGood = error !== undefined && failureKind(error) !== 'transient';
     if (isForGood) this.#listener.denied('SUBSCRIBE', channel, error);
     if (route.next === home) {
-      route.next = undefined; // the one where it is knows better
+      route.next = undefined; // the channel stays at `at`, whose server tells if the slot has left it
       return;
     }
     route.at = undefined;
@@ -164,7 +166,7 @@ export class Subscribers {
       if (route.isDenied) this.#go(route, this.#homes.of(route.slot));
   };
 
-  /** On a new connection it may be permitted what was not: another server may be there now, with other rules. */
+  /** The connection to this home is new. Another server may be there now, which permits what was denied before. */
   readonly #askDeniedAt = (home: string, isOfSharded: boolean): void => {
     for (const route of this.#routes.values()) {
       const isOfTheirs = route.isDenied && isSharded(route) === isOfSharded;
@@ -188,7 +190,7 @@ export class Subscribers {
     for (const route of down) {
       route.refusedBy = undefined;
       route.hasFollowed = false;
-      // Any other master may tell of a classic channel; of a sharded one, `#follow` learns who does.
+      // A classic channel goes to any other master. A sharded one goes to the one that has its slot, when `#follow` has learnt which.
       const isElsewhere = route.slot === undefined && route.at !== undefined;
       const home = this.#homes.of(route.slot, isElsewhere ? (route.next ?? route.at) : undefined);
       if (route.at === undefined || isElsewhere) this.#go(route, home);
@@ -196,7 +198,7 @@ export class Subscribers {
     this.#pool.askAgain();
   };
 
-  /** A node was lost or added, or slots have moved: the word of whom we asked, who may not know the latest. */
+  /** Nodes or slots may have changed. The node that says so may be out of date: a home is left only when the new one has the channel. */
   readonly #follow = (): void => {
     for (const route of this.#routes.values()) {
       const present = route.next ?? route.at;

@@ -1,13 +1,13 @@
-// What happens to a cluster under us: a node is lost, slots move. A client follows by itself, when somebody next asks; but
-// what was on a lost node may be lost with it.
+// Notices what happens to a cluster under us: a node is lost, slots move. Commands find their new node by themselves; but locks on a node
+// that was lost may be lost with it, so their holders have to ask.
 
 import type { ClusterNodes } from './driver.js';
 import { SLOT_COUNT, slotOf } from './slots.js';
 
-/** Whether something happened to the slot of a key with this hash tag. */
+/** Whether the slot of the keys with this hash tag has lost its node, or has moved. */
 export type IsDisturbed = (hashTag: string) => boolean;
 
-/** Calls back when the node of some slots was lost, or when some slots are found on another one. */
+/** Calls back when the node of some slots was lost, or when some slots are found on another node. */
 export function watchTopology(
   nodes: ClusterNodes,
   disturbed: (isDisturbed: IsDisturbed) => void,

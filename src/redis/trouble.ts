@@ -16,9 +16,9 @@ export interface Situation {
 }
 
 export interface TroubleListener {
-  /** Whether there is no connection, or none came about. */
+  /** An outage begins, since the connection is gone or none came about; or it is over. */
   outage(isOn: boolean): void;
-  /** Why, told once in an outage for each reason. */
+  /** What went wrong: each thing is told once in an outage. */
   failed(error: Error): void;
 }
 
@@ -32,11 +32,12 @@ export class Trouble {
   readonly #end = new AbortController();
   #lastError: Error | undefined;
   #refusal: UnavailableError | undefined;
+  /** Whether `#listenOnce` has asked in this outage. */
   #hasListened = false;
   /** Whether the attempt to connect that is under way has said why it fails. */
   #isExplained = false;
 
-  /** `onRefused`: the server has said what it had to say, and waiting for it would not help. */
+  /** `onRefused` is called when the server refuses us: then its handshake is awaited no longer. */
   constructor(
     client: RedisClient,
     situation: Situation,
@@ -59,7 +60,7 @@ export class Trouble {
     return this.#refusal;
   }
 
-  /** Resolves when it is over; rejects when waiting for that would not help, or as soon as the limit says. */
+  /** Resolves when the connection is ready; rejects when waiting for that would not help, or as soon as the limit says. */
   async whenOver(limit: WaitLimit): Promise<void> {
     if (this.#refusal) throw this.#refusal;
     if (this.#end.signal.aborted) throw new ClosedError('the client is closed');
@@ -89,9 +90,9 @@ export class Trouble {
     this.#isExplained = false;
   }
 
-  /** The connection is gone. If it was never ready, `unsaid` is why, unless the attempt has said that itself. */
+  /** The connection is gone. If it was never ready, `unsaid` is the reason, unless the attempt to make it has told one itself. */
   ended(unsaid: Error | undefined): void {
-    // (That an attempt said why it failed was its end: who came since waits for the next one.)
+    // (An attempt that told why it failed was over by that for those who waited then; who came since waits for the next one.)
     if (unsaid && !this.#isExplained) this.failed(unsaid);
     this.#isExplained = false;
   }
@@ -100,15 +101,15 @@ export class Trouble {
     if (this.#end.signal.aborted) return;
     const { isReady, isLeaving } = this.#situation;
     const isMute = isMereLoss(error);
-    if (!isMute || !isReply(this.#lastError)) this.#lastError = error; // what the server said says more
+    if (!isMute || !isReply(this.#lastError)) this.#lastError = error; // the server's own words say more than a mere loss
     const isDenied = failureKind(error) === 'denied';
     if (isDenied) this.refuse(refused(error));
-    // (A cluster that is ready tells of single nodes.)
+    // (While a cluster is ready, an error is one of a single node.)
     if (!isReady || !this.#client.cluster) this.#listener.outage(true);
     const explained = isMute ? this.#listenOnce() : undefined;
     if (!isReady) {
       this.#isExplained = true;
-      if (!isDenied) this.#refusal = undefined; // it may let us in when it is back
+      if (!isDenied) this.#refusal = undefined; // the server may let us in when it is back
       if (!isLeaving) this.#attemptFailed(explained);
     }
     if (this.#lastError === error) this.reportOnce(error);
@@ -126,7 +127,7 @@ export class Trouble {
     this.#awaiting.fail(refusal);
   }
 
-  /** Whoever makes a single attempt waits for no other, but for why it failed. */
+  /** Those who wait for a single attempt fail now, or as soon as it is known why it failed. */
   #attemptFailed(explained?: Promise<void>): void {
     const fail = this.#awaiting.singleAttempts();
     const tell = (): void => {
@@ -136,7 +137,7 @@ export class Trouble {
     else tell();
   }
 
-  /** The server hung up: once in an outage it is asked whether it says why. Resolves when that is known, or was asked before. */
+  /** The server hung up without a word: once in an outage, listens whether it says why. Resolves when that is known, or was tried. */
   async #listenOnce(): Promise<void> {
     if (this.#hasListened) return;
     this.#hasListened = true;

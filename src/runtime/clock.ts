@@ -29,7 +29,7 @@ export const NO_LIMIT: TimeLimit = { leftMs: Infinity };
 /** The longest delay that a Node.js timer takes; a longer one would fire at once. */
 export const MAX_TIMER_MS: number = 2 ** 31 - 1;
 
-/** `setTimeout` that never fires early for a delay too long for it: whoever is called looks at the clock again. */
+/** Like `setTimeout`, but a delay over MAX_TIMER_MS ends after that, and not at once: then the callback has to look at the clock again. */
 export function setTimer<Args extends unknown[]>(
   callback: (...args: Args) => void,
   delayMs: number,

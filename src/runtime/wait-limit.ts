@@ -36,9 +36,9 @@ export interface WaitLimitOptions {
   /** Milliseconds; Infinity: no limit. */
   limitMs: number;
   signal?: AbortSignal | undefined;
-  /** Whether it is for one attempt, or a look, which does not wait for a server that is known to be down. */
+  /** Whether the call is a single attempt, or a look, which does not wait for a server that is known to be down. */
   isSingleAttempt?: boolean;
-  /** The lock's id, if it is for a `lock()` or `tryLock()` outside any run. */
+  /** The lock's id, if the call is a `lock()` or `tryLock()` outside any run. */
   anonymousLockId?: string | undefined;
   /** Where a closing client finds the calls that it has to end. */
   registry?: Set<Call> | undefined;
@@ -80,7 +80,7 @@ export class WaitLimit implements TimeLimit, Call {
     registry?.add(this);
   }
 
-  /** How long it may go on, in milliseconds; 0 when it is over. */
+  /** How long the call may go on, in milliseconds; 0 or less when it is over. */
   get leftMs(): number {
     return this.#ending ? 0 : this.#endsAtMs - performance.now();
   }
@@ -125,8 +125,8 @@ export class WaitLimit implements TimeLimit, Call {
   }
 
   /**
-   * Has `look` called shortly before the time is over: what is said then must not rest on what was known long ago. If the event
-   * loop was blocked until later, it is called then, and the time is over a moment after that.
+   * Has `look` called shortly before the time is over: what the caller is told then must not rest on what was known long ago. If the event
+   * loop was blocked until later, `look` is called then, and the time is over a moment after that.
    */
   lookBeforeEnd(look: () => void): void {
     if (this.#endsAtMs === Infinity) return;

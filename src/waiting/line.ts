@@ -40,7 +40,7 @@ export class Line<Heir = unknown> implements ChannelListener {
   #trying: object | undefined;
   /** When the sleeper in `#trying` was woken (monotonic). */
   #tryingSinceMs = 0;
-  /** Why it was woken. */
+  /** Why that sleeper was woken. */
   #reason: Reason = 'may be free';
   /** Why another try must follow the one under way, which may have been sent too early; undefined: none must. */
   #next: Reason | undefined;
@@ -141,7 +141,7 @@ export class Line<Heir = unknown> implements ChannelListener {
 
   message(): void {
     const { seenHere, verify } = this.#host;
-    // Only where nobody would be woken: if another client's message passes for our own, no wake-up must be lost.
+    // Only where nobody would be woken: another client's message may pass for our own, and no wake-up must be lost by that.
     if ((seenHere || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
     const isOurTurn = this.#turns.othersReleased();
     if (seenHere)

@@ -21,7 +21,7 @@ export class LookTimer {
     this.#look = look;
   }
 
-  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free; or when it was going to, if that is earlier. */
+  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free; or when the timer rings anyway, if earlier. */
   lookBy(ttlMs: number): void {
     const atMs = this.#nextAtMs(ttlMs);
     if (atMs < this.#atMs) this.#set(atMs);

@@ -19,7 +19,7 @@ export class IoredisClient extends IoredisSender implements RedisClient {
   readonly #stopLooking: () => void;
   readonly #refreshTimer: NodeJS.Timeout | undefined;
 
-  /** `slotsRefreshMs`: how often a cluster is asked which node has what, without a reason. */
+  /** `slotsRefreshMs`: how often a cluster is asked which node has which slots, without a reason; 0: never. */
   constructor(ioredis: Ioredis, slotsRefreshMs = 0) {
     super(ioredis);
     this.#stopLooking = seeToComeback(ioredis);
@@ -35,7 +35,7 @@ export class IoredisClient extends IoredisSender implements RedisClient {
   get address(): string {
     if (isCluster(this.ioredis)) return 'cluster';
     const { host, port, path, sentinels, name } = this.ioredis.options;
-    // Groups of many Sentinels have the same name.
+    // With the address of a Sentinel, since groups of different Sentinels often have the same name.
     if (sentinels) return `${name ?? 'sentinel'} by ${hostAndPort(sentinels[0], 26379)}`;
     return path ?? hostAndPort({ host, port }, 6379);
   }
@@ -58,7 +58,7 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     return path ? { path } : { host, port };
   }
 
-  /** (A cluster may say that it is and have no node.) */
+  /** (ioredis may call a cluster ready that has no node: `seeToComeback` says when.) */
   get isReady(): boolean {
     const { ioredis } = this;
     return ioredis.status === 'ready' && (!isCluster(ioredis) || ioredis.nodes().length > 0);
@@ -72,7 +72,7 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     });
     client.on('connect', listener.connected);
     client.on('ready', listener.ready);
-    // A cluster may say `close` once for each of its nodes.
+    // A cluster may emit `close` once for each of its nodes: only the first one counts.
     let isOver = true;
     for (const beginning of ['connecting', 'connect', 'ready']) {
       client.on(beginning, () => {
@@ -114,14 +114,14 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     });
   }
 
-  /** None where ioredis does not say: then all are asked for again. */
+  /** None if ioredis does not say which: then all are asked for again. */
   get shardedChannels(): ReadonlySet<string> {
     type Condition = { subscriber?: { channels(kind: 'ssubscribe'): string[] } | false } | null;
     const { condition } = this.ioredis as { condition?: Condition };
     return new Set(condition?.subscriber ? condition.subscriber.channels('ssubscribe') : []);
   }
 
-  /** Without a socket there is nothing to drop, and an attempt is under way or due: ioredis would give that up for good. */
+  /** Without a socket there is nothing to drop, and an attempt to connect is under way or due: ioredis would give it up for good. */
   reconnect(): void {
     const { ioredis } = this;
     const stream = isCluster(ioredis) ? undefined : (ioredis.stream as Writable | undefined);

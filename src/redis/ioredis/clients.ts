@@ -1,4 +1,4 @@
-// Makes the ioredis clients that a Holdfast talks through: its own ones, whatever the user gave.
+// Makes the ioredis clients by which a Holdfast talks to Redis: copies with options of ours, whatever the user gave.
 
 import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
@@ -18,18 +18,18 @@ export function isCluster(client: Ioredis): client is Cluster {
   return client.isCluster;
 }
 
-/** What the user's own client puts in front of each key. */
+/** The key prefix of the user's own client. */
 export function keyPrefixOf(template: Ioredis): string {
   const ofNodes = isCluster(template) ? template.options.redisOptions?.keyPrefix : undefined;
   return template.options.keyPrefix ?? ofNodes ?? '';
 }
 
-/** How often the user's cluster asks which node has what, without a reason; undefined: never. */
+/** How often the user's cluster asks which node has which slots, without a reason; undefined: never. */
 export function slotsRefreshMsOf(template: Ioredis): number | undefined {
   return isCluster(template) ? template.options.slotsRefreshInterval : undefined;
 }
 
-/** A client of ours for the same Redis. Nothing may stay silent for longer without being dropped, not even a Sentinel. */
+/** A client of ours for the same Redis. `silenceLimitMs`: how long connecting may take at most, and the answer of a Sentinel. */
 export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   if (isCluster(template)) {
     const forAll = ofAllNodes(template.options, silenceLimitMs);
@@ -79,7 +79,7 @@ const NO_RESEND = {
   reconnectOnError: isReadOnly,
   // A subscriber only listens: the kernel has to find out that nobody is at the other end any more.
   keepAlive: 10_000,
-  // A server that is loading is asked again so soon, and for so long a client may outlive its end meanwhile.
+  // How soon ioredis asks again whether a server is still loading. Its timer outlives the client's end, so it must be short.
   maxLoadingRetryTime: 500,
   // A socket that does not answer its FIN must not outlive the client.
   disconnectTimeout: 200,
@@ -98,7 +98,7 @@ function nodeOptions(): Partial<RedisOptions> {
   };
 }
 
-/** What ioredis takes where nothing is given, in milliseconds; 0 is no limit. */
+/** ioredis' own limit where none is given, in milliseconds. (To ioredis 0 is no limit.) */
 const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 
 function connectTimeoutOf(options: RedisOptions, silenceLimitMs: number): number {
@@ -152,20 +152,20 @@ function clusterOptions(
     clusterRetryStrategy: toldReconnectDelayMs,
     // A node that is lost may be lost for good: ask the others for its slots, do not wait for it.
     clusterNodeRetryStrategy: () => null,
-    // ioredis sets its timer anew when an answer comes after the end, and the process never ends. Ours does it (`IoredisClient`).
+    // ioredis sets its timer anew when an answer comes after the client's end, and keeps the process alive. `IoredisClient` has its own.
     slotsRefreshInterval: 0,
-    // Those of ioredis lose channels when slots move; ours are connections to single nodes.
+    // ioredis' sharded subscribers lose channels when slots move; ours are connections to single nodes.
     shardedSubscribers: false,
   };
 }
 
-/** What a cluster's client of ours tells when it may not send ASKING: the error. */
+/** The event by which a cluster's client of ours tells that it may not send ASKING, with the error. */
 export const ASKING_DENIED = 'asking denied';
 
 /**
- * While a slot migrates, ioredis sends an ASKING of its own and drops its promise: if that connection is lost, its rejection would
- * end the process. The command behind it says what there is to say, but not that ASKING is not permitted: it is told the way
- * back.
+ * While a slot migrates, ioredis sends an ASKING of its own and drops its promise: if that connection is lost, the rejection would end
+ * the process. What went wrong is known by the command behind the ASKING, except when ASKING is denied: that command is only redirected
+ * back to the former node, so an event tells of the denial.
  */
 function withAskingHandled(cluster: Cluster): Cluster {
   cluster.on('+node', (node: Redis) => {
@@ -184,7 +184,7 @@ function withAskingHandled(cluster: Cluster): Cluster {
 /** What a cluster's client of ours tells when an attempt to connect ends before any node was asked: the error. */
 export const NOT_BEGUN = 'not begun';
 
-/** The host of a start-up node is not known, perhaps: ioredis gives the reason to its strategy, and tells nobody else. */
+/** Why an attempt ended before any node was asked (a host name is unknown, perhaps), ioredis tells its retry strategy and nobody else. */
 function toldReconnectDelayMs(this: Cluster, attempt: number, reason?: Error): number {
   if (reason) this.emit(NOT_BEGUN, reason);
   return reconnectDelayMs(attempt);

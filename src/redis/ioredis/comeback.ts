@@ -1,21 +1,23 @@
-// Sees to it that a client connects again: ioredis forgets to, where it was told to give an attempt up, or an answer comes after that.
+// Sees to it that a client connects again: ioredis forgets to when an attempt was given up, or when an answer comes after that.
 
 import { setTimer } from '../../runtime/clock.js';
 import { isCluster, LONGEST_RECONNECT_DELAY_MS } from './clients.js';
 import type { Ioredis } from './source.js';
 
-/** In which an attempt to connect, or to disconnect, is stuck if it lasts. Left by themselves they last until the end of the turn, or a socket's. */
+/** States that last no longer than a turn of the event loop, or until sockets are closed: a client that stays in one is stuck there. */
 const STUCK_CLUSTER: readonly string[] = ['close', 'disconnecting'];
 const STUCK_CLIENT: readonly string[] = ['end'];
 
 /**
  * Looks after a client until the function that it returns is called.
  *
- * When ioredis gives up an attempt to connect to a cluster, the answer to its ready check (`CLUSTER INFO`) may still come: it calls
- * itself ready then, without a node, and refuses to connect again when that is due. When its last connection is gone it says `close`,
- * which by then nobody listens to any more. And a `MOVED` that comes while it disconnects gives it a new node, whose end it then
- * awaits, though it never connects to it. A client that is told to connect anew while it asks Sentinels for the way, or before it has
- * a socket, takes that for its end.
+ * A cluster's client: when ioredis gives up an attempt to connect, the answer to its ready check (`CLUSTER INFO`) may still come. It calls
+ * itself ready then, without a node, and refuses to connect again when that is due; when its last connection is gone it emits `close`,
+ * to which by then nobody listens any more. And a `MOVED` that comes while ioredis disconnects gives it a new node, to which it never
+ * connects, and whose end it then awaits.
+ *
+ * Any other client: if it is told to connect anew while it asks Sentinels for the way, or before it has a socket, ioredis takes that for
+ * its end.
  */
 export function seeToComeback(client: Ioredis): () => void {
   const stuck = isCluster(client) ? STUCK_CLUSTER : STUCK_CLIENT;

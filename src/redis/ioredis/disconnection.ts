@@ -10,7 +10,7 @@ const CLOSE_LIMIT_MS = 500;
 
 export async function disconnect(client: Ioredis): Promise<void> {
   if (client.status === 'end') return;
-  // Then nothing is there to end, and nothing tells. (A cluster may be left with the second.)
+  // Then there is no connection that could end, so no `end` would be emitted. (A cluster may be stuck in `close`.)
   const isBetweenAttempts = client.status === 'reconnecting' || client.status === 'close';
   if (isBetweenAttempts) {
     client.disconnect();
@@ -22,7 +22,7 @@ export async function disconnect(client: Ioredis): Promise<void> {
   }, CLOSE_LIMIT_MS);
   const ended = once(client, 'end', { signal: limit.signal });
   client.disconnect();
-  // While it asks a Sentinel, it says nothing of its end either.
+  // A client that is asking a Sentinel ends only when that has answered: it is not waited for any longer.
   await ended.catch(() => {
     if (!isCluster(client)) (client.stream as Writable | undefined)?.destroy();
   });

@@ -5,7 +5,7 @@ import { IoredisClient } from './client.js';
 import { clientLike, keyPrefixOf, slotsRefreshMsOf } from './clients.js';
 import { templateOf, type RedisSource } from './source.js';
 
-/** @throws OptionError the source is none */
+/** @throws OptionError the source cannot be used */
 export function ioredisDriver(source: RedisSource): Driver {
   const template = templateOf(source);
   return {

@@ -1,4 +1,5 @@
-// What ioredis rejects with, as a driver has to put it: the server's own words, or that the connection was lost, without passwords.
+// Turns what ioredis rejects with into the failures that driver.ts lists: the server's own words, or that the connection was lost. None of
+// them holds a password.
 
 import { ReplyError } from 'ioredis';
 import { describe, isReply, LostError, replyError, UnsentError } from '../failure.js';
@@ -11,10 +12,10 @@ import { redacted } from './redaction.js';
 const REDIRECTED =
   /^Too many Cluster redirections\. Last error: (?!Error: )(?:[\w$]+: )?(?=[A-Z\d]+ )/;
 
-/** ioredis' words for options that are ours, and that no user has set. */
+/** ioredis' words for a lost connection. The options that some of them name are ours: no user has set them. */
 const LOST = /enableOfflineQueue|maxRetriesPerRequest|^Connection is closed|^Command aborted/;
 
-/** And for a command that found its socket ended, by which alone another copy of ioredis tells that it was not written. */
+/** ioredis' word for a command that found no open socket: with another copy of ioredis only this tells that it was not written. */
 const NOT_WRITTEN = 'enableOfflineQueue';
 
 export function asFailure(error: unknown): Error {
@@ -48,7 +49,7 @@ function named(error: Error): Error {
   return error;
 }
 
-/** The same for a command. `mayHaveRun`: whether it was written; undefined: that is known by ioredis' words alone. */
+/** The failure of a command: `UnsentError` if it was not written. `mayHaveRun`: whether it was; undefined: only ioredis' words tell. */
 export function asCommandFailure(error: unknown, mayHaveRun?: boolean): Error {
   const failure = asFailure(error);
   if (isReply(failure) || (mayHaveRun ?? !String(error).includes(NOT_WRITTEN))) return failure;

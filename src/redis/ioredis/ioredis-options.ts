@@ -63,7 +63,7 @@ export const IOREDIS_OPTIONS = [
 const WHOLE = 'a URL is given as it is: { redis: url }';
 const CLUSTER = 'for a cluster: { redis: new Cluster(nodes) }';
 
-/** What other libraries call it, and what is meant. */
+/** Names that other libraries have for an option, and what to say to whoever uses them. */
 export const FOREIGN_OPTIONS: Readonly<Record<string, string | undefined>> = {
   url: WHOLE,
   uri: WHOLE,

@@ -17,7 +17,7 @@ class IoredisNode extends IoredisSender<Redis> implements ClusterNode {
     this.address = addressOf(redis);
   }
 
-  /** It has been asked something, or is asked by ioredis itself before its connection counts as ready. */
+  /** Whether a command is unanswered; or ioredis is connecting, and asks something itself before it calls the connection ready. */
   get owesAnswer(): boolean {
     const { status } = this.ioredis;
     const { commandQueue } = this.ioredis as { commandQueue?: { length: number } }; // ioredis does not declare it
@@ -29,7 +29,7 @@ class IoredisNode extends IoredisSender<Redis> implements ClusterNode {
     return (this.ioredis.stream as { bytesRead?: number } | undefined)?.bytesRead;
   }
 
-  /** By the method that tells the cluster's client when it is denied, as that of ioredis' own redirections does. */
+  /** By the same method as ioredis' own redirections, so that the cluster's client tells if ASKING is denied. */
   asking(): void {
     this.ioredis.asking().catch(() => undefined);
   }
@@ -46,7 +46,7 @@ class IoredisNode extends IoredisSender<Redis> implements ClusterNode {
 export class IoredisNodes implements ClusterNodes {
   readonly #cluster: Cluster;
   readonly #connect: Connect;
-  /** A connection is always the same node: whoever awaits something of it knows it by that. */
+  /** Each connection has one `ClusterNode`, always the same: whoever awaits something of the node knows it by that. */
   readonly #known = new WeakMap<Redis, ClusterNode>();
 
   constructor(cluster: Cluster, connect: Connect) {

@@ -1,10 +1,10 @@
-// Takes out of an error what nobody must read: ioredis hands over the arguments of the command that failed, AUTH's and HELLO's
-// among them, and a server repeats those of a command that it does not know.
+// Takes out of an error what nobody must read: ioredis puts the arguments of the failed command into it, those of AUTH and HELLO, too, and
+// a server repeats the arguments of a command that it does not know.
 
 /** As in: ERR unknown command 'AUTH', with args beginning with: 'secret' */
 const REPEATED_ARGUMENTS = /,? with args beginning with:.*/s;
 
-/** Redacts the error, and all errors that it carries, in place: they are of clients of ours. Returns it. */
+/** Redacts the error in place, and all errors that it carries: they are those of our own clients. Returns the error. */
 export function redacted<T>(error: T, seen: Set<unknown> = new Set<unknown>()): T {
   if (!(error instanceof Error) || seen.has(error)) return error;
   seen.add(error);

@@ -12,7 +12,7 @@ const UTF8 = { replyEncoding: 'utf8' } as const;
 
 export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
   protected readonly ioredis: Client;
-  /** Whether it is of the ioredis that is imported here: another copy may be another version, which takes its own commands only. */
+  /** Whether the client is of the ioredis imported here: another copy may be another version, which takes its own `Command` only. */
   readonly #isOfOurs: boolean;
 
   constructor(ioredis: Client) {
@@ -31,7 +31,7 @@ export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
     return reply.then(read, (error: unknown) => failed(asCommandFailure(error, sent?.mayHaveRun)));
   }
 
-  /** ioredis makes a system call of each command, and for a server that is waiting each would be a wake-up of its own. */
+  /** ioredis makes a system call for each command, and each would wake the server by itself: a corked socket makes one write of them. */
   gather(): void {
     if (isCluster(this.ioredis)) return;
     const stream = this.ioredis.stream as Writable | undefined; // none before it is connected
@@ -44,7 +44,7 @@ export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
     if (!isCluster(this.ioredis)) (this.ioredis.stream as Writable | undefined)?.uncork();
   }
 
-  /** `sendCommand` where it takes our commands: ioredis' own methods do the same by way of a generic wrapper that costs more. */
+  /** By `sendCommand`, which takes our `Command`s: ioredis' own methods come to the same by a generic wrapper that costs more. */
   #send(command: SentCommand): Promise<unknown> {
     const reply = this.ioredis.sendCommand(command) as Promise<unknown>;
     if (isCluster(this.ioredis)) command.heedRefusals();

@@ -9,7 +9,7 @@ export class SentCommand extends Command {
 
   /** A node of a cluster may bring a `commandTimeout`, from `natMap`: ioredis would give the command up, and send it all the same. */
   override setTimeout(): void {
-    // Limits are those of who sends it.
+    // The limits are those of the caller.
   }
 
   override toWritable(socket: object): string | Buffer {
@@ -18,8 +18,8 @@ export class SentCommand extends Command {
   }
 
   /**
-   * Called once a cluster's client has it: a node that refuses it, with `MOVED` perhaps, has not run it, and ioredis may pass it on to
-   * another one, to which it is not connected yet.
+   * Called when a cluster's client has taken the command. A node that refuses it, with `MOVED` perhaps, has not run it. If ioredis then
+   * fails to pass it on to another node, to which it is not connected yet, the command was written and yet ran nowhere.
    */
   heedRefusals(): void {
     const { reject } = this;

@@ -1,5 +1,5 @@
-// Where Redis is, as the user said it: checked before anything connects, and made into a client to copy ours from. What is
-// wrong with it is told without its text, which may hold a password.
+// Where Redis is, as the user said it: checked before anything connects, and made into a client from which ours are copied. What is wrong
+// with it is told without its text, which may hold a password.
 
 import { Redis, type Cluster, type RedisOptions } from 'ioredis';
 import { OptionError } from '../../api/errors.js';
@@ -22,13 +22,13 @@ type TemplateOptions = RedisOptions & { replyMapping?: never };
 const RIGHT =
   'it must be a URL such as redis://localhost:6379, ioredis options such as { host, port }, or a Redis or Cluster instance of ioredis';
 
-/** What a URL may say behind its "?": ioredis takes the text for the value. */
+/** The options that may stand behind the "?" of a URL: ioredis takes all values there as texts, which others must not be. */
 const IN_TEXTS = ['username', 'password', 'db', 'family', 'keyPrefix', 'connectionName'];
 
 const ENCODE =
   'in a password "@", "/", "?", "#" and "%" must be percent-encoded, behind the "?" also "&" and "+"';
 
-/** The user's instance; or one that never connects, of a URL or options. */
+/** The user's instance; or one that never connects, made from a URL or options. */
 export function templateOf(source: unknown): Ioredis {
   if (typeof source === 'string') return fromText(source);
   if (isClient(source)) {
@@ -42,7 +42,7 @@ export function templateOf(source: unknown): Ioredis {
   throw new OptionError(`option "redis" is ${what}: ${RIGHT}`);
 }
 
-/** By its shape, since ioredis may be installed more than once, and has forks. (What else has `duplicate` has no `status`.) */
+/** A client is known by its shape, since ioredis may be installed more than once, and has forks. (Other clients have no `status`.) */
 function isClient(source: unknown): source is Ioredis {
   if (typeof source !== 'object' || source === null) return false;
   const { duplicate, options, status } = source as Partial<Ioredis>;
@@ -51,7 +51,7 @@ function isClient(source: unknown): source is Ioredis {
 
 function fromText(text: string): Redis {
   checkText('option "redis"', text);
-  // ioredis looks for "rediss://" as it is written, and would otherwise do without TLS.
+  // ioredis knows "rediss://" in small letters only, and would connect without TLS.
   const url = text.replace(/^rediss?:/i, (scheme) => scheme.toLowerCase());
   const query = new URLSearchParams(/\?(.*)$/.exec(text)?.[1]);
   for (const [name, value] of query) {
@@ -84,7 +84,7 @@ function checkNames(names: readonly string[]): void {
   }
 }
 
-/** What is no name that we know may be the rest of a password. */
+/** An unknown name is not shown, since it may be the rest of a password with a "?" in it. */
 function checkNameInQuery(name: string): void {
   if (isOfIoredis(name)) return;
   if (meantBy(name) !== undefined) checkNames([name]);
@@ -101,13 +101,13 @@ function meantBy(name: string): string | undefined {
   return Object.hasOwn(FOREIGN_OPTIONS, name) ? FOREIGN_OPTIONS[name] : undefined;
 }
 
-/** ioredis reads a number from the beginning of a text, whatever comes behind it. */
+/** Refuses a text that is no number: ioredis would read the digits at its beginning, whatever comes behind them. */
 function checkDigits(name: string, value: unknown): void {
   if (typeof value === 'string' && !/^\d+$/.test(value))
     throw wrong(`option "redis": its ${name}`, value, 'a number');
 }
 
-/** Our connections are made from the options of an instance; what its `select()` chose stands elsewhere, and may change. */
+/** Our connections are made from the options of an instance. The database that its `select()` chose is not among them, and may change. */
 function checkInstance(instance: Redis): void {
   checkPlace('option "redis": the instance’s ', instance.options);
   const { condition, prevCondition, options } = instance as unknown as Selecting;
@@ -118,14 +118,14 @@ function checkInstance(instance: Redis): void {
   );
 }
 
-/** What ioredis keeps of a connection; the former while there is none. */
+/** What ioredis knows of its connection; while there is none, `prevCondition` is that of the one before. */
 interface Selecting {
   readonly condition?: { readonly select?: number } | null;
   readonly prevCondition?: { readonly select?: number } | null;
   readonly options: RedisOptions;
 }
 
-/** What ioredis itself refuses. Its error is no cause: it may carry the text. */
+/** Makes the instance, and tells what ioredis itself refuses. Its error does not become a cause, since it may carry the text. */
 function newTemplate(create: () => Redis): Redis {
   let template: Redis;
   try {
@@ -139,7 +139,7 @@ function newTemplate(create: () => Redis): Redis {
   return template;
 }
 
-/** A URL, or one of ioredis' short forms: a port, `host:port`, the path of a socket. */
+/** A text is right if it is a URL, or one of ioredis' short forms: a port, `host:port`, the path of a socket. */
 function checkText(what: string, text: string): void {
   if (text === '') throw new OptionError(`${what} is '': ${RIGHT}`);
   if (/^\d+$/.test(text) || /^\/(?!\/)/.test(text)) return;
@@ -150,7 +150,7 @@ function checkText(what: string, text: string): void {
     );
   }
   const url = parse(what, `redis://${text.replace(/^(rediss?:)?\/\//i, '')}`);
-  // What follows a "/", "?" or "#" that is not encoded is no password to a URL, and its beginning would be a host or a port.
+  // A "/", "?" or "#" in a password that is not encoded ends the host in a URL: the password's beginning would pass for host and port.
   if (url.hash !== '' || url.pathname.includes('@') || url.search.includes('@'))
     throw new OptionError(`${what} is no URL that can be used: ${ENCODE}`);
   if (scheme === undefined && url.pathname.length > 1)
@@ -174,7 +174,7 @@ function parse(what: string, text: string): URL {
   }
 }
 
-/** A URL in place of a host would be looked up, and told by the error, password and all. */
+/** Refuses a URL in place of a host: it would be looked up by DNS, and the error would tell it, password and all. */
 function checkPlace(what: string, { host, path, sentinels }: RedisOptions): void {
   checkHost(`${what}host`, host);
   if (typeof path === 'string' && /^\/\/|:\/\/|@/.test(path)) {
@@ -192,7 +192,7 @@ function checkHost(what: string, host: unknown): void {
   throw wrong(what, host, 'the name or address of a host; a URL is given as it is: { redis: url }');
 }
 
-/** Those that ioredis cannot read it never tells of; it has no error for them. */
+/** Checks the start-up nodes of a cluster: ioredis has no error for those that it cannot read. */
 function checkStartupNodes(cluster: Cluster): void {
   const what = 'option "redis": a start-up node of the cluster';
   const { startupNodes } = cluster as unknown as { startupNodes?: unknown };

@@ -1,4 +1,4 @@
-// What ioredis says of attempts to connect that fail: one error for each, with the reason of those who were asked, if there is one.
+// What ioredis says of attempts to connect that fail: one error for each, with the reason that the nodes or Sentinels gave, if any did.
 
 import { failureKind, isDenial, isMereLoss, RefusedError } from '../failure.js';
 import { isCluster, NOT_BEGUN } from './clients.js';
@@ -11,7 +11,7 @@ interface Saying {
   readonly address: string;
 }
 
-/** A cluster may have many nodes, and one of them may fail often while the others are well. */
+/** How many sayings are kept at most: one node of a cluster may fail often while the others are well. */
 const MOST_SAYINGS = 100;
 
 /** Calls back with each error of a client. */
@@ -25,8 +25,8 @@ export function onTrouble(client: Ioredis, listener: (error: Error) => void): vo
     const [, address = '', reason = error.message] = SENTINEL_ERROR.exec(error.message) ?? [];
     note(new Error(reason), address);
   });
-  // What was said in a former attempt, or while the client was ready, explains no other one. (An attempt that finds all Sentinels
-  // asked fails before ioredis says that it connects; one that never had a connection may not close.)
+  // What was said in a former attempt, or while the client was ready, does not explain this one. (Both events are needed: an attempt that
+  // finds all Sentinels asked fails before ioredis emits "connecting", and one that never had a connection may not emit "close".)
   for (const boundary of ['close', 'connecting']) {
     client.on(boundary, () => {
       sayings = [];
@@ -42,7 +42,7 @@ export function onTrouble(client: Ioredis, listener: (error: Error) => void): vo
   });
 }
 
-/** An attempt that came to its end without an error. */
+/** The reason to give for an attempt that ended without an error. */
 export function unexplained(client: Ioredis): Error {
   if (isCluster(client))
     return new Error('the cluster is not up (cluster_state), or CLUSTER INFO is not permitted');
@@ -60,11 +60,11 @@ const UNKNOWN_GROUP = /No such master with that name|invalid reply: null/;
 
 function explained(client: Ioredis, error: Error, said: readonly Saying[]): Error {
   if (isCluster(client)) {
-    if (!('lastNodeError' in error)) return error; // "Failed to refresh slots cache." is all that the others say
+    if (!('lastNodeError' in error)) return error; // one with it says only "Failed to refresh slots cache."
     const denial = said.find((one) => failureKind(one.error) === 'denied');
     return denial?.error ?? unreachable('node of the cluster', said, error);
   }
-  // "All sentinels are unreachable. Retrying from scratch after 44.4 ms.", other words each time
+  // As in "All sentinels are unreachable. Retrying from scratch after 44.4ms.": other words each time, and one reason at most.
   if (!error.message.startsWith('All sentinels are unreachable')) return error;
   const reasons = said.map((one) => one.error.message);
   const denial = reasons.find(isDenial);
@@ -76,11 +76,11 @@ function explained(client: Ioredis, error: Error, said: readonly Saying[]): Erro
   return unreachable('Sentinel', said, error);
 }
 
-/** Nobody could be asked: why, where that is known, and who was tried. */
+/** The error of an attempt in which nobody could be asked: why, where that is known, or who was tried. */
 function unreachable(what: string, said: readonly Saying[], cause: Error): Error {
   const reason = said.map(({ error }) => error).find((error) => !isMereLoss(error));
   if (reason) return reason;
-  // They are tried in another order each time, which is no news.
+  // Sorted, since they are tried in another order each time, and the same words must come out.
   const addresses = [...new Set(said.map(({ address }) => address))].sort().join(', ');
   return new Error(`no ${what} can be reached (tried ${addresses})`, { cause });
 }
