@@ -3,6 +3,9 @@
 
 import type { ClusterNodes, RedisClient } from './driver.js';
 
+/** The name of the home where there is only one: no cluster. */
+export const ONLY_HOME = '';
+
 /** The homes that there are, each named by its address. */
 export interface Homes {
   /**
@@ -22,7 +25,7 @@ export interface Homes {
 export function homesOf(commands: RedisClient, connect: () => RedisClient): Homes {
   if (commands.cluster) return new ClusterHomes(commands.cluster);
   const nothing = (): void => undefined; // the only home never changes
-  return { of: () => '', has: () => true, connect, refresh: nothing, onChange: nothing };
+  return { of: () => ONLY_HOME, has: () => true, connect, refresh: nothing, onChange: nothing };
 }
 
 /** The homes in a cluster: the masters that its client for commands knows. */

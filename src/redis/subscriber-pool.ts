@@ -2,7 +2,7 @@
 
 import { inOwnContext } from '../runtime/own-context.js';
 import type { Connection } from './connection.js';
-import type { Homes } from './homes.js';
+import { ONLY_HOME, type Homes } from './homes.js';
 import { Subscriber, type SubscriberListener } from './subscriber.js';
 
 /** What happens to channels at one home, which is named by its address. */
@@ -118,5 +118,5 @@ export class SubscriberPool {
 /** What a connection is called in errors and outages: no two connections of a client have the same name. */
 function roleOf(home: string, isSharded: boolean): string {
   const role = isSharded ? 'sharded subscriber' : 'subscriber';
-  return home === '' ? role : `${role} (${home})`;
+  return home === ONLY_HOME ? role : `${role} (${home})`;
 }

@@ -1,11 +1,10 @@
-// All subscriptions of one client. Each stands at the home of its channel, the server that delivers its messages; when the channel's slot
-// moves to another server, the subscription follows.
+// All subscriptions of one client. Each stands at the home of its channel, the server that delivers its messages, and follows its slot.
 
 import { setTimer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { Connection } from './connection.js';
 import { failureKind, redirectionOf } from './failure.js';
-import type { Homes } from './homes.js';
+import { ONLY_HOME, type Homes } from './homes.js';
 import { hashTag } from './keys.js';
 import { slotOf } from './slots.js';
 import { SubscriberPool } from './subscriber-pool.js';
@@ -35,7 +34,8 @@ interface Route {
   at: string | undefined;
   /** The home to which the channel moves. It is left at `at` only when it is subscribed here, so that no message is missed in between. */
   next: string | undefined;
-  isSubscribed: boolean;
+  /** When the subscription is to be tried again (monotonic): not soon if it is new, as it may need a connection. Infinity: it stands. */
+  dueAtMs: number;
   isDenied: boolean;
   /** The home that refused the channel for now. The retry asks it again, but not `#follow`, which runs whenever slots were looked up. */
   refusedBy: string | undefined;
@@ -72,8 +72,9 @@ export class Subscribers {
 
   subscribe(channel: string, isSharded: boolean): void {
     const slot = isSharded ? slotOf(hashTag(channel)) : undefined;
-    const nowhere = { at: undefined, next: undefined, refusedBy: undefined, isSubscribed: false };
-    const route: Route = { channel, slot, ...nowhere, isDenied: false, hasFollowed: false };
+    const nowhere = { at: undefined, next: undefined, refusedBy: undefined, isDenied: false };
+    const dueAtMs = performance.now() + LONGEST_RETRY_MS;
+    const route: Route = { channel, slot, ...nowhere, dueAtMs, hasFollowed: false };
     this.#routes.set(channel, route);
     this.#go(route, this.#homes.of(slot));
   }
@@ -96,10 +97,9 @@ export class Subscribers {
 
   #go(route: Route, home: string | undefined): void {
     route.isDenied = false;
-    if (home === undefined || !this.#pool.subscribe(route.channel, home, isSharded(route))) {
-      this.#retryLater();
-      return;
-    }
+    // Also if a connection takes the channel: nobody tells if it never reaches its home. (Where there is no other home, a retry is no use.)
+    if (route.dueAtMs < Infinity && home !== ONLY_HOME) this.#retryLater();
+    if (home === undefined || !this.#pool.subscribe(route.channel, home, isSharded(route))) return;
     if (route.next !== home) this.#leave(route, route.next);
     route.at ??= home;
     route.next = route.at === home ? undefined : home;
@@ -117,7 +117,7 @@ export class Subscribers {
       route.at = home;
       route.next = undefined;
     }
-    route.isSubscribed = true;
+    route.dueAtMs = Infinity;
     route.isDenied = false;
     route.refusedBy = undefined;
     route.hasFollowed = false;
@@ -127,7 +127,7 @@ export class Subscribers {
   readonly #lost = (channel: string, home: string): void => {
     const route = this.#routes.get(channel);
     if (route?.at !== home) return;
-    route.isSubscribed = false;
+    route.dueAtMs = 0;
     this.#listener.lost(channel);
     this.#homes.refresh();
     this.#retryLater();
@@ -180,14 +180,16 @@ export class Subscribers {
 
   readonly #retry = (): void => {
     this.#retryTimer = undefined;
-    const down = [...this.#routes.values()].filter(
-      ({ isSubscribed, isDenied }) => !isSubscribed && !isDenied,
+    const missing = [...this.#routes.values()].filter(
+      ({ dueAtMs, isDenied }) => dueAtMs < Infinity && !isDenied,
     );
-    this.#retryMs = down.length === 0 ? RETRY_MS : Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);
-    if (down.length === 0) return;
-    this.#retryLater();
+    const nowMs = performance.now();
+    const due = missing.filter(({ at, dueAtMs }) => at === undefined || dueAtMs <= nowMs);
+    this.#retryMs = due.length === 0 ? RETRY_MS : Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);
+    if (missing.length > 0) this.#retryLater();
+    if (due.length === 0) return;
     this.#homes.refresh();
-    for (const route of down) {
+    for (const route of due) {
       route.refusedBy = undefined;
       route.hasFollowed = false;
       // A classic channel goes to any other master. A sharded one goes to the one that has its slot, when `#follow` has learnt which.

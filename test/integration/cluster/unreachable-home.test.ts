@@ -49,6 +49,35 @@ describe.skipIf(topologiesUnavailable)('a master that tells of classic channels'
     for (const hold of await Promise.all(waits)) await hold.release();
   }, 60_000);
 
+  it('and cannot be reached from the start is replaced by another one', async () => {
+    const ports = proxies.map(({ port }) => port);
+    const options = { classicUnlockChannels: true, lockWatchdogTimeout: 90_000 };
+    await using holder = newClient({
+      redis: new Cluster(servers.nodes, { lazyConnect: true }),
+      ...options,
+    });
+    // Each chooses a master at random: that none of so many chooses the unreachable one happens once in 130 times.
+    const clients = Array.from({ length: 12 }, () =>
+      newClient({ redis: clusterBehind(servers, ports), ...options }),
+    );
+    try {
+      const holds = await Promise.all(clients.map(() => holder.getLock(uniqueName()).acquire()));
+      for (const client of clients) client.on('error', () => undefined);
+      await Promise.all(clients.map((client) => client.ping()));
+      proxies[0]!.refuse(); // the connections for commands stay
+      const waits = clients.map((client, index) =>
+        client.getLock(holds[index]!.lockName).acquire(),
+      );
+      const locked = Promise.all(waits);
+      locked.catch(() => undefined); // when the test fails, all are closed first
+      await expect.poll(allListenedTo, { timeout: HEARD_MS }).toBe(clients.length);
+      await Promise.all(holds.map((hold) => hold.release()));
+      for (const hold of await locked) await hold.release();
+    } finally {
+      await Promise.all(clients.map((client) => client.close()));
+    }
+  }, 60_000);
+
   async function counts(): Promise<number[]> {
     return await Promise.all(
       servers.masters.map(async ({ url }) => {
@@ -58,6 +87,10 @@ describe.skipIf(topologiesUnavailable)('a master that tells of classic channels'
         return channels.length;
       }),
     );
+  }
+
+  async function allListenedTo(): Promise<number> {
+    return (await counts()).reduce((sum, count) => sum + count, 0);
   }
 
   async function mostListenedTo(): Promise<number> {

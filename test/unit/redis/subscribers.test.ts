@@ -311,6 +311,51 @@ it('a classic subscription whose server cannot be reached goes to another one, a
   expect(links[1]!.asked).toEqual([CHANNEL, 'another']);
 });
 
+it('a classic subscription whose first server is never reached goes to another one', async () => {
+  only('a');
+  present = ['a', 'b'];
+  unreachable = ['subscriber (a)'];
+  subscribers.subscribe(CHANNEL, false);
+  await pass(5_000);
+  expect(told).toEqual(['subscribed']);
+  expect(links.map(({ role, asked }) => [role, asked])).toEqual([
+    ['subscriber (a)', []],
+    ['subscriber (b)', [CHANNEL]],
+  ]);
+});
+
+it('while the first server of a sharded subscription is not reached, it is looked up who has the slot', async () => {
+  only('a');
+  unreachable = ['sharded subscriber (a)'];
+  subscribers.subscribe(CHANNEL, true);
+  await pass(5_000);
+  expect(refreshes).toBeGreaterThan(0);
+  expect(refreshes).toBeLessThan(10);
+});
+
+it('a first connection that takes a while is waited for: no other server is asked, nor who has the slots', async () => {
+  only('a');
+  present = ['a', 'b'];
+  unreachable = ['subscriber (a)'];
+  subscribers.subscribe(CHANNEL, false);
+  await pass(1_500);
+  links[0]!.comeBack();
+  await pass(60_000);
+  expect(told).toEqual(['subscribed']);
+  expect(links).toHaveLength(1);
+  expect(refreshes).toBe(0);
+});
+
+it('when all subscriptions stand, no retry is due any more, and nobody was asked who has the slots', async () => {
+  only('a');
+  subscribers.subscribe(CHANNEL, false);
+  subscribers.subscribe('another', true);
+  await pass(1_000);
+  expect(links).toHaveLength(2);
+  expect(vi.getTimerCount()).toBe(2); // until the next PING on each connection
+  expect(refreshes).toBe(0);
+});
+
 it('a classic subscription goes on until it is at a server that can be reached', async () => {
   only('a');
   present = ['a', 'b', 'c'];
