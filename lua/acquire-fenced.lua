@@ -42,7 +42,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -70,7 +70,7 @@ else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or math.max(ttlMs, tonumber(leaseMs)))
+local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
 if done == 1 then
   done = setToken(counter, token, remember)
 end
@@ -79,7 +79,7 @@ if type(done) ~= 'table' or done.err then
   if isFree then
     redis.call('HDEL', lock, owner)
   elseif ttlMs > 0 then
-    redis.call('PEXPIRE', lock, ttlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
   return done
 end

@@ -26,7 +26,7 @@ end
 
 if redis.call('HEXISTS', lock, owner) == 1 then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
+  redis.call('PEXPIRE', lock, string.format('%.0f', math.max(redis.call('PTTL', lock), tonumber(leaseMs))))
   return 1
 end
 

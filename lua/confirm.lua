@@ -21,6 +21,7 @@ local line = KEYS[3]
 local places = KEYS[4]
 local owner = ARGV[1]
 local leaseMs = tonumber(ARGV[2])
+local lease = ARGV[2] -- as it came, for commands
 local channel = ARGV[3]
 local publish = ARGV[4]
 local grants = ARGV[5]
@@ -30,11 +31,11 @@ local count = redis.call('HGET', lock, owner)
 local ttlMs = redis.call('PTTL', lock)
 if count == '0' then
   -- In this order: a full memory refuses what takes memory only before anything is written.
-  redis.call('PEXPIRE', lock, leaseMs)
+  redis.call('PEXPIRE', lock, lease)
   local counted = redis.pcall('HSET', lock, owner, 1)
   if type(counted) == 'table' then
     if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, ttlMs)
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     return counted
   end
@@ -54,7 +55,7 @@ end
 if count then
   if ttlMs >= 0 then
     -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-    redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
+    redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
   end
   return 'kept'
 end

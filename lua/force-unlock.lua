@@ -30,11 +30,12 @@ end
 local ttlMs = redis.call('PTTL', lock)
 -- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('DEL', lock)
-local left = redis.pcall('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
+local leftMs = ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs
+local left = redis.pcall('SET', forced, holder, 'PX', string.format('%.0f', leftMs))
 if left.err then
   redis.call('HSET', lock, holder, fields[2])
   if ttlMs > 0 then
-    redis.call('PEXPIRE', lock, ttlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
   return left
 end

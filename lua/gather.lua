@@ -50,7 +50,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -81,7 +81,7 @@ local function acquire(lock, owner, lease)
   if isOurs == 1 then
     local ttlMs = redis.pcall('PTTL', lock)
     local longerMs = type(ttlMs) == 'number' and math.max(ttlMs, tonumber(lease))
-    return longerMs and redis.pcall('PEXPIRE', lock, longerMs) == 1 and 1
+    return longerMs and redis.pcall('PEXPIRE', lock, string.format('%.0f', longerMs)) == 1 and 1
   end
   return isOurs == 0 and heldBy(lock)
 end

@@ -54,7 +54,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -129,7 +129,7 @@ local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, toke
   if type(done) == 'table' then
     redis.call('HDEL', lock, first)
     if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, ttlMs)
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     return done
   end

@@ -31,6 +31,7 @@ local counter = KEYS[4]
 local owner = ARGV[1]
 local leaseMs = ARGV[2]
 local placeLeaseMs = tonumber(ARGV[3])
+local placeLease = ARGV[3] -- as it came, for commands
 local nonce = ARGV[4]
 local ticket = tonumber(ARGV[5])
 local wants = ARGV[6]
@@ -62,7 +63,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -78,11 +79,11 @@ if count then
   end
   local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-  redis.call('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+  redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
   local given = token and setToken(counter, token, remember)
   if given and given.err then
     if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, ttlMs)
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     return given
   end
@@ -117,7 +118,7 @@ if isFree and isFirst then
       done = redis.pcall('ZREM', line, owner)
       if type(done) == 'table' and place then
         redis.call('HSET', places, owner, place)
-        redis.call('PEXPIRE', places, redis.call('PTTL', line))
+        redis.call('PEXPIRE', places, string.format('%.0f', redis.call('PTTL', line)))
       end
     end
   end
@@ -155,7 +156,7 @@ local known = redis.call('HGET', places, owner)
 if present then
   ticket = tonumber(present)
   -- First: a full memory refuses what takes memory only before anything is written.
-  redis.call('PEXPIRE', line, math.max(redis.call('PTTL', line), placeLeaseMs))
+  redis.call('PEXPIRE', line, string.format('%.0f', math.max(redis.call('PTTL', line), placeLeaseMs)))
 else
   if ticket == 0 then
     -- The time in microseconds, so that it is also behind those who left and will be back.
@@ -173,7 +174,7 @@ if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
 end
 for _, key in ipairs({ line, places }) do
   if not refused and redis.call('PTTL', key) < placeLeaseMs then
-    refused = refusal('PEXPIRE', key, placeLeaseMs)
+    refused = refusal('PEXPIRE', key, placeLease)
   end
 end
 if refused then

@@ -15,7 +15,7 @@ local tokenTtlMs = tonumber(ARGV[2])
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end

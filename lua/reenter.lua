@@ -24,13 +24,13 @@ if count then
   local newTtlMs = math.max(ttlMs, leaseMs)
   -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
   if ttlMs >= 0 and newTtlMs > 0 then
-    redis.call('PEXPIRE', lock, newTtlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
   end
   if count ~= holdCount then
     local counted = redis.pcall('HSET', lock, owner, holdCount)
     if type(counted) == 'table' then
       if newTtlMs ~= ttlMs and ttlMs > 0 then
-        redis.call('PEXPIRE', lock, ttlMs)
+        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
       end
       return counted
     end

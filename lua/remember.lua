@@ -9,6 +9,7 @@
 -- Returns how many they are.
 local longest = KEYS
 local leaseMs = tonumber(ARGV[1])
+local lease = ARGV[1] -- as it came, for commands
 
 local function remember(key)
   local known = redis.pcall('GET', key)
@@ -20,14 +21,14 @@ local function remember(key)
   local ttlMs = redis.call('PTTL', key)
   -- First: a full memory refuses what takes memory only before anything is written.
   if ttlMs ~= -2 and ttlMs < leaseMs then
-    redis.call('PEXPIRE', key, leaseMs)
+    redis.call('PEXPIRE', key, lease)
   end
   if knownMs >= leaseMs then
     return known
   end
-  local done = redis.pcall('SET', key, leaseMs, 'PX', leaseMs)
+  local done = redis.pcall('SET', key, lease, 'PX', lease)
   if done.err and ttlMs > 0 then
-    redis.call('PEXPIRE', key, ttlMs)
+    redis.call('PEXPIRE', key, string.format('%.0f', ttlMs))
   end
   return done
 end

@@ -35,7 +35,7 @@ local function atLeast(key)
   isGtKnown = isGtKnown and type(prolonged) ~= 'table'
   local ttlMs = redis.call('PTTL', key)
   if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
-    redis.call('PEXPIRE', key, math.max(ttlMs, placeLeaseMs))
+    redis.call('PEXPIRE', key, ttlMs > placeLeaseMs and string.format('%.0f', ttlMs) or placeLease)
     hasWritten = true
   end
 end

@@ -19,6 +19,7 @@ local longest = KEYS[2]
 local counter = KEYS[3]
 local owner = ARGV[1]
 local leaseMs = tonumber(ARGV[2])
+local lease = ARGV[2] -- as it came, for commands
 
 -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
@@ -58,10 +59,10 @@ if counter and (isFree or isOurs) then
 end
 if isFree then
   redis.call('HSET', lock, owner, 1)
-  done = redis.pcall('PEXPIRE', lock, leaseMs)
+  done = redis.pcall('PEXPIRE', lock, lease)
 elseif isOurs then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-  done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, leaseMs))
+  done = redis.pcall('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
 else
   -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
   -- to something else.
@@ -80,16 +81,16 @@ end
 -- A vote that is not remembered must not count.
 if not hasFailed(done) then
   if longestMs <= leaseMs then
-    done = redis.pcall('SET', longest, leaseMs, 'PX', leaseMs)
+    done = redis.pcall('SET', longest, lease, 'PX', lease)
   elseif redis.call('PTTL', longest) < leaseMs then
-    done = redis.pcall('PEXPIRE', longest, leaseMs)
+    done = redis.pcall('PEXPIRE', longest, lease)
   end
 end
 if hasFailed(done) then
   if isFree then
     redis.call('HDEL', lock, owner)
   elseif isOurs and ttlMs > 0 then
-    redis.call('PEXPIRE', lock, ttlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
   return done
 end

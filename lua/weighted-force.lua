@@ -81,7 +81,7 @@ if type(refused) == 'table' then
   end
   return refused
 end
-redis.call('HSET', lock, 'used', used)
+redis.call('HSET', lock, 'used', string.format('%.0f', used))
 for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))

@@ -91,7 +91,7 @@ end
 
 if holders[2] and tonumber(holders[2]) <= nowMs then
   local lapsed = {}
-  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'WITHSCORES', 'LIMIT', 0, MOST)
+  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', nowMs), 'WITHSCORES', 'LIMIT', 0, MOST)
   for i = 1, #found, 2 do
     lapsed[#lapsed + 1] = found[i]
     formerEnds[found[i]] = found[i + 1]
@@ -127,7 +127,7 @@ elseif isHeld then
   end
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { string.format('%.0f', newEndMs), owner }
-  fields = { owner, newWeight }
+  fields = { owner, string.format('%.0f', newWeight) }
 end
 
 -- Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
@@ -244,7 +244,7 @@ local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) o
 for i = 1, #ends, 2 do
   lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
 end
-lastEndMs = string.format('%.0f', lastEndMs)
+local lastEnd = string.format('%.0f', lastEndMs)
 
 local function write()
   -- The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
@@ -265,8 +265,8 @@ local function write()
   end
   local isEmpty = used == 0 and #fields == 0 and not waiting and not isMore
   if not isEmpty then
-    local words = { 'capacity', capacity, 'used', used, unpack(fields) }
-    local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs) or refusal('HSET', lock, unpack(words))
+    local words = { 'capacity', known[1], 'used', string.format('%.0f', used), unpack(fields) }
+    local refused = mustLast and refusal('PEXPIREAT', leases, lastEnd) or refusal('HSET', lock, unpack(words))
     if refused then
       -- No weight was given: nobody holds more than before.
       for i = 2, #ends, 2 do
@@ -280,7 +280,7 @@ local function write()
       return refused
     end
     if mustLast then
-      redis.call('PEXPIREAT', lock, lastEndMs)
+      redis.call('PEXPIREAT', lock, lastEnd)
     end
   end
   if #leaving > 0 then

@@ -143,7 +143,7 @@ if isFirst and not hasLapsed and used + weight <= capacity then
   redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
   local mustLast = isNew or not holder[1] or leaseMs > lockTtlMs
   local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
-    or refusal('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
+    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, ARGV[2])
   if refused then
     -- No weight was given: nobody holds more than before.
     redis.pcall('ZREM', leases, owner)
@@ -179,7 +179,7 @@ if placeLeaseMs == 0 then
   if isNew then
     -- Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
     mend()
-    local refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+    local refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
       or refusal('PEXPIREAT', lock, later(nowMs, lockTtlMs))
     if refused then
       redis.pcall('DEL', lock)
@@ -206,23 +206,23 @@ mend()
 redis.call('ZADD', line, whole(ticket), owner)
 local refused
 if isNew then
-  refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+  refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
 end
 -- A copy that comes late, when the line was deleted meanwhile, must not cut the keys of a place that was renewed since.
 local knownNonce, knownEndMs = string.match(place or '', '^w%d+ (%d+) (%d+) ')
-local lastEndMs = untilMs
+local placeEndMs = untilMs
 if tonumber(knownNonce or 0) > tonumber(nonce) then
-  lastEndMs = math.max(untilMs, tonumber(knownEndMs))
+  placeEndMs = math.max(untilMs, tonumber(knownEndMs))
 elseif not refused then
   local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
   refused = refusal('HSET', places, owner, table.concat(words, ' '))
 end
 for _, key in ipairs({ line, places }) do
-  refused = refused or refusal('PEXPIREAT', key, later(lastEndMs, lineTtlMs))
+  refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lineTtlMs))
 end
-if isNew or nowMs + lockTtlMs < lastEndMs then
+if isNew or nowMs + lockTtlMs < placeEndMs then
   for _, key in ipairs({ lock, leases }) do
-    refused = refused or refusal('PEXPIREAT', key, later(lastEndMs, lockTtlMs))
+    refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lockTtlMs))
   end
 end
 if refused then

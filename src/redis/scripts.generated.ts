@@ -34,7 +34,7 @@ export const scripts: {
 } = {
   acquireFenced: {
     name: 'acquire-fenced',
-    sha1: '1216a91a5f29e299612c6e5be49a9048aae9648e',
+    sha1: '937213a3ac8ffc6b3b6752365f3f4652275c6911',
     source: `-- Takes a lock that nobody holds, and gives its new holder a fencing token, larger than all before it: the outermost acquisition
 -- of an owner.
 --
@@ -79,7 +79,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -107,7 +107,7 @@ else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or math.max(ttlMs, tonumber(leaseMs)))
+local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
 if done == 1 then
   done = setToken(counter, token, remember)
 end
@@ -116,7 +116,7 @@ if type(done) ~= 'table' or done.err then
   if isFree then
     redis.call('HDEL', lock, owner)
   elseif ttlMs > 0 then
-    redis.call('PEXPIRE', lock, ttlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
   return done
 end
@@ -125,7 +125,7 @@ return token
   },
   acquire: {
     name: 'acquire',
-    sha1: '78138a4c2c7b7137075bd2cada65e7e14ceeb381',
+    sha1: '1c5d5452cc947fc1e97d0b9ed9b210306e0e967d',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner.
 --
 -- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
@@ -154,7 +154,7 @@ end
 
 if redis.call('HEXISTS', lock, owner) == 1 then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(leaseMs)))
+  redis.call('PEXPIRE', lock, string.format('%.0f', math.max(redis.call('PTTL', lock), tonumber(leaseMs))))
   return 1
 end
 
@@ -169,7 +169,7 @@ return { holders[1], redis.call('PTTL', lock) }
   },
   confirm: {
     name: 'confirm',
-    sha1: '22f05ee19bf05ee699318c31a8f9b948e0737398',
+    sha1: '5c6a75cb152a9fe8fb9ff381b953bfb31b3dd1ce',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
 --
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
@@ -193,6 +193,7 @@ local line = KEYS[3]
 local places = KEYS[4]
 local owner = ARGV[1]
 local leaseMs = tonumber(ARGV[2])
+local lease = ARGV[2] -- as it came, for commands
 local channel = ARGV[3]
 local publish = ARGV[4]
 local grants = ARGV[5]
@@ -202,11 +203,11 @@ local count = redis.call('HGET', lock, owner)
 local ttlMs = redis.call('PTTL', lock)
 if count == '0' then
   -- In this order: a full memory refuses what takes memory only before anything is written.
-  redis.call('PEXPIRE', lock, leaseMs)
+  redis.call('PEXPIRE', lock, lease)
   local counted = redis.pcall('HSET', lock, owner, 1)
   if type(counted) == 'table' then
     if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, ttlMs)
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     return counted
   end
@@ -226,7 +227,7 @@ end
 if count then
   if ttlMs >= 0 then
     -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-    redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
+    redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
   end
   return 'kept'
 end
@@ -241,7 +242,7 @@ return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   },
   forceUnlock: {
     name: 'force-unlock',
-    sha1: '12b2c182f96450b67517ebd3584b4cce52bd4cc4',
+    sha1: '41070e41d5d60618bb3344b6c315878f4916780b',
     source: `-- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 --
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
@@ -274,11 +275,12 @@ end
 local ttlMs = redis.call('PTTL', lock)
 -- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('DEL', lock)
-local left = redis.pcall('SET', forced, holder, 'PX', ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs)
+local leftMs = ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs
+local left = redis.pcall('SET', forced, holder, 'PX', string.format('%.0f', leftMs))
 if left.err then
   redis.call('HSET', lock, holder, fields[2])
   if ttlMs > 0 then
-    redis.call('PEXPIRE', lock, ttlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
   return left
 end
@@ -289,7 +291,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: '6877b6d50cba5a0aa13081a143e0e51dfd337e35',
+    sha1: '1a8f452f4d1ea772cceb84dd1e53845fc024d249',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
 -- stand here. In a cluster, all keys are of one slot.
 --
@@ -342,7 +344,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -373,7 +375,7 @@ local function acquire(lock, owner, lease)
   if isOurs == 1 then
     local ttlMs = redis.pcall('PTTL', lock)
     local longerMs = type(ttlMs) == 'number' and math.max(ttlMs, tonumber(lease))
-    return longerMs and redis.pcall('PEXPIRE', lock, longerMs) == 1 and 1
+    return longerMs and redis.pcall('PEXPIRE', lock, string.format('%.0f', longerMs)) == 1 and 1
   end
   return isOurs == 0 and heldBy(lock)
 end
@@ -433,7 +435,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'd18128321ca3dd679843b7233641f15a15154494',
+    sha1: '6ae712bbb8e72dee92bc07063a4e4ef8597097eb',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -490,7 +492,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -565,7 +567,7 @@ local function handTo(first, nonce, expiresAtMs, leaseMs, wants, listensAt, toke
   if type(done) == 'table' then
     redis.call('HDEL', lock, first)
     if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, ttlMs)
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     return done
   end
@@ -644,7 +646,7 @@ return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reaso
   },
   join: {
     name: 'join',
-    sha1: '196022d41840edaf061bde54925ca7eed28a2eb9',
+    sha1: '42084cbc372d0f672393ac0512ac96703db97158',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -678,6 +680,7 @@ local counter = KEYS[4]
 local owner = ARGV[1]
 local leaseMs = ARGV[2]
 local placeLeaseMs = tonumber(ARGV[3])
+local placeLease = ARGV[3] -- as it came, for commands
 local nonce = ARGV[4]
 local ticket = tonumber(ARGV[5])
 local wants = ARGV[6]
@@ -709,7 +712,7 @@ end
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -725,11 +728,11 @@ if count then
   end
   local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-  redis.call('PEXPIRE', lock, math.max(ttlMs, tonumber(leaseMs)))
+  redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
   local given = token and setToken(counter, token, remember)
   if given and given.err then
     if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, ttlMs)
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     return given
   end
@@ -764,7 +767,7 @@ if isFree and isFirst then
       done = redis.pcall('ZREM', line, owner)
       if type(done) == 'table' and place then
         redis.call('HSET', places, owner, place)
-        redis.call('PEXPIRE', places, redis.call('PTTL', line))
+        redis.call('PEXPIRE', places, string.format('%.0f', redis.call('PTTL', line)))
       end
     end
   end
@@ -802,7 +805,7 @@ local known = redis.call('HGET', places, owner)
 if present then
   ticket = tonumber(present)
   -- First: a full memory refuses what takes memory only before anything is written.
-  redis.call('PEXPIRE', line, math.max(redis.call('PTTL', line), placeLeaseMs))
+  redis.call('PEXPIRE', line, string.format('%.0f', math.max(redis.call('PTTL', line), placeLeaseMs)))
 else
   if ticket == 0 then
     -- The time in microseconds, so that it is also behind those who left and will be back.
@@ -820,7 +823,7 @@ if not known or tonumber(string.match(known, '^%d+')) <= tonumber(nonce) then
 end
 for _, key in ipairs({ line, places }) do
   if not refused and redis.call('PTTL', key) < placeLeaseMs then
-    refused = refusal('PEXPIRE', key, placeLeaseMs)
+    refused = refusal('PEXPIRE', key, placeLease)
   end
 end
 if refused then
@@ -840,7 +843,7 @@ return { holder, ttlMs, string.format('%.0f', ticket) }
   },
   raiseToken: {
     name: 'raise-token',
-    sha1: '53751c19a0472dde0294d44aa9ac1d0e2226a5f6',
+    sha1: '2a98720711e1061e11ae02fb090ab53188f2a441',
     source: `-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
 --
 -- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
@@ -858,7 +861,7 @@ local tokenTtlMs = tonumber(ARGV[2])
 
 local function setToken(counter, token, rememberMs)
   if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', rememberMs)
+    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
   end
   return redis.pcall('SET', counter, token)
 end
@@ -888,7 +891,7 @@ return done.err and done or 1
   },
   reenter: {
     name: 'reenter',
-    sha1: 'cedd705571177c2ec40d6b92a5cddd75bfff8a40',
+    sha1: 'fdb2e094180a38dbfaecc728e2e9606db0f558cc',
     source: `-- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
 -- given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
 -- extensions (the same count), and the question how a lock was lost.
@@ -915,13 +918,13 @@ if count then
   local newTtlMs = math.max(ttlMs, leaseMs)
   -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
   if ttlMs >= 0 and newTtlMs > 0 then
-    redis.call('PEXPIRE', lock, newTtlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
   end
   if count ~= holdCount then
     local counted = redis.pcall('HSET', lock, owner, holdCount)
     if type(counted) == 'table' then
       if newTtlMs ~= ttlMs and ttlMs > 0 then
-        redis.call('PEXPIRE', lock, ttlMs)
+        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
       end
       return counted
     end
@@ -967,7 +970,7 @@ return type(told) == 'table' and told.err or 1 + told
   },
   remember: {
     name: 'remember',
-    sha1: 'e3e94a5cc026487b84f1356489b4be391fabef60',
+    sha1: 'fd4a772928af77f294b7cfa0b3e997edf3e7849a',
     source: `-- Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
 -- new ones vote.lua does. It is sent together with what asks for that.
 --
@@ -979,6 +982,7 @@ return type(told) == 'table' and told.err or 1 + told
 -- Returns how many they are.
 local longest = KEYS
 local leaseMs = tonumber(ARGV[1])
+local lease = ARGV[1] -- as it came, for commands
 
 local function remember(key)
   local known = redis.pcall('GET', key)
@@ -990,14 +994,14 @@ local function remember(key)
   local ttlMs = redis.call('PTTL', key)
   -- First: a full memory refuses what takes memory only before anything is written.
   if ttlMs ~= -2 and ttlMs < leaseMs then
-    redis.call('PEXPIRE', key, leaseMs)
+    redis.call('PEXPIRE', key, lease)
   end
   if knownMs >= leaseMs then
     return known
   end
-  local done = redis.pcall('SET', key, leaseMs, 'PX', leaseMs)
+  local done = redis.pcall('SET', key, lease, 'PX', lease)
   if done.err and ttlMs > 0 then
-    redis.call('PEXPIRE', key, ttlMs)
+    redis.call('PEXPIRE', key, string.format('%.0f', ttlMs))
   end
   return done
 end
@@ -1013,7 +1017,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: 'cf64755764abcad3a15d37ca68fa23b2f86efda3',
+    sha1: '5be2a89b37d5f64e3f5473ecdd9504df8f4c8521',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
@@ -1051,7 +1055,7 @@ local function atLeast(key)
   isGtKnown = isGtKnown and type(prolonged) ~= 'table'
   local ttlMs = redis.call('PTTL', key)
   if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
-    redis.call('PEXPIRE', key, math.max(ttlMs, placeLeaseMs))
+    redis.call('PEXPIRE', key, ttlMs > placeLeaseMs and string.format('%.0f', ttlMs) or placeLease)
     hasWritten = true
   end
 end
@@ -1102,7 +1106,7 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '7ba21ac6a9c73ef240d2ed69206d1e58b388f947',
+    sha1: '92c82a9dd7d740eaf2b3df49810df3d84a3bc575',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
@@ -1134,11 +1138,11 @@ local function prolong(lock, owner, count)
   -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
   -- already: WAIT asks replicas for what its own connection wrote last.
   if ttlMs >= 0 then
-    redis.call('PEXPIRE', lock, math.max(ttlMs, leaseMs))
+    redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
   end
   if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
     if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, ttlMs)
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
   end
@@ -1180,7 +1184,7 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: '9c90261ae7c432e898ad9918a988325ff260bd2e',
+    sha1: 'f7d1510cc8588eb02782f96d6501854d5b60921a',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
 -- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty. Of a fenced lock it
 -- says with its vote what a token must be at least; raise-token.lua writes one when most masters have voted.
@@ -1202,6 +1206,7 @@ local longest = KEYS[2]
 local counter = KEYS[3]
 local owner = ARGV[1]
 local leaseMs = tonumber(ARGV[2])
+local lease = ARGV[2] -- as it came, for commands
 
 -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
@@ -1241,10 +1246,10 @@ if counter and (isFree or isOurs) then
 end
 if isFree then
   redis.call('HSET', lock, owner, 1)
-  done = redis.pcall('PEXPIRE', lock, leaseMs)
+  done = redis.pcall('PEXPIRE', lock, lease)
 elseif isOurs then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-  done = redis.pcall('PEXPIRE', lock, math.max(ttlMs, leaseMs))
+  done = redis.pcall('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
 else
   -- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
   -- to something else.
@@ -1263,16 +1268,16 @@ end
 -- A vote that is not remembered must not count.
 if not hasFailed(done) then
   if longestMs <= leaseMs then
-    done = redis.pcall('SET', longest, leaseMs, 'PX', leaseMs)
+    done = redis.pcall('SET', longest, lease, 'PX', lease)
   elseif redis.call('PTTL', longest) < leaseMs then
-    done = redis.pcall('PEXPIRE', longest, leaseMs)
+    done = redis.pcall('PEXPIRE', longest, lease)
   end
 end
 if hasFailed(done) then
   if isFree then
     redis.call('HDEL', lock, owner)
   elseif isOurs and ttlMs > 0 then
-    redis.call('PEXPIRE', lock, ttlMs)
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
   return done
 end
@@ -1309,7 +1314,7 @@ return owners
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: '7f3323432a06cebd322ab3e9672cc2fc0ac15920',
+    sha1: 'd7c8bd9c78616916afa952055cbefc067fcde286',
     source: `-- Puts out those holders of a read-write lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
 -- this sees to the line afterwards.
 --
@@ -1393,7 +1398,7 @@ if type(refused) == 'table' then
   end
   return refused
 end
-redis.call('HSET', lock, 'used', used)
+redis.call('HSET', lock, 'used', string.format('%.0f', used))
 for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))
@@ -1406,7 +1411,7 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '85cb1dc83519ae41b806dbd5200cfce463815b3c',
+    sha1: '1a39cb3e16e61663c412b3ed834e08713ebb71f9',
     source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
 -- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
 --
@@ -1500,7 +1505,7 @@ end
 
 if holders[2] and tonumber(holders[2]) <= nowMs then
   local lapsed = {}
-  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', nowMs, 'WITHSCORES', 'LIMIT', 0, MOST)
+  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', nowMs), 'WITHSCORES', 'LIMIT', 0, MOST)
   for i = 1, #found, 2 do
     lapsed[#lapsed + 1] = found[i]
     formerEnds[found[i]] = found[i + 1]
@@ -1536,7 +1541,7 @@ elseif isHeld then
   end
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { string.format('%.0f', newEndMs), owner }
-  fields = { owner, newWeight }
+  fields = { owner, string.format('%.0f', newWeight) }
 end
 
 -- Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
@@ -1653,7 +1658,7 @@ local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) o
 for i = 1, #ends, 2 do
   lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
 end
-lastEndMs = string.format('%.0f', lastEndMs)
+local lastEnd = string.format('%.0f', lastEndMs)
 
 local function write()
   -- The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
@@ -1674,8 +1679,8 @@ local function write()
   end
   local isEmpty = used == 0 and #fields == 0 and not waiting and not isMore
   if not isEmpty then
-    local words = { 'capacity', capacity, 'used', used, unpack(fields) }
-    local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs) or refusal('HSET', lock, unpack(words))
+    local words = { 'capacity', known[1], 'used', string.format('%.0f', used), unpack(fields) }
+    local refused = mustLast and refusal('PEXPIREAT', leases, lastEnd) or refusal('HSET', lock, unpack(words))
     if refused then
       -- No weight was given: nobody holds more than before.
       for i = 2, #ends, 2 do
@@ -1689,7 +1694,7 @@ local function write()
       return refused
     end
     if mustLast then
-      redis.call('PEXPIREAT', lock, lastEndMs)
+      redis.call('PEXPIREAT', lock, lastEnd)
     end
   end
   if #leaving > 0 then
@@ -1759,7 +1764,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '9c6bc77672c75081b21cd85a2bd3b01d32e497b9',
+    sha1: 'a388caef19fca8e49c01878daf50417cf9b95c64',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
 -- in it).
 --
@@ -1905,7 +1910,7 @@ if isFirst and not hasLapsed and used + weight <= capacity then
   redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
   local mustLast = isNew or not holder[1] or leaseMs > lockTtlMs
   local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
-    or refusal('HSET', lock, 'capacity', capacity, 'used', used + weight, owner, weight)
+    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, ARGV[2])
   if refused then
     -- No weight was given: nobody holds more than before.
     redis.pcall('ZREM', leases, owner)
@@ -1941,7 +1946,7 @@ if placeLeaseMs == 0 then
   if isNew then
     -- Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
     mend()
-    local refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+    local refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
       or refusal('PEXPIREAT', lock, later(nowMs, lockTtlMs))
     if refused then
       redis.pcall('DEL', lock)
@@ -1968,23 +1973,23 @@ mend()
 redis.call('ZADD', line, whole(ticket), owner)
 local refused
 if isNew then
-  refused = refusal('HSET', lock, 'capacity', capacity, 'used', 0)
+  refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
 end
 -- A copy that comes late, when the line was deleted meanwhile, must not cut the keys of a place that was renewed since.
 local knownNonce, knownEndMs = string.match(place or '', '^w%d+ (%d+) (%d+) ')
-local lastEndMs = untilMs
+local placeEndMs = untilMs
 if tonumber(knownNonce or 0) > tonumber(nonce) then
-  lastEndMs = math.max(untilMs, tonumber(knownEndMs))
+  placeEndMs = math.max(untilMs, tonumber(knownEndMs))
 elseif not refused then
   local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
   refused = refusal('HSET', places, owner, table.concat(words, ' '))
 end
 for _, key in ipairs({ line, places }) do
-  refused = refused or refusal('PEXPIREAT', key, later(lastEndMs, lineTtlMs))
+  refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lineTtlMs))
 end
-if isNew or nowMs + lockTtlMs < lastEndMs then
+if isNew or nowMs + lockTtlMs < placeEndMs then
   for _, key in ipairs({ lock, leases }) do
-    refused = refused or refusal('PEXPIREAT', key, later(lastEndMs, lockTtlMs))
+    refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lockTtlMs))
   end
 end
 if refused then
