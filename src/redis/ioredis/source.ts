@@ -4,6 +4,7 @@
 import { Redis, type Cluster, type RedisOptions } from 'ioredis';
 import { OptionError } from '../../api/errors.js';
 import { isPlainObject, shown } from '../../api/shown.js';
+import { checkDatabases } from './cluster-database.js';
 import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
 
 /**
@@ -202,6 +203,7 @@ function checkStartupNodes(cluster: Cluster): void {
     if (typeof node === 'string') checkText(what, node);
     else if (typeof node === 'object' && node) checkPlace(`${what}: its `, node);
   }
+  checkDatabases(cluster);
 }
 
 function isWhole(value: unknown, largest: number): boolean {
