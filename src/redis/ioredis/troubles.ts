@@ -1,5 +1,6 @@
 // What ioredis says of attempts to connect that fail: one error for each, with the reason that the nodes or Sentinels gave, if any did.
 
+import type { Cluster } from 'ioredis';
 import { failureKind, isDenial, isMereLoss, RefusedError } from '../failure.js';
 import { isCluster, NOT_BEGUN } from './clients.js';
 import { asFailure } from './failures.js';
@@ -44,12 +45,22 @@ export function onTrouble(client: Ioredis, listener: (error: Error) => void): vo
 
 /** The reason to give for an attempt that ended without an error. */
 export function unexplained(client: Ioredis): Error {
+  if (isCluster(client) && areNodesUnnamed(client))
+    return new Error(
+      'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)',
+    );
   if (isCluster(client))
     return new Error('the cluster is not up (cluster_state), or CLUSTER INFO is not permitted');
   if (client.options.sentinels)
     return new Error('the server that Sentinel names is not its master, or closed the connection');
   const error = new Error('the server closed the connection before it was ready');
   return Object.assign(error, { code: 'ECONNRESET' });
+}
+
+/** ioredis leaves out a node without a host, and keeps to itself which nodes have which slot: none of one that is served, then. */
+function areNodesUnnamed(cluster: Cluster): boolean {
+  const { slots = [] } = cluster as unknown as { slots?: readonly (readonly string[])[] };
+  return slots.some((nodes) => nodes.length === 0);
 }
 
 /** ioredis' words: "failed to connect to sentinel 127.0.0.1:26379 because …", "connected to sentinel … successfully, but …". */
