@@ -166,7 +166,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
       await isKnown(hold);
     });
 
-    // Only since Redis 8 does WAIT on a new connection ask for nothing.
+    // Only since Redis 7.2 does WAIT on a new connection ask for nothing.
     it('is not taken for known by a renewal that finds it long enough, on a new connection', async () => {
       const { servers, master } = present();
       await using client = connect({ lockWatchdogTimeout: 4_000, commandTimeout: 1_000 });
