@@ -12,7 +12,7 @@ export interface Driver {
    * A new client. It connects at once, and anew whenever its connection is lost, until it is closed; it queues nothing meanwhile,
    * resends nothing, and subscribes to nothing by itself.
    *
-   * @param silenceLimitMs - how long a Sentinel may take to answer, and a connection to be made
+   * @param silenceLimitMs - how long a Sentinel may take to answer
    */
   connect(silenceLimitMs: number): RedisClient;
 }

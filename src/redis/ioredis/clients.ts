@@ -29,10 +29,10 @@ export function slotsRefreshMsOf(template: Ioredis): number | undefined {
   return isCluster(template) ? template.options.slotsRefreshInterval : undefined;
 }
 
-/** A client of ours for the same Redis. `silenceLimitMs`: how long connecting may take at most, and the answer of a Sentinel. */
+/** A client of ours for the same Redis. `silenceLimitMs`: how long a Sentinel may take to answer at most. */
 export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   if (isCluster(template)) {
-    const forAll = ofAllNodes(template.options, silenceLimitMs);
+    const forAll = ofAllNodes(template.options);
     const nodes = startupNodesWithout(Object.keys(forAll), template);
     const cluster = template.duplicate(
       nodes,
@@ -43,7 +43,7 @@ export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   const { sentinelCommandTimeout = Infinity } = template.options;
   return template.duplicate({
     ...nodeOptions(),
-    connectTimeout: connectTimeoutOf(template.options, silenceLimitMs),
+    connectTimeout: connectTimeoutOf(template.options),
     sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
   });
 }
@@ -98,19 +98,19 @@ function nodeOptions(): Partial<RedisOptions> {
   };
 }
 
-/** ioredis' own limit where none is given, in milliseconds. (To ioredis 0 is no limit.) */
+/** ioredis' own limit where none is given, in milliseconds. */
 const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 
-function connectTimeoutOf(options: RedisOptions, silenceLimitMs: number): number {
-  const { connectTimeout = DEFAULT_CONNECT_TIMEOUT_MS } = options;
-  return connectTimeout > 0 ? Math.min(connectTimeout, silenceLimitMs) : silenceLimitMs;
+/** The user's own; but 0 is no limit to ioredis, and a handshake of TLS that does not end would be waited for without end. */
+function connectTimeoutOf({ connectTimeout = 0 }: RedisOptions): number {
+  return connectTimeout > 0 ? connectTimeout : DEFAULT_CONNECT_TIMEOUT_MS;
 }
 
 /** What is ours of the connections to the nodes of a cluster. */
-function ofAllNodes({ redisOptions = {} }: ClusterOptions, silenceLimitMs: number): RedisOptions {
+function ofAllNodes({ redisOptions = {} }: ClusterOptions): RedisOptions {
   return {
     ...NO_RESEND,
-    connectTimeout: connectTimeoutOf(redisOptions, silenceLimitMs),
+    connectTimeout: connectTimeoutOf(redisOptions),
     // Without an offline queue ioredis refuses commands, its own ready check too, for a node that is just
     // connecting; one that waits for its first command takes it.
     lazyConnect: true,
