@@ -20,6 +20,8 @@ const GRANT = /^(\d{1,16})(?::(\d{1,16}))? (.+)$/s;
 interface PlaceInLine extends Renewable<unknown> {
   /** The lock was handed over to this place while the place had this nonce, with such a token if it is a fenced one. */
   granted(nonce: number, token?: bigint): void;
+  /** The server says that it has dropped this place for what its caller wants. */
+  dropped(): void;
   /** The caller who waits at this place is to try. */
   wake(): void;
 }
@@ -169,8 +171,7 @@ export class FairLine implements Due {
       return;
     }
     if (message.startsWith(GONE)) {
-      const dropped = this.#places.get(message.slice(GONE.length));
-      if (dropped) this.renew([dropped]); // whose answer says whether that is so
+      this.#places.get(message.slice(GONE.length))?.dropped();
       return;
     }
     this.#granted(message, true);

@@ -37,6 +37,8 @@ export class FairPlace implements Waiter, RenewedPlace {
   #hasLeft = false;
   /** Whether the latest try said that our subscription stands. */
   #wasListening = false;
+  /** Whether the server said that it has dropped the place for what its caller wants: then the place was not passed over as deaf. */
+  #wasDropped = false;
 
   constructor(lock: PlaceLock, keys: LockKeys, ownerId: string, request: LockRequest) {
     this.#lock = lock;
@@ -118,6 +120,12 @@ export class FairPlace implements Waiter, RenewedPlace {
     if (this.#sendings.granted(nonce, token)) this.wake();
   }
 
+  /** The server said that it has dropped this place for what its caller wants; a renewal finds out whether that is so. */
+  dropped(): void {
+    this.#wasDropped = true;
+    this.#line?.renew([this]);
+  }
+
   ageMs(at?: Instant): number {
     return this.#sendings.ageMs(at);
   }
@@ -135,8 +143,9 @@ export class FairPlace implements Waiter, RenewedPlace {
       case 'gone':
         // A command that was sent later has made the place anew, or will tell.
         if (this.#sendings.hasLater(reply.nonce)) return;
-        if (this.ageMs() < this.#lock.placeLeaseMs)
+        if (!this.#wasDropped && this.ageMs() < this.#lock.placeLeaseMs)
           this.#lock.passedOver(this.#sendings.confirmedAt);
+        this.#wasDropped = false;
         this.#sendings.forget();
         this.wake();
     }

@@ -73,3 +73,19 @@ it('one that lapsed says that it listens again', async () => {
   await renewedAndGone();
   expect(joinSays(place)).toBe(1);
 });
+
+it('one that was dropped for what it wants says nothing of whether its client is counted', async () => {
+  await redis().waiting();
+  await redis().publish(redis().grantChannel, `gone ${place.ownerId}`);
+  await redis().last('renewPlaces').answer(['gone']);
+  redis().server.watchdog.renewAll();
+  expect(saidOfListening()).toEqual([1, 1]);
+});
+
+it('and is doubted like any other when it is gone once more', async () => {
+  await redis().publish(redis().grantChannel, `gone ${place.ownerId}`);
+  await redis().last('renewPlaces').answer(['gone']);
+  await redis().join(place);
+  await renewedAndGone();
+  expect(joinSays(place)).toBe(0);
+});
