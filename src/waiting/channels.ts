@@ -21,8 +21,10 @@ export interface ChannelListener {
 
 class Channel {
   readonly listeners = new Set<ChannelListener>();
-  /** When the server confirmed the subscription, on the monotonic clock; undefined: it is not known to stand, or in doubt. */
+  /** When the server confirmed the subscription, on the monotonic clock; undefined: it is not known to stand. */
   subscribedAtMs: number | undefined;
+  /** Whether those who publish may not count this client among those who listen. */
+  isDoubted = false;
   /** When the last message came that concerns all, on the monotonic clock, whether or not somebody listened. */
   heardAtMs: number | undefined;
   /** Who listened last, when nobody does any more. */
@@ -30,8 +32,17 @@ class Channel {
   /** Since when nobody listens, on the monotonic clock. */
   idleSinceMs = 0;
 
+  get isSubscribed(): boolean {
+    return this.subscribedAtMs !== undefined && !this.isDoubted;
+  }
+
   confirm(): void {
     this.subscribedAtMs = performance.now();
+    this.trust();
+  }
+
+  trust(): void {
+    this.isDoubted = false;
     for (const listener of this.listeners) listener.subscribed();
   }
 }
@@ -102,7 +113,7 @@ export class Channels {
     const joined = channel;
     return {
       get isSubscribed() {
-        return joined.subscribedAtMs !== undefined;
+        return joined.isSubscribed;
       },
       // Before the subscription is confirmed nothing needs to be said here: `subscribed()` will be called.
       mayHaveMissed: (sinceMs) =>
@@ -119,17 +130,24 @@ export class Channels {
 
   /** Whether a channel is known to be subscribed, also if nobody listens any more. */
   isSubscribed(name: string): boolean {
-    return this.#channels.get(name)?.subscribedAtMs !== undefined;
+    return this.#channels.get(name)?.isSubscribed ?? false;
   }
 
   /**
-   * Those who publish on a channel have not counted this client among those who listen. If the channel has been subscribed since
-   * `sinceMs` (on the monotonic clock) or earlier, that does not count as a subscription any more until it is confirmed anew.
+   * Those who publish on a channel may not have counted this client among those who listen. If the channel has been subscribed since
+   * `sinceMs` (on the monotonic clock) or earlier, that does not count as a subscription any more until it is confirmed anew, or trusted.
+   * Returns whether this is a doubt that was not there before.
    */
-  doubt(name: string, sinceMs: number): void {
+  doubt(name: string, sinceMs: number): boolean {
     const channel = this.#channels.get(name);
-    if (channel && (channel.subscribedAtMs ?? Infinity) <= sinceMs)
-      channel.subscribedAtMs = undefined;
+    if (!channel?.isSubscribed || (channel.subscribedAtMs ?? Infinity) > sinceMs) return false;
+    return (channel.isDoubted = true);
+  }
+
+  /** Those who publish on a channel do count this client. */
+  trust(name: string): void {
+    const channel = this.#channels.get(name);
+    if (channel?.isDoubted && channel.subscribedAtMs !== undefined) channel.trust();
   }
 
   /** Resolves when the connections for subscriptions are gone. */

@@ -8,7 +8,7 @@ import { FairPlace } from '../../src/locks/fair/fair-place.js';
 import { Schedule } from '../../src/runtime/schedule.js';
 import { Server } from '../../src/core/server.js';
 import type { Connection } from '../../src/redis/connection.js';
-import type { Driver, RedisClient } from '../../src/redis/driver.js';
+import type { Driver, RedisClient, Sender } from '../../src/redis/driver.js';
 import { LostError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import type { Link, SubscriptionListener } from '../../src/redis/link.js';
@@ -21,7 +21,7 @@ export const PLACE_LEASE_MS = 30_000;
 /** What a join is told of a holder whose lease ends after all that a test waits for. */
 export const HELD = ['other:1', 600_000, '1000'];
 
-/** A script that was sent. */
+/** A script that was sent, or a command. */
 export interface Sent {
   readonly script: string;
   readonly keys: readonly string[];
@@ -70,7 +70,10 @@ export class FakeFairRedis {
     const { connection } = this.server;
     const run: Connection['run'] = async (script, keys, args, read) =>
       read(await this.#send(nameOf(script), keys, args));
+    const send: Sender['send'] = async (command, args, read) =>
+      read(await this.#send(command, [], args));
     vi.spyOn(connection, 'run').mockImplementation(run);
+    vi.spyOn(connection, 'senderFor').mockReturnValue({ send } as Partial<Sender> as Sender);
     vi.spyOn(connection, 'linkSubscriber').mockImplementation((_client, _home, listener) => {
       this.#subscriber = listener;
       return this.#link();
@@ -79,12 +82,12 @@ export class FakeFairRedis {
     this.lock = new FairLockBackend(this.server, '', this.keys.lock, newOwnerId);
   }
 
-  /** All that were sent of one script, in order. */
-  all(script: keyof typeof scripts): Sent[] {
+  /** All that were sent of one script, or command, in order. */
+  all(script: keyof typeof scripts | 'pubsub'): Sent[] {
     return this.sent.filter((sent) => sent.script === script);
   }
 
-  last(script: keyof typeof scripts): Sent {
+  last(script: keyof typeof scripts | 'pubsub'): Sent {
     const last = this.all(script).at(-1);
     if (!last) throw new Error(`${script} was not sent`);
     return last;

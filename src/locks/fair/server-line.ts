@@ -124,11 +124,20 @@ export class ServerLine implements PlaceLock {
 
   /**
    * A place is gone whose lease was not over, and of which the server was told last at `toldAt`. If we listened all the while, whoever
-   * handed over does not count us, and would pass us over for ever: we listen on classic channels, others publish on sharded ones; or
-   * our subscription stands at a replica. (Where the line was deleted instead, others only notice later when this client dies.)
+   * handed over may not count us, and would pass us over for ever: we listen on classic channels, others publish on sharded ones; or
+   * our subscription stands at a replica. But the line may have been deleted instead: then the server counts us, and says so.
    */
   passedOver(toldAt: Instant): void {
-    this.#server.channels.doubt(this.#grantChannel, toldAt.monotonicMs);
+    const channel = this.#grantChannel;
+    const { channels, connection, isSharded } = this.#server;
+    if (!channels.doubt(channel, toldAt.monotonicMs)) return;
+    if (connection.isCluster && !isSharded) return; // others may count those who listen on sharded channels
+    const read = (reply: unknown): void => {
+      const [, count] = reply as [string, number];
+      if (count > 0) channels.trust(channel);
+    };
+    const question = [isSharded ? 'SHARDNUMSUB' : 'NUMSUB', channel];
+    void connection.senderFor(this.#keys.lock)?.send('pubsub', question, read, () => undefined);
   }
 
   subscribeToGrants(listener: ChannelListener): Subscription {

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
+import { eventually } from '../../support/eventually.js';
 import { FairLine, type Caller } from '../../support/fair-line.js';
 import { sharedConnection } from '../../support/shared-connection.js';
 
@@ -48,6 +49,19 @@ it('the line and the places: all of them get it when it is released', async () =
   await hold.release();
   await Promise.all(callers.map(({ done }) => done));
   expect(line.turns).toEqual(LABELS);
+});
+
+it('the line and the places: those who join again go on to say that they listen', async () => {
+  const hold = await line.lockOf(holder).acquire();
+  const callers = await joinOneAfterAnother();
+  await redis.del(line.keys[1], line.keys[2]);
+  await line.hasLength(WAITERS);
+  await eventually(async () => {
+    const places = await redis.hvals(line.keys[2]);
+    expect(places.map((place) => place.split(' ')[3])).toEqual(LABELS.map(() => '1'));
+  });
+  await hold.release();
+  await Promise.all(callers.map(({ done }) => done));
 });
 
 it.each([1, 2])(

@@ -60,6 +60,30 @@ it('until its subscription stands anew', async () => {
   expect(joinSays(redis().place())).toBe(1);
 });
 
+it('or the server says that it counts its client: then it was lost for another reason', async () => {
+  await renewedAndGone();
+  await redis().join(place);
+  await redis().last('pubsub').answer([redis().grantChannel, 1]);
+  expect(saidOfListening()).toEqual([1]);
+  expect(joinSays(redis().place())).toBe(1);
+});
+
+it('and not as long as the server does not count its client, which is asked once for all places', async () => {
+  await redis().waiting();
+  redis().server.watchdog.renewAll();
+  await redis().last('renewPlaces').answer(['gone', 'gone']);
+  expect(redis().all('pubsub')).toHaveLength(1);
+  await redis().last('pubsub').answer([redis().grantChannel, 0]);
+  expect(joinSays(redis().place())).toBe(0);
+});
+
+it('and not where its subscription was lost before the server says that it counts its client', async () => {
+  await renewedAndGone();
+  redis().reconnectSubscriber();
+  await redis().last('pubsub').answer([redis().grantChannel, 1]);
+  expect(joinSays(place)).toBe(0);
+});
+
 it('one that was passed over while its subscription was lost says that it listens again', async () => {
   await vi.advanceTimersByTimeAsync(1_000);
   redis().reconnectSubscriber();
