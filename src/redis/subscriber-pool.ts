@@ -24,7 +24,7 @@ export class SubscriberPool {
    */
   readonly #classic = new Map<string, Subscriber>();
   readonly #sharded = new Map<string, Subscriber>();
-  /** The ends of connections that are closing already, since their homes are gone: `close` awaits them, too. */
+  /** The ends of connections that are closing already, since nothing will be wanted on them: `close` awaits them, too. */
   readonly #closing = new Set<Promise<void>>();
 
   constructor(connection: Connection, homes: Homes, listener: PoolListener) {
@@ -42,7 +42,7 @@ export class SubscriberPool {
 
   unsubscribe(channel: string, home: string, isSharded: boolean): void {
     this.#of(isSharded).get(home)?.unsubscribe(channel);
-    this.#closeIfGone(home, isSharded);
+    this.#closeIfLeft(home, isSharded);
   }
 
   /** Has each connection ask for the channels that are wanted on it and were not asked for. */
@@ -51,10 +51,10 @@ export class SubscriberPool {
       for (const subscriber of subscribers.values()) subscriber.askAgain();
   }
 
-  /** Closes the connections to homes that are gone, unless a channel is still wanted on them. */
-  closeGone(): void {
+  /** Closes the connections on which no channel is wanted, or will be. */
+  closeLeft(): void {
     for (const isSharded of [false, true])
-      for (const home of [...this.#of(isSharded).keys()]) this.#closeIfGone(home, isSharded);
+      for (const home of [...this.#of(isSharded).keys()]) this.#closeIfLeft(home, isSharded);
   }
 
   /** Resolves when all connections are gone. */
@@ -65,10 +65,14 @@ export class SubscriberPool {
     await Promise.all([...this.#closing, ...subscribers.map((subscriber) => subscriber.close())]);
   }
 
-  /** Closes a connection on which no channel is wanted, if its home is gone: it would try to connect for ever, and never end its outage. */
-  #closeIfGone(home: string, isSharded: boolean): void {
+  /**
+   * Closes a connection on which no channel is wanted, if its home is gone, or is that of the classic channels no more: it would try to
+   * connect for ever, and never end its outage.
+   */
+  #closeIfLeft(home: string, isSharded: boolean): void {
     const subscriber = this.#of(isSharded).get(home);
-    if (!subscriber?.isIdle || this.#homes.has(home)) return;
+    const isUsed = isSharded ? this.#homes.has(home) : this.#homes.of(undefined) === home;
+    if (!subscriber?.isIdle || isUsed) return;
     this.#of(isSharded).delete(home);
     const closing = subscriber.close();
     this.#closing.add(closing);
@@ -96,7 +100,7 @@ export class SubscriberPool {
           },
           refused: (channel, error) => {
             this.#listener.refused(channel, home, error);
-            this.#closeIfGone(home, isSharded);
+            this.#closeIfLeft(home, isSharded);
           },
           ready: () => {
             this.#listener.ready(home, isSharded);

@@ -210,7 +210,7 @@ export class Subscribers {
       const isLeftAlone = home === present || home === route.refusedBy || isClassicThere;
       if (home !== undefined && !isLeftAlone) this.#go(route, home);
     }
-    this.#pool.closeGone();
+    this.#pool.closeLeft();
   };
 }
 

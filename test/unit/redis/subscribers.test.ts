@@ -369,6 +369,22 @@ it('a classic subscription goes on until it is at a server that can be reached',
   expect(links.map(({ role }) => role).at(-1)).toBe('subscriber (c)');
 });
 
+it('a classic subscription leaves no connection to the servers that it has tried', async () => {
+  only('a');
+  present = ['a', 'b', 'c'];
+  unreachable = ['subscriber (b)'];
+  chosen = ['b', 'c'];
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  links[0]!.lose();
+  await pass(10_000);
+  expect(links.map(({ role, isClosed }) => [role, isClosed])).toEqual([
+    ['subscriber (a)', true],
+    ['subscriber (b)', true],
+    ['subscriber (c)', false],
+  ]);
+});
+
 it('a classic subscription stays where it is when there is no other server', async () => {
   only('a');
   subscribers.subscribe(CHANNEL, false);
