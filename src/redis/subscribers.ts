@@ -140,6 +140,7 @@ export class Subscribers {
     if (isForGood) this.#listener.denied('SUBSCRIBE', channel, error);
     if (route.next === home) {
       route.next = undefined; // the channel stays at `at`, whose server tells if the slot has left it
+      if (!isSharded(route) && route.dueAtMs < Infinity) route.refusedBy = home; // the retry asks another one
       return;
     }
     route.at = undefined;
@@ -190,11 +191,12 @@ export class Subscribers {
     if (due.length === 0) return;
     this.#homes.refresh();
     for (const route of due) {
-      route.refusedBy = undefined;
-      route.hasFollowed = false;
       // A classic channel goes to any other master. A sharded one goes to the one that has its slot, when `#follow` has learnt which.
       const isElsewhere = route.slot === undefined && route.at !== undefined;
-      const home = this.#homes.of(route.slot, isElsewhere ? (route.next ?? route.at) : undefined);
+      const tried = route.next ?? route.refusedBy ?? route.at;
+      const home = this.#homes.of(route.slot, isElsewhere ? tried : undefined);
+      route.refusedBy = undefined;
+      route.hasFollowed = false;
       if (route.at === undefined || isElsewhere) this.#go(route, home);
     }
     this.#pool.askAgain();
@@ -205,8 +207,7 @@ export class Subscribers {
     for (const route of this.#routes.values()) {
       const present = route.next ?? route.at;
       const home = this.#homes.of(route.slot);
-      const isClassicThere =
-        route.slot === undefined && present !== undefined && this.#homes.has(present);
+      const isClassicThere = !isSharded(route) && present !== undefined && this.#homes.has(present);
       const isLeftAlone = home === present || home === route.refusedBy || isClassicThere;
       if (home !== undefined && !isLeftAlone) this.#go(route, home);
     }

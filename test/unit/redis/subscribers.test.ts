@@ -72,6 +72,8 @@ let refusal: Error | undefined;
 let chosen: string[];
 /** The roles of links that never get ready. */
 let unreachable: readonly string[];
+/** The roles of links to servers that permit no subscription. */
+let refusing: readonly string[];
 let refreshes: number;
 let refreshTimer: NodeJS.Timeout | undefined;
 let goodbye: Promise<void>;
@@ -81,6 +83,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   [present, isAt, links, told, refusal] = [[''], '', [], [], undefined];
   [refreshes, goodbye, unreachable, chosen] = [0, Promise.resolve(), [], []];
+  refusing = [];
   const homes: Homes = {
     of: (_slot, otherThan) => {
       if (otherThan === isAt)
@@ -102,7 +105,7 @@ beforeEach(() => {
   };
   const linkSubscriber: Connection['linkSubscriber'] = (_client, role, listener) => {
     const link = new FakeLink(role, listener);
-    link.refusal = refusal;
+    link.refusal = refusing.includes(role) ? NOPERM : refusal;
     link.isReady = !unreachable.includes(role);
     links.push(link);
     return link as unknown as Link;
@@ -367,6 +370,23 @@ it('a classic subscription goes on until it is at a server that can be reached',
   await pass(10_000);
   expect(told).toEqual(['subscribed', 'lost', 'subscribed']);
   expect(links.map(({ role }) => role).at(-1)).toBe('subscriber (c)');
+});
+
+it('a classic subscription that cannot be had again goes past a server that refuses it, too', async () => {
+  only('a');
+  present = ['a', 'b', 'c'];
+  refusing = ['subscriber (b)'];
+  chosen = ['b', 'c'];
+  subscribers.subscribe(CHANNEL, false);
+  await settle();
+  links[0]!.lose();
+  await pass(10_000);
+  expect(told).toEqual(['subscribed', 'lost', 'denied', 'subscribed']);
+  expect(links.map(({ role, isClosed }) => [role, isClosed])).toEqual([
+    ['subscriber (a)', true],
+    ['subscriber (b)', true],
+    ['subscriber (c)', false],
+  ]);
 });
 
 it('a classic subscription leaves no connection to the servers that it has tried', async () => {
