@@ -3,6 +3,7 @@
 
 import { UnavailableError } from '../api/errors.js';
 import { setTimer } from '../runtime/clock.js';
+import { isReply } from './failure.js';
 import type { Silence } from './silence.js';
 
 /**
@@ -26,11 +27,18 @@ export class Handshake {
   readonly #listener: HandshakeListener;
   /** Counts the attempts to greet, and the ends of connections: the outcome of an attempt counts only while this has not changed. */
   #attempt = 0;
+  /** What the server said when it was greeted last, and refused for now. */
+  #hindrance: Error | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(silence: Silence, listener: HandshakeListener) {
     this.#silence = silence;
     this.#listener = listener;
+  }
+
+  /** Why the server could not be greeted so far on this connection, in its own words; undefined: it said nothing of that kind. */
+  get hindrance(): Error | undefined {
+    return this.#hindrance;
   }
 
   /** The driver's client says that the connection can be used: greets the server. */
@@ -43,6 +51,7 @@ export class Handshake {
   /** The connection is gone, or is not wanted any more. */
   stop(): void {
     clearTimeout(this.#timer);
+    this.#hindrance = undefined;
     this.#attempt++;
   }
 
@@ -55,10 +64,13 @@ export class Handshake {
       return;
     }
     // Outside of `try`: an error of the listener must not pass for one of the server, which has answered.
-    if (attempt === this.#attempt) this.#listener.done();
+    if (attempt !== this.#attempt) return;
+    this.#hindrance = undefined;
+    this.#listener.done();
   }
 
   #failed(error: unknown): void {
+    this.#hindrance = isReply(error) ? (error as Error) : undefined;
     if (!(error instanceof UnavailableError)) {
       this.#timer = setTimer(() => void this.#greet(), UNANSWERED_MS);
       return;

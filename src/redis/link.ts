@@ -108,7 +108,7 @@ export class Link {
 
   /** The last thing that went wrong with the connection, until it is ready again. */
   get lastError(): Error | undefined {
-    return this.#trouble.lastError;
+    return this.#handshake.hindrance ?? this.#trouble.lastError;
   }
 
   /** Why waiting for the connection would not help; undefined: it would. */
@@ -206,7 +206,7 @@ export class Link {
 
   readonly #drop = (error: Error): void => {
     if (this.#closing) return;
-    this.#trouble.failed(error);
+    this.#trouble.failed(this.#handshake.hindrance ?? error); // what the server said says more
     this.reconnect();
   };
 

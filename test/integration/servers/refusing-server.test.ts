@@ -9,7 +9,10 @@ import { connectedClient } from '../../support/connected-client.js';
 import { eventually } from '../../support/eventually.js';
 import { FairLine } from '../../support/fair-line.js';
 import { loadScripts } from '../../support/lock-commands.js';
+import { gate } from '../../support/occupancy.js';
+import type { Treatment } from '../../support/proxy-interceptors.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const LEASE_MS = 3_000;
@@ -137,6 +140,21 @@ it('a server that is busy with a script is told as that', async () => {
   await killer.call('SCRIPT', 'KILL');
   killer.disconnect();
   expect(await running).toBe('killed');
+});
+
+it('a server that is busy by the time it is greeted is told as that', async () => {
+  await using proxy = await startProxy(server.port);
+  const greeted = gate();
+  const instead = "return redis.error_reply('BUSY Redis is busy running a script.')";
+  const refusal: Treatment = { kind: 'refuse', then: 'cut', instead, done: greeted.open };
+  proxy.treatCommands((args) => (args.join(' ') === 'info server' ? refusal : undefined));
+  await using late = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
+  await greeted.opened;
+  const error = await rejectionOf(late.getLock(uniqueName()).acquire({ wait: 500 }));
+  expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+  expect(String(error)).toMatch(/refused for 500 ms \(last error: BUSY /);
+  proxy.treatCommands();
+  await late.getLock(uniqueName()).withLock({ wait: 10_000 }, () => undefined);
 });
 
 it('a server with too many clients is told as that, once', async () => {

@@ -2,11 +2,12 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { UnavailableError } from '../../../src/api/errors.js';
-import { LostError } from '../../../src/redis/failure.js';
+import { LostError, replyError } from '../../../src/redis/failure.js';
 import { Handshake } from '../../../src/redis/handshake.js';
 import { Silence } from '../../../src/redis/silence.js';
 
 const SILENCE_LIMIT_MS = 10_000;
+const BUSY = replyError('BUSY Redis is busy running a script.');
 
 let answers: (() => Promise<void>)[];
 let greetings: number;
@@ -44,6 +45,7 @@ afterEach(() => {
 
 const welcome = (): Promise<void> => Promise.resolve();
 const unanswered = (): Promise<void> => Promise.reject(new LostError());
+const busy = (): Promise<void> => Promise.reject(BUSY);
 const refuse = (): Promise<void> => Promise.reject(new UnavailableError('too old'));
 
 it('is done when the server has answered', async () => {
@@ -59,6 +61,19 @@ it('greets again soon when the node that was asked is gone and the connection to
   await vi.advanceTimersByTimeAsync(200);
   expect(done).toHaveBeenCalledOnce();
   expect(greetings).toBe(3);
+});
+
+it.each([
+  ['the server has answered', [busy, busy, welcome]],
+  ['the server refuses for good', [busy, refuse]],
+  ['the node that was asked is gone', [busy, unanswered]],
+])('knows why the server could not be greeted, until %s', async (_, course) => {
+  answers = [...course];
+  handshake.begin();
+  await vi.advanceTimersByTimeAsync(10);
+  expect(handshake.hindrance).toBe(BUSY);
+  await vi.advanceTimersByTimeAsync(150);
+  expect(handshake.hindrance).toBeUndefined();
 });
 
 it('greets again later when the server refuses, which is told at once', async () => {
