@@ -57,6 +57,8 @@ export interface RedisClient extends Sender {
   readonly endpoint: Endpoint | undefined;
   /** Whether commands can be sent, as far as the client knows. */
   readonly isReady: boolean;
+  /** How much it has read on its present connections. */
+  readonly bytesRead: number;
   /** The nodes, if it is the client of a cluster. */
   readonly cluster: ClusterNodes | undefined;
 

@@ -48,7 +48,7 @@ export class Link {
     this.client = client;
     this.#listener = listener;
     const { silenceLimitMs, longestSilenceMs } = limits;
-    this.#silence = new Silence(silenceLimitMs, longestSilenceMs, this.#drop);
+    this.#silence = new Silence(silenceLimitMs, longestSilenceMs, this.#drop, client);
     this.#trouble = new Trouble(client, this, listener, () => {
       this.#silence.handshakeEnded();
     });

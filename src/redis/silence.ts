@@ -9,6 +9,7 @@ export class Silence {
   readonly #shortestLimitMs: number;
   readonly #longestLimitMs: number;
   readonly #onTooLong: (error: Error) => void;
+  readonly #server: { readonly bytesRead: number };
   #limitMs: number;
   #unanswered = 0;
   /** Since when there was always something unanswered, on the monotonic clock. */
@@ -21,20 +22,25 @@ export class Silence {
   /**
    * `onTooLong` is told what did not come within the limit, and drops the connection. A server that is slower than that would be left
    * each time before it can answer. So the limit for answers doubles each time, up to `longestLimitMs`, until they come quickly again.
+   * `server` knows how much has come.
    */
-  constructor(limitMs: number, longestLimitMs: number, onTooLong: (error: Error) => void) {
+  constructor(
+    limitMs: number,
+    longestLimitMs: number,
+    onTooLong: (error: Error) => void,
+    server: { readonly bytesRead: number },
+  ) {
     this.#shortestLimitMs = limitMs;
     this.#longestLimitMs = longestLimitMs;
     this.#limitMs = limitMs;
     this.#onTooLong = onTooLong;
+    this.#server = server;
   }
 
   /** There is a new connection: `handshakeEnded` or `stop` is to follow. */
   awaitHandshake(): void {
     clearTimeout(this.#handshakeTimer);
-    this.#handshakeTimer = setTimeout(() => {
-      this.#handshakeTimer = setTimeout(this.#noHandshake, TO_READ_MS);
-    }, this.#shortestLimitMs);
+    this.#handshakeTimer = setTimeout(this.#readHandshake, this.#shortestLimitMs);
   }
 
   handshakeEnded(): void {
@@ -85,8 +91,13 @@ export class Silence {
     }, TO_READ_MS);
   };
 
-  readonly #noHandshake = (): void => {
-    this.#onTooLong(new Error(`no handshake within ${String(this.#shortestLimitMs)} ms`));
+  /** A handshake takes several steps: if one of them was there to be read, the next one has its time, too. */
+  readonly #readHandshake = (): void => {
+    const { bytesRead } = this.#server;
+    this.#handshakeTimer = setTimeout(() => {
+      if (this.#server.bytesRead !== bytesRead) this.awaitHandshake();
+      else this.#onTooLong(new Error(`no handshake within ${String(this.#shortestLimitMs)} ms`));
+    }, TO_READ_MS);
   };
 
   #tooLong(): void {

@@ -44,6 +44,12 @@ export function clusterTests({ toCluster }: DriverKind): void {
       expect(one.client.endpoint).toBeUndefined();
     });
 
+    it('counts what its nodes have said', async () => {
+      const { bytesRead } = one.client;
+      await one.ask('echo', 'x'.repeat(1_000));
+      expect(one.client.bytesRead).toBeGreaterThanOrEqual(bytesRead + 1_000);
+    });
+
     it('a command goes to the node of its key', async () => {
       const names = Array.from({ length: 30 }, () => uniqueName());
       for (const name of names) {

@@ -27,6 +27,13 @@ export function connectionTests({ toServer }: DriverKind): void {
       expect(one.client.endpoint).toEqual({ host: '127.0.0.1', port: proxy().port });
     });
 
+    it('counts what the server has said', async () => {
+      await using one = await readyClient(toServer(proxy().url));
+      const { bytesRead } = one.client;
+      await one.ask('echo', 'x'.repeat(1_000));
+      expect(one.client.bytesRead).toBeGreaterThanOrEqual(bytesRead + 1_000);
+    });
+
     it('that is refused is tried again until there is one, each attempt with its end', async () => {
       proxy().refuse();
       await using one = opened(toServer(proxy().url));

@@ -1,12 +1,13 @@
 // One ioredis client of ours, a Redis or a Cluster, as a driver's client.
 
+import type { Redis } from 'ioredis';
 import type { Writable } from 'node:stream';
 import type { ClientListener, ClusterNodes, Endpoint, RedisClient } from '../driver.js';
 import { ASKING_DENIED, isCluster } from './clients.js';
 import { seeToComeback } from './comeback.js';
 import { disconnect } from './disconnection.js';
 import { asFailure } from './failures.js';
-import { IoredisNodes } from './nodes.js';
+import { bytesReadBy, IoredisNodes } from './nodes.js';
 import { IoredisSender } from './sender.js';
 import type { Ioredis } from './source.js';
 import { onTrouble, unexplained } from './troubles.js';
@@ -62,6 +63,12 @@ export class IoredisClient extends IoredisSender implements RedisClient {
   get isReady(): boolean {
     const { ioredis } = this;
     return ioredis.status === 'ready' && (!isCluster(ioredis) || ioredis.nodes().length > 0);
+  }
+
+  get bytesRead(): number {
+    const { cluster } = this;
+    if (!cluster) return bytesReadBy(this.ioredis as Redis) ?? 0;
+    return cluster.nodes.reduce((sum, { bytesRead = 0 }) => sum + bytesRead, 0);
   }
 
   listen(listener: ClientListener): void {

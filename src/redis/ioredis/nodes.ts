@@ -26,7 +26,7 @@ class IoredisNode extends IoredisSender<Redis> implements ClusterNode {
   }
 
   get bytesRead(): number | undefined {
-    return (this.ioredis.stream as { bytesRead?: number } | undefined)?.bytesRead;
+    return bytesReadBy(this.ioredis);
   }
 
   /** By the same method as ioredis' own redirections, so that the cluster's client tells if ASKING is denied. */
@@ -104,6 +104,11 @@ export class IoredisNodes implements ClusterNodes {
     }
     return node;
   }
+}
+
+/** undefined: it has no connection. */
+export function bytesReadBy(redis: Redis): number | undefined {
+  return (redis.stream as { bytesRead?: number } | undefined)?.bytesRead;
 }
 
 function addressOf({ options: { host, port } }: Redis): string {

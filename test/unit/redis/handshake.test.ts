@@ -22,7 +22,7 @@ beforeEach(() => {
   for (const heard of [done, refused, tooSilent]) heard.mockReset();
   answers = [];
   greetings = 0;
-  silence = new Silence(SILENCE_LIMIT_MS, SILENCE_LIMIT_MS, tooSilent);
+  silence = new Silence(SILENCE_LIMIT_MS, SILENCE_LIMIT_MS, tooSilent, { bytesRead: 0 });
   done.mockImplementation(() => {
     silence.handshakeEnded();
   });

@@ -17,6 +17,7 @@ beforeEach(() => {
   vi.resetAllMocks();
   const fake: Partial<RedisClient> = {
     isReady: true,
+    bytesRead: 0,
     listen: (listener) => (client = listener),
     reconnect: () => undefined,
     close: () => Promise.resolve(),

@@ -6,11 +6,13 @@ import { Silence } from '../../../src/redis/silence.js';
 const LIMIT_MS = 1_000;
 const onTooLong = vi.fn();
 let silence: Silence;
+let server: { bytesRead: number };
 
 beforeEach(() => {
   vi.useFakeTimers();
   vi.clearAllMocks();
-  silence = new Silence(LIMIT_MS, 3 * LIMIT_MS, onTooLong);
+  server = { bytesRead: 0 };
+  silence = new Silence(LIMIT_MS, 3 * LIMIT_MS, onTooLong, server);
 });
 
 afterEach(() => {
@@ -75,6 +77,16 @@ it('a handshake whose end waits to be read when the limit is over has ended', ()
   expect(onTooLong).not.toHaveBeenCalled();
 });
 
+it('a handshake of which one step waits to be read when the limit is over has as long for the next one', () => {
+  silence.awaitHandshake();
+  vi.advanceTimersByTime(LIMIT_MS); // the event loop was blocked for so long
+  server.bytesRead += 5;
+  vi.advanceTimersByTime(LIMIT_MS);
+  expect(onTooLong).not.toHaveBeenCalled();
+  vi.advanceTimersByTime(2);
+  expect(onTooLong).toHaveBeenCalledOnce();
+});
+
 it('the limit grows while nothing is answered in time, up to the longest, and is as before once answers come quickly', () => {
   const tellsAfter = (ms: number): void => {
     onTooLong.mockClear();
@@ -101,9 +113,10 @@ it('is told outside the context of whoever sent the command', async () => {
   vi.useRealTimers(); // faked ones know no contexts
   const storage = new AsyncLocalStorage<string>();
   const heardIn = new Promise<string | undefined>((resolve) => {
-    silence = new Silence(5, 5, () => {
+    const heard = (): void => {
       resolve(storage.getStore());
-    });
+    };
+    silence = new Silence(5, 5, heard, server);
   });
   storage.run('a caller', () => {
     silence.asked();
