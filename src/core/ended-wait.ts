@@ -6,7 +6,7 @@ import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
 import type { LockRequest } from './request.js';
 import { aborted, heldElsewhere } from './refusals.js';
-import { UnsentError } from '../redis/failure.js';
+import { UnwantedError } from '../redis/failure.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
@@ -51,7 +51,7 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   const seen = waited.isReentering ? undefined : (seenLately(waited, trouble) ?? heldHere(waited));
   if (seen) return heldElsewhere(lock, request.waitMs, seen, isHeldHere(waited, seen));
   // A try that was not sent any more, in the last instant of the wait, is no trouble.
-  const isTrouble = trouble && !(trouble instanceof UnsentError);
+  const isTrouble = trouble && !(trouble instanceof UnwantedError);
   if (waited.isTooLate && !isTrouble && isReachable(waited))
     return session.tooLate(lock.name, request.leaseMs);
   return session.unanswered(

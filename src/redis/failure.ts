@@ -31,9 +31,16 @@ export class UnsentError extends Error {
   override readonly name = 'UnsentError';
 }
 
+/** A command was not sent since nobody waits for its outcome any more: nothing is wrong. */
+export class UnwantedError extends UnsentError {
+  constructor() {
+    super('nobody waits for it any more');
+  }
+}
+
 /** Called before a command is sent: throws if nobody waits for its outcome any more. */
 export function assertWanted({ leftMs }: TimeLimit): void {
-  if (leftMs <= 0) throw new UnsentError('nobody waits for it any more');
+  if (leftMs <= 0) throw new UnwantedError();
 }
 
 /** Whoever shows the way to Redis refuses us, or shows us one that we cannot follow. */

@@ -5,7 +5,7 @@ import type { AcquireReply } from '../../core/replies.js';
 import type { Heir } from '../../core/granted-lock.js';
 import type { LockRequest } from '../../core/request.js';
 import { now } from '../../runtime/clock.js';
-import { UnsentError } from '../../redis/failure.js';
+import { UnwantedError } from '../../redis/failure.js';
 import { LineWaiter } from '../../core/line-waiter.js';
 import type { Line } from '../../waiting/line.js';
 import type { Health } from './health.js';
@@ -52,7 +52,7 @@ export class RedWaiter extends LineWaiter {
     this.#isOwnerUsed = true;
     const { health } = this.#lock;
     if (!health.isSettled) await health.whenSettled(() => this.#hasLeft);
-    if (this.#hasLeft) throw new UnsentError('nobody waits for it any more');
+    if (this.#hasLeft) throw new UnwantedError();
     assertDistinct(this.#lock.name, this.#lock.masters);
     const sentAt = now(); // connecting takes nothing from the lease
     const vote = await this.#lock.elect(this.#ownerId, this.request.leaseMs);

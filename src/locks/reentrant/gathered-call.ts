@@ -2,7 +2,7 @@
 
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Argument } from '../../redis/driver.js';
-import { UnsentError } from '../../redis/failure.js';
+import { UnwantedError } from '../../redis/failure.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts, type Script } from '../../redis/scripts.generated.js';
 import { NO_FENCING, type Fencing } from './fencing.js';
@@ -28,7 +28,7 @@ export interface GatheredCall {
 /** Whether the caller still waits; if not, rejects its promise. */
 export function isWanted({ limit, reject }: GatheredCall): boolean {
   if (limit.leftMs > 0) return true;
-  reject(new UnsentError('nobody waits for it any more'));
+  reject(new UnwantedError());
   return false;
 }
 

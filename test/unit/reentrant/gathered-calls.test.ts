@@ -2,7 +2,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { GatheredCalls, type Carrier } from '../../../src/locks/reentrant/gathered-calls.js';
-import { failureKind, LostError, replyError, UnsentError } from '../../../src/redis/failure.js';
+import {
+  failureKind,
+  LostError,
+  replyError,
+  UnsentError,
+  UnwantedError,
+} from '../../../src/redis/failure.js';
 import { hashTag, LockKeys } from '../../../src/redis/keys.js';
 import { Postponed } from '../../../src/redis/postponed.js';
 import type { Argument, Sender } from '../../../src/redis/driver.js';
@@ -329,7 +335,7 @@ describe('a call for several', () => {
     expect(carrier.sent[0]!.limit!.leftMs).toBe(1_000);
     limitMs = 0;
     expect(carrier.sent[0]!.limit!.leftMs).toBe(0);
-    await carrier.sent[0]!.fail(new UnsentError('nobody waits for it any more'));
+    await carrier.sent[0]!.fail(new UnwantedError());
     expect(failureKind(outcomes['me:1'])).toBe('unsent');
     expect(carrier.commands.slice(1)).toEqual(ALONE.slice(1));
   });
