@@ -31,16 +31,20 @@ export class SemaphoreBackend extends WeightedBackend {
    */
   async setCapacity(capacity: number, limit: TimeLimit): Promise<void> {
     const { lock, permits } = this.keys;
-    await this.server.connection.runReplicated(
-      scripts.weightedSetCapacity,
-      [lock, permits],
-      [capacity, PERMITS_TTL_MS],
-      () => undefined,
-      () => true,
-      limit,
-    );
-    // If this fails, whoever waits sees to the line at the next renewal of its place.
-    this.handOn().catch(() => undefined);
+    try {
+      await this.server.connection.runReplicated(
+        scripts.weightedSetCapacity,
+        [lock, permits],
+        [capacity, PERMITS_TTL_MS],
+        () => undefined,
+        () => true,
+        limit,
+      );
+    } finally {
+      // Also where too few replicas have acknowledged the number: the master has it. If this fails, whoever waits sees to the line at the
+      // next renewal of its place.
+      this.handOn().catch(() => undefined);
+    }
   }
 
   override async keyInTheWay(): Promise<KeyInTheWay | undefined> {

@@ -11,7 +11,8 @@ import {
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { replicatedPerTest } from '../../support/replicated-servers.js';
-import { settledWithin } from '../../support/settled-within.js';
+import { TestSemaphore } from '../../support/semaphores.js';
+import { NEVER, settledWithin } from '../../support/settled-within.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** What holds of permits and of locks have in common. */
@@ -222,6 +223,24 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     await semaphore.setPermits(3);
     expect(await replica.get(setKey)).toBe('3');
     await present().master.del(setKey);
+  });
+
+  it('who waits is let in by more permits at once, though that was not acknowledged', async () => {
+    const { servers, master } = present();
+    await using client = connect({ commandTimeout: 400 });
+    await using other = connect({ replicas: 0 });
+    const semaphore = new TestSemaphore(master, 1);
+    const hold = await semaphore.of(other).acquire();
+    const waiter = await semaphore.join(other);
+    await client.ping();
+    await servers.replicas[0]!.pause();
+    const error = await rejectionOf(semaphore.of(client).setPermits(2));
+    expect(String(error)).toContain('0 of 1 replicas acknowledged it');
+    // Before the next renewal of its place, which would find that out.
+    const held = await settledWithin(waiter.hold, long.lockWatchdogTimeout / 6);
+    if (held === NEVER) throw new Error('it is not let in');
+    await Promise.all([hold.release(), held.release()]);
+    await master.del(semaphore.setKey);
   });
 
   it('a downgrade lets readers in without waiting for it', async () => {
