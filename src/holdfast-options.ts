@@ -10,7 +10,10 @@ import type { RedisSource } from './redis/ioredis/source.js';
  * @group The client
  */
 export interface HoldfastOptions {
-  /** A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. */
+  /**
+   * A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. Each new connection is made with the
+   * credentials that the options or the instance's options have by then.
+   */
   redis: RedisSource;
   /** The lease of calls that give none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
   lockWatchdogTimeout?: number | undefined;

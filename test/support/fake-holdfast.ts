@@ -92,7 +92,8 @@ function idleRedis(): Redis {
     isCluster: false,
     status: 'wait',
     options: {},
-    duplicate: () => Object.assign(new EventEmitter(), { status: 'end', isCluster: false }),
+    duplicate: () =>
+      Object.assign(new EventEmitter(), { status: 'end', isCluster: false, options: {} }),
   };
   return idle as unknown as Redis;
 }

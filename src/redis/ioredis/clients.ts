@@ -2,6 +2,7 @@
 
 import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
+import { followCredentials, followCredentialsOfNodes } from './credentials.js';
 import { asFailure } from './failures.js';
 import { withEmptyAnswersIgnored, withSuccessorsKept } from './pool.js';
 import { leavingReplicas } from './replicas.js';
@@ -38,19 +39,24 @@ export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
       nodes,
       clusterOptions(template.options, forAll, silenceLimitMs),
     );
+    followCredentialsOfNodes(cluster, () => template.options.redisOptions);
     return withSuccessorsKept(withEmptyAnswersIgnored(withAskingHandled(cluster)));
   }
   const { sentinelCommandTimeout = Infinity } = template.options;
-  return template.duplicate({
+  const redis = template.duplicate({
     ...nodeOptions(),
     connectTimeout: connectTimeoutOf(template.options),
     sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
   });
+  followCredentials(redis.options, () => template.options);
+  return redis;
 }
 
 /** A client for subscriptions at the same node of a cluster. */
 export function subscriberBeside(node: Redis): Redis {
-  return node.duplicate(nodeOptions() as RedisOptions & { replyMapping?: never });
+  const subscriber = node.duplicate(nodeOptions() as RedisOptions & { replyMapping?: never });
+  followCredentials(subscriber.options, () => node.options);
+  return subscriber;
 }
 
 /** ioredis 6 would make them known on each connection, and tell of a server that knows of none as of one that cannot be reached. */

@@ -5,6 +5,7 @@ import { Redis, type Cluster, type RedisOptions } from 'ioredis';
 import { OptionError } from '../../api/errors.js';
 import { isPlainObject, shown } from '../../api/shown.js';
 import { checkDatabases } from './cluster-database.js';
+import { followCredentials } from './credentials.js';
 import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
 
 /**
@@ -69,6 +70,7 @@ function fromOptions(options: Record<string, unknown>): Redis {
   const given = options as TemplateOptions;
   checkPlace('option "redis": its ', given);
   const template = newTemplate(() => new Redis({ ...given, lazyConnect: true }));
+  followCredentials(template.options, () => given);
   checkDigits('port', given.port);
   checkDigits('db', given.db);
   return template;
