@@ -35,9 +35,13 @@ export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
   if (isCluster(template)) {
     const forAll = ofAllNodes(template.options);
     const nodes = startupNodesWithout(Object.keys(forAll), template);
-    const cluster = template.duplicate(
+    const dnsLookup = lookupOf(template.options, (error, host) => {
+      cluster.emit('node error', error, host);
+    });
+    const options = { ...template.options, dnsLookup };
+    const cluster: Cluster = template.duplicate(
       nodes,
-      clusterOptions(template.options, forAll, silenceLimitMs),
+      clusterOptions(options, forAll, silenceLimitMs),
     );
     followCredentialsOfNodes(cluster, () => template.options.redisOptions);
     return withSuccessorsKept(withEmptyAnswersIgnored(withAskingHandled(cluster)));
@@ -137,7 +141,6 @@ function clusterOptions(
     ...NO_FIELDSETS,
     // ioredis 5 does not merge these when it duplicates.
     redisOptions: { ...options.redisOptions, ...forAll } as DuplicateOptions['redisOptions'],
-    dnsLookup: lookupOf(options),
     keyPrefix: '',
     scaleReads: 'master',
     enableOfflineQueue: false,

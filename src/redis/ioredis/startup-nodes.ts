@@ -28,17 +28,23 @@ function urlWithout(names: readonly string[], url: string): string {
 
 /**
  * How the hosts of start-up nodes are looked up. ioredis looks up all of them before it asks any, and gives up if one is not known: that
- * one stays as it is, and fails by itself. (Behind SRV records ioredis goes on to the next host.)
+ * one stays as it is, fails by itself, and `failed` is told why, since the connection to it tells nobody. (Behind SRV records ioredis goes
+ * on to the next host.)
  */
-export function lookupOf({
-  dnsLookup,
-  useSRVRecords = false,
-}: ClusterOptions): DNSLookupFunction | undefined {
+export function lookupOf(
+  { dnsLookup, useSRVRecords = false }: ClusterOptions,
+  failed: (error: Error, host: string) => void,
+): DNSLookupFunction | undefined {
   if (!dnsLookup || useSRVRecords) return dnsLookup;
   return (host, callback) => {
     dnsLookup(host, (error, ...found) => {
-      if (error) callback(null, host);
-      else callback(null, ...found);
+      if (!error) {
+        callback(null, ...found);
+        return;
+      }
+      // Behind the event that ends the former attempt: a lookup may end in the turn in which it began.
+      process.nextTick(failed, error, host);
+      callback(null, host);
     });
   };
 }

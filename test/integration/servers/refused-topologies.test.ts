@@ -107,6 +107,15 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     expect(errorsOf(client)).toHaveLength(1);
   });
 
+  it('of which a start-up node has a name that is not known, and the other is down, tells that', async () => {
+    const port = await freePort();
+    const down = { host: '127.0.0.1', port };
+    await using client = clientOf([{ host: 'no.invalid', port }, down]);
+    const error = await promptly(client.getLock(uniqueName()).tryLock());
+    expect(String(error)).toMatch(/getaddrinfo (ENOTFOUND|EAI_AGAIN) no\.invalid/);
+    expect(errorsOf(client)).toHaveLength(1);
+  });
+
   it('answers ping() when all its masters do', async () => {
     await using servers = await startCluster();
     await using client = clientOf(servers.nodes);

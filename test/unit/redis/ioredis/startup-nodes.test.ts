@@ -1,6 +1,6 @@
 // What our clients of a cluster are given of its start-up nodes.
 import { Cluster, type ClusterNode, type ClusterOptions, type DNSLookupFunction } from 'ioredis';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { lookupOf, startupNodesWithout } from '../../../../src/redis/ioredis/startup-nodes.js';
 
 it.each<[ClusterNode, ClusterNode]>([
@@ -28,9 +28,15 @@ describe('the host of a start-up node', () => {
     else callback(new Error('ENOTFOUND'), '');
   };
 
+  const failed = vi.fn();
+
+  afterEach(() => {
+    failed.mockClear();
+  });
+
   async function resolved(host: string, options: ClusterOptions): Promise<unknown[]> {
     return new Promise((resolve) => {
-      lookupOf(options)?.(host, (...answer) => {
+      lookupOf(options, failed)?.(host, (...answer) => {
         resolve(answer);
       });
     });
@@ -38,14 +44,19 @@ describe('the host of a start-up node', () => {
 
   it('is looked up as the user said', async () => {
     expect(await resolved('known', { dnsLookup })).toEqual([null, '10.0.0.1', 4]);
+    expect(failed).not.toHaveBeenCalled();
   });
 
-  it('stays as it is where it is not known', async () => {
-    expect(await resolved('unknown', { dnsLookup })).toEqual([null, 'unknown']);
+  it('stays as it is where it is not known, and that is told once the attempt has begun', async () => {
+    const looked = resolved('unknown', { dnsLookup });
+    expect(failed).not.toHaveBeenCalled();
+    expect(await looked).toEqual([null, 'unknown']);
+    expect(failed.mock.calls).toEqual([[new Error('ENOTFOUND'), 'unknown']]);
   });
 
   it('is one of several behind an SRV record, of which ioredis takes the next', async () => {
     const options = { dnsLookup, useSRVRecords: true };
     expect(await resolved('unknown', options)).toEqual([new Error('ENOTFOUND'), '']);
+    expect(failed).not.toHaveBeenCalled();
   });
 });
