@@ -11,24 +11,26 @@ export class Splitting<Item extends object> {
   readonly #refusedAt = new WeakMap<Item, Instant>();
 
   /**
-   * @param pauseMs - for how long items that were all refused alone are asked for together only, however often that is: a server that
-   *   refuses everything is not sent one command for each all the time
+   * @param pauseMs - for how long an item that was refused alone is asked for together with others only, however often that is: a server
+   *   that refuses many is not sent one command for each all the time
    */
   constructor(pauseMs: number) {
     this.#pauseMs = pauseMs;
   }
 
-  /** A call for these has failed. Returns whether it is to be made again for each of them alone. */
-  isDue(items: readonly Item[], error: unknown): boolean {
-    if (!mayConcernSome(error)) return false;
+  /** A call for these has failed. Returns those for each of which it is to be made again alone. */
+  due(items: readonly Item[], error: unknown): ReadonlySet<Item> {
+    const none = new Set<Item>();
+    if (!mayConcernSome(error)) return none;
     const [first] = items;
     if (first && items.length === 1) {
       this.#refusedAt.set(first, now());
-      return false;
+      return none;
     }
-    return items.some((item) => {
+    const due = items.filter((item) => {
       const refusedAt = this.#refusedAt.get(item);
       return !refusedAt || elapsedMs(refusedAt) >= this.#pauseMs;
     });
+    return new Set(due);
   }
 }

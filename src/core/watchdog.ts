@@ -177,10 +177,11 @@ export class Watchdog implements Due {
       const error = new Error('too few servers confirmed it');
       return unknown.map((entry) => ({ entry, error }));
     } catch (error) {
-      if (!this.#splitting.isDue(batch, error)) return batch.map((entry) => ({ entry, error }));
+      const alone = this.#splitting.due(batch, error);
+      const attempts = [...alone].map((entry) => this.#attempt([entry], leaseMs));
+      const others = batch.filter((entry) => !alone.has(entry));
+      return others.map((entry) => ({ entry, error })).concat(...(await Promise.all(attempts)));
     }
-    const attempts = batch.map((entry) => this.#attempt([entry], leaseMs));
-    return (await Promise.all(attempts)).flat();
   }
 
   #failed(failures: readonly Failure[]): void {

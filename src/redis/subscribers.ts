@@ -145,7 +145,7 @@ export class Subscribers {
     }
     route.at = undefined;
     route.isDenied = isForGood;
-    route.refusedBy = isForGood ? undefined : home;
+    route.refusedBy = isForGood && isSharded(route) ? undefined : home;
     if (isForGood) {
       this.#deniedTimer ??= inOwnContext(() => setTimer(this.#askDenied, DENIED_RETRY_MS));
       return;
@@ -164,7 +164,7 @@ export class Subscribers {
   readonly #askDenied = (): void => {
     this.#deniedTimer = undefined;
     for (const route of this.#routes.values())
-      if (route.isDenied) this.#go(route, this.#homes.of(route.slot));
+      if (route.isDenied) this.#go(route, this.#homes.of(route.slot, route.refusedBy));
   };
 
   /** The connection to this home is new. Another server may be there now, which permits what was denied before. */
@@ -192,12 +192,11 @@ export class Subscribers {
     this.#homes.refresh();
     for (const route of due) {
       // A classic channel goes to any other master. A sharded one goes to the one that has its slot, when `#follow` has learnt which.
-      const isElsewhere = route.slot === undefined && route.at !== undefined;
       const tried = route.next ?? route.refusedBy ?? route.at;
-      const home = this.#homes.of(route.slot, isElsewhere ? tried : undefined);
+      const home = this.#homes.of(route.slot, isSharded(route) ? undefined : tried);
       route.refusedBy = undefined;
       route.hasFollowed = false;
-      if (route.at === undefined || isElsewhere) this.#go(route, home);
+      if (route.at === undefined || !isSharded(route)) this.#go(route, home);
     }
     this.#pool.askAgain();
   };

@@ -78,12 +78,15 @@ export class RedRenewer implements Renewer<RedTarget> {
     leaseMs: number,
     limit: TimeLimit,
   ): Promise<readonly (KeepReply | undefined)[]> {
+    let alone: ReadonlySet<ReentrantLockBackend>;
     try {
       return await master.renewMany(locks, ownerIds, leaseMs, limit);
     } catch (error) {
-      if (!this.#splitting.isDue(locks, error)) throw error;
+      alone = this.#splitting.due(locks, error);
+      if (alone.size === 0) throw error;
     }
     const renewals = locks.map(async (lock, index) => {
+      if (!alone.has(lock)) return undefined;
       const ownerId = ownerIds.slice(index, index + 1);
       const replies = await this.#renewOn(master, [lock], ownerId, leaseMs, limit).catch(() => []);
       return replies[0];

@@ -4,7 +4,7 @@
 
 import { NO_LIMIT, type TimeLimit } from '../../runtime/clock.js';
 import type { Connection } from '../../redis/connection.js';
-import { isReply, UnsentError } from '../../redis/failure.js';
+import { isReply, RefusedError, UnsentError } from '../../redis/failure.js';
 import type { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import { NO_FENCING, type Fencing } from './fencing.js';
@@ -150,7 +150,8 @@ export class GatheredCalls {
         answered();
         // An error that answers the whole call, or a call that was never sent: nothing was done, so each is sent alone and gets its own
         // answer.
-        const isUndone = isReply(error) || error instanceof UnsentError;
+        const isUndone =
+          isReply(error) || error instanceof UnsentError || error instanceof RefusedError;
         for (const call of calls) {
           if (isUndone) this.#sendAlone(call);
           else call.reject(error as Error);

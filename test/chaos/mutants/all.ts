@@ -157,8 +157,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '    } catch (error) {\n      if (!this.#splitting.isDue(batch, error)) return',
-        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now() });\n      if (!this.#splitting.isDue(batch, error)) return",
+        from: '    } catch (error) {\n      const alone = this.#splitting.due(batch, error);',
+        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now() });\n      const alone = this.#splitting.due(batch, error);",
       },
     ],
   },

@@ -56,11 +56,11 @@ function renew(batch: readonly Watched<LockKeys>[]): Promise<KeepReply[]> {
   return refusal ? Promise.reject(refusal) : Promise.resolve(batch.map(() => 'kept'));
 }
 
-/** Leases of the locks `lock:0`, `lock:1` and so on. */
-function watch(count: number): FakeLease[] {
+/** Leases of the locks `lock:0`, `lock:1` and so on, or from another number on. */
+function watch(count: number, from = 0): FakeLease[] {
   return Array.from({ length: count }, (_, index) => {
     const lease = new FakeLease();
-    watchdog.watch(lease, new LockKeys(`lock:${String(index)}`), {
+    watchdog.watch(lease, new LockKeys(`lock:${String(from + index)}`), {
       kind: 'hold',
       batchKey: (keys) => batchKey(keys),
       renew,
@@ -145,6 +145,18 @@ it('a server that refuses each of them is asked for each only now and then, and 
   calls = [];
   await advance(4 * RETRY_MS);
   expect(calls.filter((size) => size === 1)).toHaveLength(10);
+});
+
+it('whoever comes to those that were just refused is sent alone without them', async () => {
+  refuse = denied(...Array.from({ length: 10 }, (_, index) => `lock:${String(index)}`));
+  watch(10);
+  await advance(ROUND_MS);
+  calls = [];
+  const [newcomer] = watch(1, 10);
+  watchdog.renewAll();
+  await advance(0);
+  expect(newcomer!.renewals).toBe(1);
+  expect(calls).toEqual([11, 1]);
 });
 
 it('of those that were all refused, one that is permitted since is renewed well before its lease ends', async () => {

@@ -68,6 +68,17 @@ it('or the server says that it counts its client: then it was lost for another r
   expect(joinSays(redis().place())).toBe(1);
 });
 
+it('but not twice: those who hand over may count another kind of subscription, and would pass it over for ever', async () => {
+  await renewedAndGone();
+  await redis().join(place);
+  await redis().last('pubsub').answer([redis().grantChannel, 1]);
+  await redis().last('renewPlaces').answer(IN_LINE);
+  await vi.advanceTimersByTimeAsync(1_000);
+  await renewedAndGone();
+  expect(redis().all('pubsub')).toHaveLength(1);
+  expect(joinSays(place)).toBe(0);
+});
+
 it('and not as long as the server does not count its client, which is asked once for all places', async () => {
   await redis().waiting();
   redis().server.watchdog.renewAll();

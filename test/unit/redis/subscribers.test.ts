@@ -389,6 +389,27 @@ it('a classic subscription that cannot be had again goes past a server that refu
   ]);
 });
 
+it('a classic subscription goes past the first server, too, if that refuses it for now', async () => {
+  only('a');
+  present = ['a', 'b', 'c'];
+  refusal = LOADING;
+  subscribers.subscribe(CHANNEL, false);
+  refusal = undefined;
+  await pass(5_000);
+  expect(told).toEqual(['subscribed']);
+  expect(links.map(({ role }) => role)).toEqual(['subscriber (a)', 'subscriber (b)']);
+});
+
+it('or if that does not permit it, when it is asked for anew', async () => {
+  only('a');
+  present = ['a', 'b', 'c'];
+  refusing = ['subscriber (a)'];
+  subscribers.subscribe(CHANNEL, false);
+  await pass(60_000);
+  expect(told).toEqual(['denied', 'subscribed']);
+  expect(links.map(({ role }) => role)).toEqual(['subscriber (a)', 'subscriber (b)']);
+});
+
 it('a classic subscription leaves no connection to the servers that it has tried', async () => {
   only('a');
   present = ['a', 'b', 'c'];

@@ -5,6 +5,7 @@ import { GatheredCalls, type Carrier } from '../../../src/locks/reentrant/gather
 import {
   failureKind,
   LostError,
+  RefusedError,
   replyError,
   UnsentError,
   UnwantedError,
@@ -311,10 +312,15 @@ describe('a call for several', () => {
     expect(outcomes['me:1']).toBe(error);
   });
 
-  it.each(['NOPERM no key', 'TRYAGAIN', 'MOVED 1 host:1', 'LOADING', 'OOM', 'READONLY'])(
+  it.each([
+    ...['NOPERM no key', 'TRYAGAIN', 'MOVED 1 host:1', 'LOADING', 'OOM', 'READONLY'].map((words) =>
+      replyError(words),
+    ),
+    new RefusedError('one node of a cluster'),
+  ])(
     'that is answered by an error (%s) has done nothing: each is sent by itself',
-    async (words) => {
-      await carrier.sent[0]!.fail(replyError(words));
+    async (refusal) => {
+      await carrier.sent[0]!.fail(refusal);
       expect(carrier.commands.slice(1)).toEqual(ALONE);
       expect(outcomes).toEqual({});
       const error = replyError('NOPERM');
