@@ -51,6 +51,7 @@ describe('the host of a start-up node', () => {
     const looked = resolved('unknown', { dnsLookup });
     expect(failed).not.toHaveBeenCalled();
     expect(await looked).toEqual([null, 'unknown']);
+    await new Promise(setImmediate);
     expect(failed.mock.calls).toEqual([[new Error('ENOTFOUND'), 'unknown']]);
   });
 
