@@ -103,7 +103,7 @@ export interface WarningEvent {
 }
 
 /**
- * Something failed that no caller waits for: a connection, a renewal, a clean-up.
+ * Something failed that no caller waits for: a connection, a renewal, a clean-up. Or a server has refused for 2 s what callers wait for.
  *
  * @group Events
  */
