@@ -1,6 +1,13 @@
 // The options of a client, and how they are read: what is wrong with them is said before anything is sent.
 
-import { parseBoolean, parseCount, parseDuration, parseOptions, parseText } from './api/options.js';
+import {
+  parseBoolean,
+  parseCount,
+  parseDuration,
+  parseOptions,
+  parseText,
+  parseWait,
+} from './api/options.js';
 import { newClientId } from './core/client-id.js';
 import type { RedisSource } from './redis/ioredis/source.js';
 
@@ -19,6 +26,12 @@ export interface HoldfastOptions {
   lockWatchdogTimeout?: number | undefined;
   /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`; up to 2^31-1. */
   commandTimeout?: number | undefined;
+  /**
+   * The `wait` of calls that give none: of `lock()`, `acquire()`, `withLock()` and `withPermits()`, also those of a MultiLock or Redlock
+   * that this client made. 0: one attempt, bounded by `commandTimeout`. `tryLock()` and `tryAcquire()` wait for 0 ms all the same. Default:
+   * `Infinity`.
+   */
+  wait?: number | undefined;
   /** Identifies this client on the server. Default: `<host>-<pid>-<12 hex digits>`, for people who look for a holder. */
   clientId?: string | undefined;
   /** Stands in front of every lock name, after the `keyPrefix` of the ioredis instance or options if there is one. Default: none. */
@@ -58,6 +71,7 @@ const KNOWN_OPTIONS = [
   'redis',
   'lockWatchdogTimeout',
   'commandTimeout',
+  'wait',
   'clientId',
   'keyPrefix',
   'classicUnlockChannels',
@@ -70,6 +84,7 @@ export interface ParsedHoldfastOptions {
   readonly keyPrefix: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
+  readonly defaultWaitMs: number;
   /** For how long a connection may be silent while answers are due. */
   readonly silenceLimitMs: number;
   readonly hasClassicUnlockChannels: boolean;
@@ -95,6 +110,7 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
     keyPrefix: keyPrefix === '' ? '' : parseText(keyPrefix, 'keyPrefix'),
     lockWatchdogTimeoutMs,
     commandTimeoutMs,
+    defaultWaitMs: parseWait(given.wait ?? Infinity),
     // A dead connection must be noticed in time for another renewal.
     silenceLimitMs: Math.min(commandTimeoutMs, renewalIntervalMs),
     hasClassicUnlockChannels: parseBoolean(classicUnlockChannels ?? false, 'classicUnlockChannels'),

@@ -55,7 +55,11 @@ export interface FencedLock extends Lock {
    */
   getToken(): Promise<bigint | undefined>;
 
-  /** Like {@link Lock.lock}, but returns the token. Undo it by {@link Lock.unlock}. */
+  /**
+   * Like {@link Lock.lock}, but returns the token. Undo it by {@link Lock.unlock}.
+   *
+   * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out
+   */
   lockAndGetToken(lease?: number | LockOptions): Promise<bigint>;
 
   /**

@@ -20,10 +20,12 @@ export interface Lock {
   readonly name: string;
 
   /**
-   * Acquires it for the innermost `run`, or anonymously; waits for ever. Undo it by {@link Lock.unlock}. Parallel branches of one run are
-   * one owner, so that all get in: if they are to take turns, use {@link Lock.withLock}, or a `run` for each.
+   * Acquires it for the innermost `run`, or anonymously; waits for as long as the `wait` of the client's options says, by default for
+   * ever. Undo it by {@link Lock.unlock}. Parallel branches of one run are one owner, so that all get in: if they are to take turns, use
+   * {@link Lock.withLock}, or a `run` for each.
    *
    * @param lease - milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the unlock
+   * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out
    */
   lock(lease?: number | LockOptions): Promise<void>;
 
@@ -52,7 +54,7 @@ export interface Lock {
    * of parallel branches, since the run is one owner: if they are to take turns, use {@link Lock.withLock}, or a `run` for each. Outside any
    * run it opens no scope: a nested call of this lock waits for it, unless it is made inside {@link Hold.run}.
    *
-   * @param options - `wait` is `Infinity` by default
+   * @param options - `wait` is that of the client's options by default, and without that `Infinity`
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out
    */
   acquire(options?: AcquireOptions): Promise<Hold>;
@@ -67,16 +69,18 @@ export interface Lock {
 
   /**
    * Acquires it, runs `fn`, and releases it whatever happens. Acquisitions of the same lock inside `fn` re-enter it, one
-   * at a time. An error of `fn` is what the caller sees, also when the lock was lost. Waits for ever.
+   * at a time. An error of `fn` is what the caller sees, also when the lock was lost. Waits for as long as the `wait` of the client's
+   * options says, by default for ever.
    *
    * @returns what `fn` returns
+   * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
    */
   withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
   /**
    * Like `withLock(fn)`, with options.
    *
-   * @param options - `wait` is `Infinity` by default
+   * @param options - `wait` is that of the client's options by default, and without that `Infinity`
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released

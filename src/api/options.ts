@@ -10,7 +10,7 @@ import { isPlainObject, shown } from './shown.js';
  * @group Locks
  */
 export interface AcquireOptions {
-  /** How long to wait at most, in milliseconds; `Infinity`: for ever. */
+  /** How long to wait at most, in milliseconds; `Infinity`: for ever. 0: one attempt, bounded by `commandTimeout`. */
   wait?: number | undefined;
   /** The lease in milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the release. */
   lease?: number | undefined;
@@ -19,7 +19,7 @@ export interface AcquireOptions {
 }
 
 /**
- * Options of `lock()`, which waits for ever.
+ * Options of `lock()`, which waits for as long as the `wait` of the client's options says: by default for ever.
  *
  * @group Locks
  */
@@ -170,7 +170,8 @@ export function parseFunction(fn: unknown, what: string, lockName?: string): voi
   if (typeof fn !== 'function') throw invalid(what, fn, 'a function', lockName);
 }
 
-function parseWait(wait: unknown, lockName: string): number {
+/** How long a call may wait: milliseconds, 0 or more, or Infinity. */
+export function parseWait(wait: unknown, lockName?: string): number {
   if (typeof wait === 'number' && wait >= 0) return wait;
   throw invalid('wait', wait, 'a number of milliseconds of at least 0, or Infinity', lockName);
 }

@@ -96,7 +96,7 @@ export interface Semaphore {
   /**
    * Acquires permits.
    *
-   * @param options - `permits` is 1 by default, `wait` `Infinity`
+   * @param options - `permits` is 1 by default, `wait` that of the client's options, and without that `Infinity`
    * @throws {@link LockTimeoutError} there were not so many free, or others were first, until `wait` ran out
    */
   acquire(options?: PermitOptions): Promise<PermitHold>;
@@ -111,16 +111,17 @@ export interface Semaphore {
 
   /**
    * Acquires one permit, runs `fn`, and releases it whatever happens. An error of `fn` is what the caller sees, also when the permit was
-   * lost. Waits for ever.
+   * lost. Waits for as long as the `wait` of the client's options says, by default for ever.
    *
    * @returns what `fn` returns
+   * @throws {@link LockTimeoutError} no permit was to be had until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permit was lost before it was released
    */
   withPermits<T>(fn: (hold: PermitHold) => T | Promise<T>): Promise<T>;
   /**
    * Acquires the permits that the options ask for, runs `fn`, and releases them as `withPermits(fn)` does.
    *
-   * @param options - `permits` is 1 by default, `wait` `Infinity`
+   * @param options - `permits` is 1 by default, `wait` that of the client's options, and without that `Infinity`
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} the permits were not to be had until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permits were lost before they were released

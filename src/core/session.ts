@@ -26,6 +26,8 @@ export interface SessionOptions {
   clientId: string;
   lockWatchdogTimeoutMs: number;
   commandTimeoutMs: number;
+  /** How long a call waits that does not say it, in milliseconds; left out: for ever. */
+  defaultWaitMs?: number;
   /** The schedule of its client; it may be shared with another session. */
   schedule?: Schedule;
   /** Makes the owners of its client; it may be shared with another session. */
@@ -42,6 +44,8 @@ export class Session {
   readonly newOwnerId: () => string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
+  /** How long a call waits that does not say it, in milliseconds; but one that only tries waits for 0 ms. */
+  readonly defaultWaitMs: number;
   readonly events: Events;
   readonly warnings: Warnings;
   readonly connection: Reachable;
@@ -73,6 +77,7 @@ export class Session {
     this.newOwnerId = options.newOwnerId ?? ownersOf(options.clientId);
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
+    this.defaultWaitMs = options.defaultWaitMs ?? Infinity;
     this.schedule = options.schedule ?? new Schedule();
     this.connection = connection;
     this.events = events;

@@ -41,7 +41,7 @@ export abstract class BaseLock implements Lock {
 
   acquire(options?: AcquireOptions): Promise<Hold> {
     return rejecting(() => {
-      const request = this.#request('the options of acquire()', options, Infinity);
+      const request = this.#request('the options of acquire()', options, this.defaultWaitMs);
       return this.acquireHold(request, 'acquire');
     });
   }
@@ -66,7 +66,7 @@ export abstract class BaseLock implements Lock {
           { lockName: this.name },
         );
       }
-      const request = this.#request('the options of withLock()', options, Infinity);
+      const request = this.#request('the options of withLock()', options, this.defaultWaitMs);
       parseFunction(fn, 'the function given to withLock()', this.name);
       const scope = new Scope(currentScope(), false);
       const acquiring = this.acquireHold(request, 'withLock', scope);
@@ -108,6 +108,9 @@ export abstract class BaseLock implements Lock {
   /** What kind of lock it is, for people. */
   protected abstract readonly kind: string;
 
+  /** How long a call waits that does not say it, in milliseconds; one that only tries waits for 0 ms. */
+  protected abstract readonly defaultWaitMs: number;
+
   /** As which owner this client holds the lock, and for how long; undefined: it does not, as far as it may rely on that. */
   abstract readonly held: HeldHere | undefined;
 
@@ -117,7 +120,7 @@ export abstract class BaseLock implements Lock {
       typeof lease === 'object'
         ? parseOptions(`the options of ${call}`, lease, ['lease', 'signal'], this.name)
         : { lease };
-    return this.acquireHold(parseRequest(this.name, options, Infinity), 'lock');
+    return this.acquireHold(parseRequest(this.name, options, this.defaultWaitMs), 'lock');
   }
 
   /** Acquires for `tryLock()` or `tryLockAndGetToken()`, which `call` names in errors; undefined: somebody else has the lock. */

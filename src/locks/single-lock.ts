@@ -41,6 +41,10 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return this.#backend.kind;
   }
 
+  protected override get defaultWaitMs(): number {
+    return this.#session.defaultWaitMs;
+  }
+
   override get held(): HeldHere | undefined {
     const grant = this.#session.grantOf(this.#backend.id);
     return grant && { ownerId: grant.ownerId, remainingMs: grant.remaining() };

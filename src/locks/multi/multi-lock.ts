@@ -30,6 +30,10 @@ export class MultiLock extends BaseLock {
     return 'MultiLock';
   }
 
+  protected override get defaultWaitMs(): number {
+    return this.#session.defaultWaitMs;
+  }
+
   override get held(): HeldHere | undefined {
     const held = this.#members.map((member) => member.held);
     const [first] = held;

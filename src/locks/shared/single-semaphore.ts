@@ -41,7 +41,8 @@ export class SingleSemaphore implements Semaphore {
   }
 
   async acquire(options?: PermitOptions): Promise<PermitHold> {
-    const { permits, hold } = this.#acquire('the options of acquire()', options, Infinity);
+    const { defaultWaitMs } = this.#session;
+    const { permits, hold } = this.#acquire('the options of acquire()', options, defaultWaitMs);
     return new HeldPermits(await hold, permits);
   }
 
@@ -66,7 +67,8 @@ export class SingleSemaphore implements Semaphore {
       );
     }
     parseFunction(fn, 'the function given to withPermits()', this.name);
-    const { permits, hold } = this.#acquire('the options of withPermits()', options, Infinity);
+    const { defaultWaitMs } = this.#session;
+    const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
     return await whileHeld(hold, (held) => fn(new HeldPermits(held, permits)));
   }
 
@@ -101,7 +103,7 @@ export class SingleSemaphore implements Semaphore {
   #acquire(
     what: string,
     options: PermitOptions | undefined,
-    defaultWaitMs: number,
+    waitMs: number,
   ): { readonly permits: number; readonly hold: Promise<SingleHold> } {
     const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
     const permits = parsePermits(
@@ -109,7 +111,7 @@ export class SingleSemaphore implements Semaphore {
       'permits',
       this.name,
     );
-    const request = parseRequest(this.name, given, defaultWaitMs);
+    const request = parseRequest(this.name, given, waitMs);
     const backend = this.#backend(permits);
     const hold = outsideScopes(() => acquire(this.#session, backend, request, 'acquire'));
     return { permits, hold };
