@@ -16,6 +16,7 @@ export async function runSchedule(
       await leader.withLock({ signal: stop }, async (hold) => {
         const end = AbortSignal.any([stop, hold.signal]); // told to stop, or not the leader any more
         const run = async (): Promise<void> => {
+          if (hold.signal.aborted) return; // asks the clock; `end` waits for a timer, which may be late
           await task(end).catch((error: unknown) => {
             console.error('the task failed:', error);
           });

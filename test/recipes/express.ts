@@ -1,8 +1,15 @@
-// One transfer at a time for each account, over all processes.
+// One transfer at a time for each account, over all processes; the answer says what became of it.
 import express, { type ErrorRequestHandler, type Express } from 'express';
-import { LockTimeoutError, UnavailableError, type Holdfast } from '../../src/index.js';
+import {
+  LockLostError,
+  LockTimeoutError,
+  UnavailableError,
+  type Hold,
+  type Holdfast,
+} from '../../src/index.js';
 
-type Transfer = (account: string, signal: AbortSignal) => Promise<number>;
+/** Calls `hold.signal.throwIfAborted()` right before it writes. */
+type Transfer = (account: string, hold: Hold) => Promise<number>;
 
 export function bank(holdfast: Holdfast, transfer: Transfer): Express {
   const app = express();
@@ -12,18 +19,36 @@ export function bank(holdfast: Holdfast, transfer: Transfer): Express {
     response.on('close', () => {
       gone.abort();
     });
-    const balance = await holdfast
-      .getLock(`account:${account}`)
-      .withLock({ wait: 2_000, signal: gone.signal }, (hold) => transfer(account, hold.signal));
-    response.json({ balance });
+    const done: { balance?: number } = {};
+    try {
+      await holdfast
+        .getLock(`account:${account}`)
+        .withLock({ wait: 2_000, signal: gone.signal }, async (hold) => {
+          done.balance = await transfer(account, hold);
+        });
+    } catch (error) {
+      if (done.balance === undefined) throw error;
+      console.error('made, but perhaps beside another transfer:', error); // the lock was lost meanwhile
+    }
+    response.json(done);
   });
   app.use(((error, _request, response, next) => {
-    if (error instanceof LockTimeoutError || error instanceof UnavailableError) {
-      console.error(error.message); // names hosts and addresses, which are not for everybody
-      const isBusy = error instanceof LockTimeoutError;
-      const told = isBusy ? 'another transfer is under way' : 'try again later';
-      response.status(isBusy ? 409 : 503).json({ error: told });
-    } else next(error);
+    const [status, told] = answerTo(error);
+    if (status === undefined) {
+      next(error);
+      return;
+    }
+    console.error(error); // names hosts and addresses, which are not for everybody
+    response.status(status).json({ error: told });
   }) satisfies ErrorRequestHandler);
   return app;
+}
+
+function answerTo(error: unknown): [status?: number, told?: string] {
+  if (error instanceof LockTimeoutError) return [409, 'another transfer is under way'];
+  if (error instanceof UnavailableError) return [503, 'try again later'];
+  // A step that is aborted throws the signal's reason, as fetch() does, or an AbortError with that as its cause.
+  const { cause } = error instanceof Error ? error : {};
+  const isLost = error instanceof LockLostError || cause instanceof LockLostError;
+  return isLost ? [500, 'not known whether it was made: look before you try again'] : [];
 }

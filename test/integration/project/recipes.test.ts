@@ -9,7 +9,10 @@ import { describe, expect, inject, it, vi } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { customerWorker } from '../../recipes/bullmq.js';
 import { runSchedule } from '../../recipes/cron-leader.js';
+import { runEachTick } from '../../recipes/cron-tick.js';
 import { bank } from '../../recipes/express.js';
+import { startChild } from '../../support/child.js';
+import { newClient, nextEvent } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe('the Express recipe', () => {
@@ -53,6 +56,65 @@ describe('the Express recipe', () => {
       await once(server.close(), 'close');
     }
   });
+});
+
+describe('the Express recipe, when the lock is lost under way', () => {
+  it('answers with the balance where the transfer was made all the same', async () => {
+    const { status, body, told } = await lose(() => Promise.resolve(5));
+    expect({ status, body }).toEqual({ status: 200, body: { balance: 5 } });
+    expect(told).toContain('made, but perhaps beside another transfer');
+  });
+
+  it.each<[string, Transfer]>([
+    ['by the reason of its signal', (_, { signal }) => Promise.reject(signal.reason as Error)],
+    ['by an AbortError', (_, { signal }) => sleep(10_000, 5, { signal })],
+  ])('says that it does not know what became of a step that ended %s', async (_, transfer) => {
+    const { status, body, told } = await lose(transfer);
+    expect(told).not.toBe('');
+    expect(status).toBe(500);
+    expect(body).toEqual({ error: 'not known whether it was made: look before you try again' });
+  });
+
+  it('does not write after the event loop stood still for longer than the lease', async () => {
+    let isWritten = false;
+    const { status } = await answerOf(
+      newClient({ keyPrefix: `${uniqueName('recipe')}:` }),
+      (_, hold) => {
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200);
+        hold.signal.throwIfAborted();
+        isWritten = true;
+        return Promise.resolve(5);
+      },
+    );
+    expect({ status, isWritten }).toEqual({ status: 500, isWritten: false });
+  });
+
+  type Transfer = Parameters<typeof bank>[1];
+
+  /** The answer to a transfer that goes on without its lock. */
+  async function lose(transfer: Transfer): ReturnType<typeof answerOf> {
+    const holdfast = newClient({ keyPrefix: `${uniqueName('recipe')}:` });
+    return await answerOf(holdfast, async (account, hold) => {
+      await holdfast.getLock(`account:${account}`).forceUnlock();
+      return await transfer(account, hold);
+    });
+  }
+
+  async function answerOf(
+    client: Holdfast,
+    transfer: Transfer,
+  ): Promise<{ status: number; body: unknown; told: string }> {
+    await using holdfast = client;
+    const told = vi.spyOn(console, 'error').mockReturnValue();
+    const server = bank(holdfast, transfer).listen(0);
+    try {
+      const { status, body } = await post(server.address() as AddressInfo);
+      return { status, body: JSON.parse(body) as unknown, told: told.mock.calls.flat().join() };
+    } finally {
+      told.mockRestore();
+      await once(server.close(), 'close');
+    }
+  }
 });
 
 describe('the cron recipe', () => {
@@ -120,6 +182,35 @@ describe('the cron recipe, with a task that takes its time', () => {
     }
   });
 
+  it('begins no run after the event loop stood still for longer than the lease', async () => {
+    const lockWatchdogTimeout = 3_000;
+    const keyPrefix = `${uniqueName('recipe')}:`;
+    await using holdfast = new Holdfast({
+      redis: inject('redisUrl'),
+      keyPrefix,
+      lockWatchdogTimeout,
+    });
+    const told = vi.spyOn(console, 'error').mockReturnValue();
+    const stop = new AbortController();
+    let runs = 0;
+    const task = (): Promise<void> => {
+      runs++;
+      return Promise.resolve();
+    };
+    const done = runSchedule(holdfast, '* * * * * *', task, stop.signal);
+    try {
+      await expect.poll(() => runs, { timeout: 10_000, interval: 10 }).toBeGreaterThan(0);
+      const lost = nextEvent(holdfast, 'lost').then(() => runs);
+      const before = runs;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, lockWatchdogTimeout + 500);
+      expect(await lost).toBe(before);
+    } finally {
+      stop.abort();
+      await done;
+      told.mockRestore();
+    }
+  });
+
   it('tells that a run failed, and goes on with the next', async () => {
     const told = vi.spyOn(console, 'error').mockReturnValue();
     const unhandled = vi.fn();
@@ -144,6 +235,76 @@ describe('the cron recipe, with a task that takes its time', () => {
     }
     expect(unhandled).not.toHaveBeenCalled();
   });
+});
+
+describe('the recipe for each tick', () => {
+  it('does not run a tick again when the process that ran it closes', async () => {
+    const name = uniqueName('ticks');
+    const env = { HOLDFAST_TEST_REDIS_URL: inject('redisUrl'), HOLDFAST_TEST_NAME: name };
+    await using first = startChild('tick-runner.ts', env);
+    await using late = startChild('tick-runner.ts', env);
+    await late.next('ready'); // its clock is behind
+    first.send({ type: 'tick', at: '2026-01-01T03:00:00Z' });
+    expect(await first.next('ticked')).toMatchObject({ runs: 1 });
+    first.send({ type: 'close' });
+    expect(await first.exited()).toEqual({ code: 0, signal: null });
+
+    late.send({ type: 'tick', at: '2026-01-01T03:00:00Z' });
+    expect(await late.next('ticked')).toMatchObject({ runs: 0 });
+    late.send({ type: 'tick', at: '2026-01-02T03:00:00Z' });
+    expect(await late.next('ticked')).toMatchObject({ runs: 1 });
+    late.send({ type: 'close' });
+    expect(await late.exited()).toEqual({ code: 0, signal: null });
+    expect([first.output, late.output]).toEqual(['', '']);
+    await forget(name);
+  });
+
+  it('runs each tick of the schedule once, and none beside another, while processes close', async () => {
+    const name = uniqueName('ticks');
+    const redis = new Redis(inject('redisUrl'));
+    const told = vi.spyOn(console, 'error').mockReturnValue();
+    const lost = vi.fn();
+    let [runs, inside, most] = [0, 0, 0];
+    const processes = ['a', 'b', 'c'].map(() => {
+      const holdfast = new Holdfast({ redis: inject('redisUrl') }).on('lost', lost);
+      const task = async (): Promise<void> => {
+        runs++;
+        most = Math.max(most, ++inside);
+        await sleep(100);
+        inside--;
+      };
+      const job = runEachTick(holdfast, redis, name, '* * * * * *', task);
+      return { holdfast, job };
+    });
+    try {
+      for (const { holdfast, job } of processes) {
+        const before = runs;
+        await expect.poll(() => runs, { timeout: 10_000 }).toBeGreaterThan(before + 1);
+        job.stop();
+        await expect.poll(() => job.isBusy() || inside > 0, { timeout: 10_000 }).toBe(false);
+        await holdfast.close();
+      }
+      const claims = await redis.keys(`${name}:*`);
+      expect(claims).toHaveLength(runs);
+      expect(most).toBe(1);
+      expect(told).not.toHaveBeenCalled();
+      expect(lost).not.toHaveBeenCalled();
+    } finally {
+      for (const { job } of processes) job.stop();
+      await Promise.all(processes.map(({ holdfast }) => holdfast.close()));
+      redis.disconnect();
+      told.mockRestore();
+      await forget(name);
+    }
+  });
+
+  /** The claims of its ticks, which stay for a day. */
+  async function forget(name: string): Promise<void> {
+    const redis = new Redis(inject('redisUrl'));
+    const claims = await redis.keys(`${name}:*`);
+    if (claims.length > 0) await redis.del(...claims);
+    await redis.quit();
+  }
 });
 
 describe('the BullMQ recipe', () => {
