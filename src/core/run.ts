@@ -18,13 +18,17 @@ async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void>
     scope.end().map(async (hold) => {
       const { lockName, ownerId } = hold;
       const remedy = hold.isUnlockable ? 'unlock it' : 'release its hold';
-      const message = `a run ended while it still held lock "${lockName}", which is given up now: ${remedy} before the run ends`;
-      warnings.warn('forgotten unlock', lockName, message, ownerId);
       const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
         lockName,
         lossReason: 'closed',
       });
-      await hold.revoke(error).catch(() => undefined); // it was lost before, and that was told then
+      try {
+        await hold.revoke(error);
+      } catch {
+        return; // it was lost before, and that was told: nobody forgot to unlock it
+      }
+      const message = `a run ended while it still held lock "${lockName}", which is given up now: ${remedy} before the run ends`;
+      warnings.warn('forgotten unlock', lockName, message, ownerId);
     }),
   );
 }

@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { fakeHoldfast } from '../../support/fake-holdfast.js';
+import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { gate, Occupancy, settle } from '../../support/occupancy.js';
 
 describe('a run that ends while it holds a lock', () => {
@@ -79,6 +79,45 @@ describe('a run that ends while it holds a lock', () => {
     const { run, told } = fakeHoldfast();
     expect(await run(() => 42)).toBe(42);
     expect(told('warning')).toEqual([]);
+  });
+});
+
+describe('a run that ends after it lost a lock', () => {
+  const losses: Record<string, (given: FakeHoldfast) => Promise<unknown>> = {
+    'whose lease is over': async ({ getLock, server }) => {
+      await getLock('a').lock(100);
+      await sleep(110);
+      server.free('a');
+    },
+    'whose lease is over, held by acquire()': async ({ getLock, server }) => {
+      await getLock('a').acquire({ lease: 100 });
+      await sleep(110);
+      server.free('a');
+    },
+    'that was forced out by this client': async ({ getLock }) => {
+      await getLock('a').lock();
+      await getLock('a').forceUnlock();
+    },
+    'that another client forced out, which this one learns by the release': async (given) => {
+      await given.getLock('a').lock();
+      await fakeHoldfast({ clientId: 'other', server: given.server }).getLock('a').forceUnlock();
+    },
+  };
+  it.each(Object.entries(losses))('%s warns of nothing', async (_, lose) => {
+    const given = fakeHoldfast();
+    await given.run(() => lose(given));
+    expect(given.told('lost')).toHaveLength(1);
+    expect(given.told('warning')).toEqual([]);
+  });
+
+  it('still warns of the other one that it forgot', async () => {
+    const { getLock, run, told } = fakeHoldfast();
+    await run(async () => {
+      await getLock('a').lock();
+      await getLock('a').forceUnlock();
+      await getLock('b').lock();
+    });
+    expect(told('warning').map(({ lockName }) => lockName)).toEqual(['b']);
   });
 });
 
