@@ -1,8 +1,8 @@
 // Turns what ioredis rejects with into the failures that driver.ts lists: the server's own words, or that the connection was lost. None of
 // them holds a password.
 
-import { ReplyError } from 'ioredis';
 import { describe, isReply, LostError, replyError, UnsentError } from '../failure.js';
+import { library } from './library.js';
 import { redacted } from './redaction.js';
 
 /**
@@ -34,7 +34,7 @@ export function asFailure(error: unknown): Error {
  */
 export function isServersWords(error: Error): boolean {
   const { message, command } = error as Error & { command?: { name?: unknown } };
-  if (isReply(error) || error instanceof (ReplyError as ErrorConstructor)) return true;
+  if (isReply(error) || error instanceof (library.ReplyError as ErrorConstructor)) return true;
   return typeof command?.name === 'string' && !LOST.test(message);
 }
 

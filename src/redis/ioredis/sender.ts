@@ -1,10 +1,10 @@
 // How a command is sent by an ioredis client, or by one of the connections of a cluster's.
 
-import { Cluster, Redis } from 'ioredis';
 import type { Writable } from 'node:stream';
 import type { Argument, Sender } from '../driver.js';
 import { isCluster } from './clients.js';
 import { asCommandFailure } from './failures.js';
+import { library } from './library.js';
 import { SentCommand } from './sent-command.js';
 import type { Ioredis } from './source.js';
 
@@ -17,7 +17,7 @@ export class IoredisSender<Client extends Ioredis = Ioredis> implements Sender {
 
   constructor(ioredis: Client) {
     this.ioredis = ioredis;
-    this.#isOfOurs = ioredis instanceof Redis || ioredis instanceof Cluster;
+    this.#isOfOurs = ioredis instanceof library.Redis || ioredis instanceof library.Cluster;
   }
 
   send<T>(

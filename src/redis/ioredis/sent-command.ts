@@ -1,9 +1,9 @@
 // A command that knows whether it may have run: ioredis rejects it with the same words before it was written and after.
 
-import { Command } from 'ioredis';
 import { isServersWords } from './failures.js';
+import { library } from './library.js';
 
-export class SentCommand extends Command {
+export class SentCommand extends library.Command {
   /** Whether it was written, to a server that has not refused it since. */
   mayHaveRun = false;
 

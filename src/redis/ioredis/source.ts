@@ -1,12 +1,13 @@
 // Where Redis is, as the user said it: checked before anything connects, and made into a client from which ours are copied. What is wrong
 // with it is told without its text, which may hold a password.
 
-import { Redis, type Cluster, type RedisOptions } from 'ioredis';
+import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import { OptionError } from '../../api/errors.js';
 import { isPlainObject, shown } from '../../api/shown.js';
 import { checkDatabases } from './cluster-database.js';
 import { followCredentials } from './credentials.js';
 import { FOREIGN_OPTIONS, IOREDIS_OPTIONS } from './ioredis-options.js';
+import { library } from './library.js';
 
 /**
  * Where Redis is: a URL, ioredis options, or an instance, which is duplicated and stays the user's.
@@ -62,14 +63,14 @@ function fromText(text: string): Redis {
       throw new OptionError(`option "redis": ${name} cannot be given in a URL: give options`);
     if (name === 'db') checkDigits('db', value);
   }
-  return newTemplate(() => new Redis(url, { lazyConnect: true }));
+  return newTemplate(() => new library.Redis(url, { lazyConnect: true }));
 }
 
 function fromOptions(options: Record<string, unknown>): Redis {
   checkNames(Object.keys(options));
   const given = options as TemplateOptions;
   checkPlace('option "redis": its ', given);
-  const template = newTemplate(() => new Redis({ ...given, lazyConnect: true }));
+  const template = newTemplate(() => new library.Redis({ ...given, lazyConnect: true }));
   followCredentials(template.options, () => given);
   checkDigits('port', given.port);
   checkDigits('db', given.db);

@@ -1,7 +1,7 @@
 // The packed package: it installs into an empty project, runs there by import and by require(), and type-checks.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -55,6 +55,23 @@ describe('the packed package', () => {
     expect(await runInProject('use.cjs')).toBe('held 1\nfree\n');
   });
 
+  it('says which ioredis it found, and which it needs, where an old one is installed', async () => {
+    const packages = 'old/node_modules';
+    await cp(join(project, 'node_modules/holdfast'), join(project, packages, 'holdfast'), {
+      recursive: true,
+    });
+    const version = JSON.stringify({ name: 'ioredis', version: '4.28.5' });
+    await mkdir(join(project, packages, 'ioredis'));
+    await write(`${packages}/ioredis/package.json`, version);
+    await write(`${packages}/ioredis/index.js`, OLD_IOREDIS);
+    await write('old/use.mjs', `import { Holdfast } from 'holdfast';\n${USE}`);
+    await expect(runInProject('old/use.mjs')).rejects.toMatchObject({
+      stderr: expect.stringMatching(
+        /Error: holdfast needs ioredis 5\.11 or newer, or 6, and finds 4\.28\.5 \(.*package\.json\): npm install ioredis@6/,
+      ) as unknown,
+    });
+  });
+
   it.skipIf(!existsSync(ESBUILD))('tells what a server refuses in a minified bundle', async () => {
     await write('bundled.mjs', BUNDLED);
     const options = ['--bundle', '--minify', '--platform=node', '--outfile=bundle.cjs'];
@@ -88,6 +105,14 @@ await holdfast.close();
 `;
 
 const USE_IN_COMMONJS = `(async () => {${USE}})();`;
+
+/** As ioredis 4 exports its classes: none is named Redis. */
+const OLD_IOREDIS = `
+exports = module.exports = class Redis {};
+exports.default = module.exports;
+exports.Cluster = class Cluster {};
+exports.Command = class Command {};
+`;
 
 const BUNDLED = `
 import { Holdfast } from 'holdfast';
