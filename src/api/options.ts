@@ -52,6 +52,9 @@ export interface AcquireRequest {
   readonly signal: AbortSignal | undefined;
 }
 
+/** What an error is about: a lock, by its name, or a semaphore. */
+export type Subject = string | { readonly semaphore: string };
+
 /** A longer name is taken for a mistake. */
 const MAX_NAME_BYTES = 1_024;
 
@@ -90,14 +93,14 @@ export function parseLease(lease: unknown, what: string, lockName?: string): num
 
 /** Reads `wait`, `lease` and `signal`, whether they were given one by one or as an options object. */
 export function parseRequest(
-  lockName: string,
+  subject: Subject,
   given: Partial<Record<keyof AcquireOptions, unknown>>,
   defaultWaitMs: number,
 ): AcquireRequest {
   return {
-    waitMs: parseWait(given.wait === undefined ? defaultWaitMs : given.wait, lockName),
-    leaseMs: parseWatchedLease(given.lease, lockName),
-    signal: parseSignal(given.signal, lockName),
+    waitMs: parseWait(given.wait === undefined ? defaultWaitMs : given.wait, subject),
+    leaseMs: parseWatchedLease(given.lease, subject),
+    signal: parseSignal(given.signal, subject),
   };
 }
 
@@ -109,19 +112,19 @@ export function parseOptions<Option extends string>(
   what: string,
   given: unknown,
   known: readonly Option[],
-  lockName?: string,
+  subject?: Subject,
 ): Partial<Record<Option, unknown>> {
   if (!isPlainObject(given)) {
     const right = `a plain object with any of ${known.join(', ')}`;
-    throw new OptionError(`${about(lockName)}${what} are ${shown(given)}: they must be ${right}`, {
-      lockName,
+    throw new OptionError(`${about(subject)}${what} are ${shown(given)}: they must be ${right}`, {
+      lockName: nameOf(subject),
     });
   }
   for (const name of Object.keys(given)) {
     if (!(known as readonly string[]).includes(name)) {
       throw new OptionError(
-        `${about(lockName)}${what} have no "${name}": they are ${known.join(', ')}`,
-        { lockName },
+        `${about(subject)}${what} have no "${name}": they are ${known.join(', ')}`,
+        { lockName: nameOf(subject) },
       );
     }
   }
@@ -166,40 +169,45 @@ export function parseBoolean(value: unknown, what: string, lockName?: string): b
   throw invalid(what, value, 'true or false', lockName);
 }
 
-export function parseFunction(fn: unknown, what: string, lockName?: string): void {
-  if (typeof fn !== 'function') throw invalid(what, fn, 'a function', lockName);
+export function parseFunction(fn: unknown, what: string, subject?: Subject): void {
+  if (typeof fn !== 'function') throw invalid(what, fn, 'a function', subject);
 }
 
 /** How long a call may wait: milliseconds, 0 or more, or Infinity. */
-export function parseWait(wait: unknown, lockName?: string): number {
+export function parseWait(wait: unknown, subject?: Subject): number {
   if (typeof wait === 'number' && wait >= 0) return wait;
-  throw invalid('wait', wait, 'a number of milliseconds of at least 0, or Infinity', lockName);
+  throw invalid('wait', wait, 'a number of milliseconds of at least 0, or Infinity', subject);
 }
 
-function parseWatchedLease(lease: unknown, lockName: string): number | undefined {
+function parseWatchedLease(lease: unknown, subject: Subject): number | undefined {
   if (lease === undefined || lease === -1) return undefined;
   if (isWholeNumber(lease, 1, MAX_LEASE_MS)) return lease;
   const right =
     'a whole number of milliseconds of at least 1; left out or -1, the watchdog renews it';
-  throw invalid('lease', lease, right, lockName);
+  throw invalid('lease', lease, right, subject);
 }
 
-function parseSignal(signal: unknown, lockName: string): AbortSignal | undefined {
+function parseSignal(signal: unknown, subject: Subject): AbortSignal | undefined {
   if (signal === undefined || signal instanceof AbortSignal) return signal;
-  throw invalid('signal', signal, 'an AbortSignal', lockName);
+  throw invalid('signal', signal, 'an AbortSignal', subject);
 }
 
 export function invalid(
   what: string,
   value: unknown,
   right: string,
-  lockName?: string,
+  subject?: Subject,
 ): OptionError {
-  return new OptionError(`${about(lockName)}${what} is ${shown(value)}: it must be ${right}`, {
-    lockName,
+  return new OptionError(`${about(subject)}${what} is ${shown(value)}: it must be ${right}`, {
+    lockName: nameOf(subject),
   });
 }
 
-function about(lockName: string | undefined): string {
-  return lockName === undefined ? '' : `lock "${lockName}": `;
+function about(subject: Subject | undefined): string {
+  if (subject === undefined) return '';
+  return typeof subject === 'string' ? `lock "${subject}": ` : `semaphore "${subject.semaphore}": `;
+}
+
+function nameOf(subject: Subject | undefined): string | undefined {
+  return typeof subject === 'object' ? subject.semaphore : subject;
 }

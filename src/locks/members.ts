@@ -41,10 +41,10 @@ function isSingleLock(given: unknown): given is SingleLock {
 /** What was given for a member, in words that lead to the mistake. */
 export function shownMember(given: unknown): string {
   if (given instanceof BaseLock) return `"${given.name}"`;
-  if (has(given, 'tryLock') && has(given, 'withLock'))
-    return 'a lock of another copy of holdfast (is the package installed twice?)';
   if (has(given, 'readLock')) return 'a read-write lock (was readLock() or writeLock() forgotten?)';
   if (has(given, 'setPermits')) return 'a semaphore';
+  if (has(given, 'tryLock') && has(given, 'withLock'))
+    return 'a lock of another copy of holdfast (is the package installed twice?)';
   if (has(given, 'getLock')) return 'a client (was getLock() forgotten?)';
   return shown(given);
 }

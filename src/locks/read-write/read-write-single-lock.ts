@@ -7,10 +7,23 @@ import { parseName } from '../../api/options.js';
 import type { ReadWriteLock, ReadWriteWaiter } from '../../api/read-write-lock.js';
 import type { Server } from '../../core/server.js';
 import type { Session } from '../../core/session.js';
+import { addMissingMethods } from '../missing-methods.js';
 import { HalfLock } from './half-lock.js';
 import { ReadWriteBackend, type Half } from './read-write-backend.js';
 
+/** The methods of its two halves. */
+const METHODS_OF_HALVES = ['lock', 'tryLock', 'unlock', 'acquire', 'tryAcquire', 'withLock'];
+
 export class ReadWriteSingleLock implements ReadWriteLock {
+  static {
+    const onHalf = (method: string): [string, string] => [
+      method,
+      `readLock().${method}() to read, writeLock().${method}() to write`,
+    ];
+    const instead = Object.fromEntries(METHODS_OF_HALVES.map(onHalf));
+    addMissingMethods(ReadWriteSingleLock, 'read-write lock', instead);
+  }
+
   readonly #session: Session;
   readonly #writer: ReadWriteBackend;
   readonly #readLock: HalfLock;

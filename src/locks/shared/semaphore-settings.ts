@@ -9,13 +9,15 @@ const MOST_PERMITS = 2 ** 31 - 1;
 
 export function parseSemaphore(name: string, options: unknown): number {
   const what = 'the options of getSemaphore()';
-  const { permits } = parseOptions(what, options, ['permits'], name);
+  const { permits } = parseOptions(what, options, ['permits'], { semaphore: name });
   return parsePermits(permits, 'permits', name);
 }
 
 export function parsePermits(permits: unknown, what: string, name: string): number {
   if (isWholeNumber(permits, 1, MOST_PERMITS)) return permits;
-  throw invalid(what, permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, name);
+  throw invalid(what, permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, {
+    semaphore: name,
+  });
 }
 
 /** What is wrong: the semaphore is in use with another number of permits than was declared, or has fewer than are wanted. */

@@ -3,7 +3,13 @@
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected } from '../../api/description.js';
 import { LockTimeoutError, OptionError } from '../../api/errors.js';
-import { parseFunction, parseName, parseOptions, parseRequest } from '../../api/options.js';
+import {
+  parseFunction,
+  parseName,
+  parseOptions,
+  parseRequest,
+  type Subject,
+} from '../../api/options.js';
 import type {
   PermitHold,
   PermitOptions,
@@ -18,6 +24,7 @@ import type { Session } from '../../core/session.js';
 import type { SingleHold } from '../../core/single-hold.js';
 import { whileHeld } from '../../core/while-held.js';
 import { outsideScopes } from '../../scopes/scope.js';
+import { addMissingMethods } from '../missing-methods.js';
 import { HeldPermits } from './held-permits.js';
 import { SemaphoreBackend } from './semaphore-backend.js';
 import { parsePermits, parseSemaphore } from './semaphore-settings.js';
@@ -28,6 +35,15 @@ const ALL_OPTIONS = ['permits', 'wait', 'lease', 'signal'] as const;
 type Guarded<T> = (hold: PermitHold) => T | Promise<T>;
 
 export class SingleSemaphore implements Semaphore {
+  static {
+    addMissingMethods(SingleSemaphore, 'semaphore', {
+      withLock: 'withPermits(fn)',
+      lock: 'acquire(), and release() of the hold that it returns',
+      tryLock: 'tryAcquire(), and release() of the hold that it returns',
+      unlock: 'release() of the hold that acquire() returned',
+    });
+  }
+
   readonly name: string;
   readonly #session: Session;
   readonly #server: Server;
@@ -66,7 +82,7 @@ export class SingleSemaphore implements Semaphore {
         { lockName: this.name },
       );
     }
-    parseFunction(fn, 'the function given to withPermits()', this.name);
+    parseFunction(fn, 'the function given to withPermits()', this.#subject);
     const { defaultWaitMs } = this.#session;
     const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
     return await whileHeld(hold, (held) => fn(new HeldPermits(held, permits)));
@@ -105,16 +121,21 @@ export class SingleSemaphore implements Semaphore {
     options: PermitOptions | undefined,
     waitMs: number,
   ): { readonly permits: number; readonly hold: Promise<SingleHold> } {
-    const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
+    const given =
+      options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.#subject);
     const permits = parsePermits(
       given.permits === undefined ? 1 : given.permits,
       'permits',
       this.name,
     );
-    const request = parseRequest(this.name, given, waitMs);
+    const request = parseRequest(this.#subject, given, waitMs);
     const backend = this.#backend(permits);
     const hold = outsideScopes(() => acquire(this.#session, backend, request, 'acquire'));
     return { permits, hold };
+  }
+
+  get #subject(): Subject {
+    return { semaphore: this.name };
   }
 
   #look(): Promise<WeightedView> {

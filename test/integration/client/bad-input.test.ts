@@ -157,6 +157,55 @@ describe('a signal is refused', () => {
   });
 });
 
+describe('what a semaphore is given wrongly', () => {
+  it('is refused in words that call it a semaphore, and say what would be right', async () => {
+    const name = 'bad-permits';
+    expect(() => client.getSemaphore(name, { permits: 0 })).toThrow(
+      `semaphore "${name}": permits is 0: it must be a whole number from 1 to`,
+    );
+    const semaphore = client.getSemaphore(name, { permits: 2 });
+    const about = `semaphore "${name}": `;
+    await refused([() => semaphore.acquire({ permits: 0 })], `${about}permits is 0`);
+    await refused([() => semaphore.setPermits(1.5)], `${about}permits is 1.5`);
+    await refused([() => semaphore.tryAcquire({ wait: -1 })], `${about}wait is -1`);
+    await refused([() => semaphore.acquire({ lease: 0 })], `${about}lease is 0`);
+    await refused([() => semaphore.acquire({ permit: 1 } as Wrong)], `${about}the options`);
+    await refused([() => semaphore.withPermits(3 as Wrong)], `${about}the function`);
+    expect(await rejectionOf(semaphore.acquire({ permits: 0 }))).toMatchObject({ lockName: name });
+  });
+});
+
+describe('a method of locks', () => {
+  /** Calls it as plain JavaScript can. */
+  const call = (target: object, method: string): Promise<unknown> =>
+    (target as Record<string, (fn: () => void) => Promise<unknown>>)[method]!(() => undefined);
+
+  it.each([
+    ['withLock', 'withPermits(fn)'],
+    ['lock', 'acquire()'],
+    ['tryLock', 'tryAcquire()'],
+    ['unlock', 'release()'],
+  ])('%s() of a semaphore says what to call instead', async (method, instead) => {
+    const semaphore = client.getSemaphore('no-lock', { permits: 2 });
+    await nothingIsSent(async () => {
+      const error = await rejectionOf(call(semaphore, method));
+      expect(error).toBeInstanceOf(TypeError);
+      expect(String(error)).toContain(`semaphore "no-lock" has no ${method}(): use ${instead}`);
+    });
+  });
+
+  it.each(['withLock', 'lock', 'tryLock', 'unlock', 'acquire', 'tryAcquire'])(
+    '%s() of a read-write lock says that its halves have it',
+    async (method) => {
+      const error = await rejectionOf(call(client.getReadWriteLock('both'), method));
+      expect(error).toBeInstanceOf(TypeError);
+      expect(String(error)).toContain(
+        `read-write lock "both" has no ${method}(): use readLock().${method}() to read, writeLock().${method}() to write`,
+      );
+    },
+  );
+});
+
 describe('unlock is refused', () => {
   it('to somebody who never locked', async () => {
     await nothingIsSent(async () => {
