@@ -4,6 +4,7 @@
 import { isUnanswered, KeyConflictError, LockLostError } from '../api/errors.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { CountedGrant } from './counted-grant.js';
+import { notReleased } from './end-hold.js';
 import type { GrantedHold } from './granted-lock.js';
 import { Relay } from './relay.js';
 import { retry } from './retry.js';
@@ -129,15 +130,17 @@ export class Grant extends CountedGrant {
 
   /** Repeats the release until it is answered, within `commandTimeout`. `begun`: its first command, if that was sent already. */
   #releaseUntilAnswered(isRepeat: boolean, done: Done, begun?: BegunRelease): void {
+    const { name } = this.lock;
     const release = (waitLimit: WaitLimit): Promise<void> =>
       this.#release(waitLimit, isRepeat, begun?.answer);
-    const failed = (error: Error): void => {
-      if (isUnanswered(error) && this.holdCount === 0) this.abandon();
+    const failed = (failure: Error): void => {
+      const isOver = isUnanswered(failure) && this.holdCount === 0;
+      const error = isOver ? notReleased(failure, name, this.session.connection.isReady) : failure;
+      if (isOver) this.abandon();
       else if (isUnanswered(error) && this.onlyReads) this.shareLater();
       if (this.holdCount === 0) this.#relay?.settle(error);
       done(error);
     };
-    const { name } = this.lock;
     this.session.bounded(name, 'not known to be released', release, begun).then(() => {
       done();
     }, failed);

@@ -1,0 +1,102 @@
+// A server refuses a release: the error names the lock and what the server said, what becomes of the lock, and what its caller may do.
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Holdfast } from '../../../src/index.js';
+import { eventsOf, rejectionOf } from '../../support/clients.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { eventually } from '../../support/eventually.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+let server: RedisServer;
+let redis: Redis;
+let client: Holdfast;
+
+beforeEach(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url);
+  await redis.acl('SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all');
+  const url = server.url.replace('redis://', 'redis://app:secret@');
+  client = await connectedClient({ redis: url, lockWatchdogTimeout: 3_000, commandTimeout: 500 });
+});
+
+afterEach(async () => {
+  await client.close();
+  redis.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+async function isGone(name: string): Promise<void> {
+  await eventually(async () => {
+    expect(await redis.exists(name)).toBe(0);
+  });
+}
+
+describe('for good, since the user may not run a command', () => {
+  const remedy = 'To free it before, remedy that and repeat hold.release()';
+
+  it('release() says so, and may be repeated when it is permitted', async () => {
+    const name = uniqueName();
+    const hold = await client.getLock(name).acquire();
+    await redis.acl('SETUSER', 'app', '-hdel');
+    const error = await rejectionOf(hold.release());
+    expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: name });
+    expect(String(error)).toContain(`lock "${name}" not released: NOPERM this user has no perm`);
+    expect(String(error)).toContain('It is renewed no more and ends with its lease');
+    expect(String(error)).toContain(remedy);
+    await redis.acl('SETUSER', 'app', '+hdel');
+    await hold.release();
+    expect(await redis.exists(name)).toBe(0);
+  });
+
+  it('unlock() says so, and the lock ends with its lease', async () => {
+    const lock = client.getLock(uniqueName());
+    await lock.lock();
+    await redis.acl('SETUSER', 'app', '-hdel');
+    const error = await rejectionOf(lock.unlock());
+    expect(String(error)).toContain(`lock "${lock.name}" not released: NOPERM`);
+    expect(String(error)).toContain('unlock() cannot be repeated');
+    await isGone(lock.name);
+  });
+
+  it('an error event says so of withLock(), which returns what the work returned', async () => {
+    const name = uniqueName();
+    const errors = eventsOf(client, 'error');
+    const done = client.getLock(name).withLock(async () => {
+      await redis.acl('SETUSER', 'app', '-hdel');
+      return 'done';
+    });
+    expect(await done).toBe('done');
+    const [told] = errors.filter(({ lockName }) => lockName === name);
+    expect(String(told?.error)).toContain(`lock "${name}" not released: NOPERM`);
+  });
+
+  it('an inner release says nothing of the lock, which is still held', async () => {
+    const lock = client.getLock(uniqueName());
+    await client.run(async () => {
+      await lock.lock();
+      await lock.lock();
+      await redis.acl('SETUSER', 'app', '-hset');
+      const error = await rejectionOf(lock.unlock());
+      expect(String(error)).toContain('NOPERM');
+      expect(String(error)).not.toContain('renewed no more');
+      await redis.acl('SETUSER', 'app', '+hset');
+      await lock.unlock();
+    });
+    await isGone(lock.name);
+  });
+});
+
+it('for now, since it is a replica: the client goes on, and frees the lock as soon as it can', async () => {
+  const name = uniqueName();
+  const hold = await client.getLock(name).acquire({ lease: 600_000 });
+  await redis.replicaof('127.0.0.1', '1');
+  const error = await rejectionOf(hold.release());
+  expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: name });
+  expect(String(error)).toMatch(/not known to be released: Redis refused for 500 ms .*READONLY/);
+  expect(String(error)).toContain(
+    'ends with its lease; until then this client goes on trying to release it',
+  );
+  await redis.replicaof('NO', 'ONE');
+  await isGone(name);
+});
