@@ -116,13 +116,11 @@ local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', lease
 if endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
   local lastEndMs = later(newEndMs, lockTtlMs)
+  -- First: a full memory refuses what takes memory only before anything is written. And even if it is the same: WAIT asks replicas for
+  -- what its own connection wrote last.
+  redis.call('PEXPIREAT', leases, lastEndMs)
+  redis.call('PEXPIREAT', lock, lastEndMs)
   redis.call('ZADD', leases, whole(newEndMs), owner)
-  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
-  local refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
-  if refused then
-    redis.call('ZADD', leases, whole(endsAtMs), owner)
-    return refused
-  end
   -- Let in, and not confirmed yet: its lease may be longer than what is wanted.
   return answer(string.find(known[3], '?', 1, true) and 2 or 1)
 end
@@ -202,8 +200,12 @@ end
 local lookMs = lookInMs()
 local lineTtlMs = redis.call('PTTL', line)
 mend()
--- First: a full memory refuses what takes memory only before anything is written.
-redis.call('ZADD', line, whole(ticket), owner)
+if present then
+  -- First: a full memory refuses what takes memory only before anything is written, and must not end a place.
+  redis.call('PEXPIREAT', line, later(untilMs, lineTtlMs))
+else
+  redis.call('ZADD', line, whole(ticket), owner)
+end
 local refused
 if isNew then
   refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)

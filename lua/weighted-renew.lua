@@ -29,26 +29,20 @@ end
 local isLasting = {}
 
 local function prolong(lock, leases, owner, weight, endsAtMs)
-  local ttlMs = not isLasting[lock] and redis.call('PTTL', lock)
-  redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
-  local refused
-  if ttlMs then
-    -- Written even if they end later already: WAIT asks replicas for what its own connection wrote last.
-    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + ttlMs))
-    for _, key in ipairs({ lock, leases }) do
-      local reply = not refused and redis.pcall('PEXPIREAT', key, lastEndMs)
-      refused = refused or type(reply) == 'table' and reply or nil
-    end
+  if not isLasting[lock] then
+    -- First: a full memory refuses what takes memory only before anything is written. And even if they end later already: WAIT asks
+    -- replicas for what its own connection wrote last. (Keys that live longer than their last lease harm nobody.)
+    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + redis.call('PTTL', lock)))
+    redis.call('PEXPIREAT', leases, lastEndMs)
+    redis.call('PEXPIREAT', lock, lastEndMs)
     isLasting[lock] = true
   end
-  if not refused and string.find(weight, '?', 1, true) then
-    local reply = redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
-    refused = type(reply) == 'table' and reply or nil
-  end
-  if refused then
+  redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
+  local confirmed = string.find(weight, '?', 1, true) and redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
+  if type(confirmed) == 'table' then
     redis.call('ZADD', leases, string.format('%.0f', endsAtMs), owner)
+    return confirmed
   end
-  return refused
 end
 
 local function renew(lock, leases, owner)

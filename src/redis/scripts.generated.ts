@@ -1764,7 +1764,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: 'a388caef19fca8e49c01878daf50417cf9b95c64',
+    sha1: 'dc4f3b2d57870bb8b93e0867c280b93a99b48792',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
 -- in it).
 --
@@ -1883,13 +1883,11 @@ local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', lease
 if endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
   local lastEndMs = later(newEndMs, lockTtlMs)
+  -- First: a full memory refuses what takes memory only before anything is written. And even if it is the same: WAIT asks replicas for
+  -- what its own connection wrote last.
+  redis.call('PEXPIREAT', leases, lastEndMs)
+  redis.call('PEXPIREAT', lock, lastEndMs)
   redis.call('ZADD', leases, whole(newEndMs), owner)
-  -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
-  local refused = refusal('PEXPIREAT', lock, lastEndMs) or refusal('PEXPIREAT', leases, lastEndMs)
-  if refused then
-    redis.call('ZADD', leases, whole(endsAtMs), owner)
-    return refused
-  end
   -- Let in, and not confirmed yet: its lease may be longer than what is wanted.
   return answer(string.find(known[3], '?', 1, true) and 2 or 1)
 end
@@ -1969,8 +1967,12 @@ end
 local lookMs = lookInMs()
 local lineTtlMs = redis.call('PTTL', line)
 mend()
--- First: a full memory refuses what takes memory only before anything is written.
-redis.call('ZADD', line, whole(ticket), owner)
+if present then
+  -- First: a full memory refuses what takes memory only before anything is written, and must not end a place.
+  redis.call('PEXPIREAT', line, later(untilMs, lineTtlMs))
+else
+  redis.call('ZADD', line, whole(ticket), owner)
+end
 local refused
 if isNew then
   refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
@@ -2214,7 +2216,7 @@ return answers
   },
   weightedRenew: {
     name: 'weighted-renew',
-    sha1: '9c7491e747ecbcbdb4d76433b3f23ce3ac5f04cf',
+    sha1: 'a8344e6cff32da90f72852538ce8ddad2c3c651a',
     source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 --
 -- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
@@ -2246,26 +2248,20 @@ end
 local isLasting = {}
 
 local function prolong(lock, leases, owner, weight, endsAtMs)
-  local ttlMs = not isLasting[lock] and redis.call('PTTL', lock)
-  redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
-  local refused
-  if ttlMs then
-    -- Written even if they end later already: WAIT asks replicas for what its own connection wrote last.
-    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + ttlMs))
-    for _, key in ipairs({ lock, leases }) do
-      local reply = not refused and redis.pcall('PEXPIREAT', key, lastEndMs)
-      refused = refused or type(reply) == 'table' and reply or nil
-    end
+  if not isLasting[lock] then
+    -- First: a full memory refuses what takes memory only before anything is written. And even if they end later already: WAIT asks
+    -- replicas for what its own connection wrote last. (Keys that live longer than their last lease harm nobody.)
+    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + redis.call('PTTL', lock)))
+    redis.call('PEXPIREAT', leases, lastEndMs)
+    redis.call('PEXPIREAT', lock, lastEndMs)
     isLasting[lock] = true
   end
-  if not refused and string.find(weight, '?', 1, true) then
-    local reply = redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
-    refused = type(reply) == 'table' and reply or nil
-  end
-  if refused then
+  redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
+  local confirmed = string.find(weight, '?', 1, true) and redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
+  if type(confirmed) == 'table' then
     redis.call('ZADD', leases, string.format('%.0f', endsAtMs), owner)
+    return confirmed
   end
-  return refused
 end
 
 local function renew(lock, leases, owner)

@@ -7,6 +7,7 @@ import { nextEvent, rejectionOf } from '../../support/clients.js';
 import { connectedClient } from '../../support/connected-client.js';
 import { eventually } from '../../support/eventually.js';
 import { counterOf, expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
+import { empty, fill, FULL } from '../../support/full-memory.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
@@ -14,20 +15,6 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const LONG = { lockWatchdogTimeout: 30_000, commandTimeout: 1_500 };
-const FULL = /OOM command not allowed/;
-
-async function fill(redis: Redis): Promise<void> {
-  await redis.config('SET', 'maxmemory-policy', 'noeviction');
-  await redis.config('SET', 'maxmemory', '1mb');
-  await redis.config('SET', 'maxmemory', '1');
-  expect(await rejectionOf(redis.set('more', 'x'))).toMatchObject({
-    message: expect.stringMatching(/^OOM/) as string,
-  });
-}
-
-async function empty(redis: Redis): Promise<void> {
-  await redis.config('SET', 'maxmemory', '0');
-}
 
 describe.each(FENCED_KINDS)('$title', ({ options }) => {
   const isFair = options.fair ?? false;

@@ -8,6 +8,7 @@ import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clien
 import { connectedClient } from '../../support/connected-client.js';
 import { eventually } from '../../support/eventually.js';
 import { FairLine } from '../../support/fair-line.js';
+import { fill } from '../../support/full-memory.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { gate } from '../../support/occupancy.js';
 import type { Treatment } from '../../support/proxy-interceptors.js';
@@ -43,17 +44,8 @@ describe('a memory that is full', () => {
     hold = await client.getLock(uniqueName()).acquire();
   });
 
-  async function fill(): Promise<void> {
-    await redis.config('SET', 'maxmemory-policy', 'noeviction');
-    await redis.config('SET', 'maxmemory', '1mb');
-    await redis.config('SET', 'maxmemory', '1');
-    expect(await rejectionOf(redis.set('more', 'x'))).toMatchObject({
-      message: expect.stringMatching(/^OOM/) as string,
-    });
-  }
-
   it('refuses a new lock, and the error says so', async () => {
-    await fill();
+    await fill(redis);
     const error = await rejectionOf(client.getLock(uniqueName()).acquire({ wait: 300 }));
     expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     expect(String(error)).toMatch(
@@ -64,7 +56,7 @@ describe('a memory that is full', () => {
   });
 
   it('lets a hold be extended, also to less than it has', async () => {
-    await fill();
+    await fill(redis);
     await hold.extend(60_000);
     expect(await redis.pttl(hold.lockName)).toBeGreaterThan(50_000);
     await hold.extend(10_000);
@@ -74,7 +66,7 @@ describe('a memory that is full', () => {
 
   it('lets a hold be entered again, and left', async () => {
     const lock = client.getLock(hold.lockName);
-    await fill();
+    await fill(redis);
     await hold.run(() =>
       lock.withLock({ lease: 10 }, async () => {
         expect(await redis.hvals(lock.name)).toEqual(['2']);
@@ -86,14 +78,14 @@ describe('a memory that is full', () => {
   });
 
   it('lets watched holds be renewed', async () => {
-    await fill();
+    await fill(redis);
     await nextEvent(client, 'renewed');
     expect(await redis.pttl(hold.lockName)).toBeGreaterThan(LEASE_MS / 2);
     await hold.release();
   });
 
   it('lets a lock be freed by force', async () => {
-    await fill();
+    await fill(redis);
     const lost = nextEvent(client, 'lost');
     expect(await other.getLock(hold.lockName).forceUnlock()).toBe(true);
     expect(await lost).toMatchObject({ lossReason: 'forced' });
@@ -104,7 +96,7 @@ describe('a memory that is full', () => {
     const one = await line.join(other, 'one');
     const two = await line.join(other, 'two', { lease: 30_000 });
     const three = await line.join(client, 'three');
-    await fill();
+    await fill(redis);
     const placesAtMs = await expiries(line);
     await sleep(LEASE_MS); // without a renewal they would be over
     for (const [owner, atMs] of await expiries(line))
@@ -117,7 +109,7 @@ describe('a memory that is full', () => {
   it('lets a free lock be handed to who stands in line for it', async () => {
     const line = new FairLine(redis, hold.lockName);
     const next = await line.join(other, 'next');
-    await fill();
+    await fill(redis);
     await redis.del(hold.lockName);
     await next.done;
     expect(await rejectionOf(hold.release())).toMatchObject({ code: 'LOCK_LOST' });

@@ -1,0 +1,264 @@
+// A server whose memory is full and that evicts nothing: it refuses what is new. What is held is kept, and can be given up and handed over.
+import { Redis } from 'ioredis';
+import { readdir } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Hold, Holdfast } from '../../../src/index.js';
+import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
+import { connectedClient } from '../../support/connected-client.js';
+import { empty, fill, FULL } from '../../support/full-memory.js';
+import { loadScripts } from '../../support/lock-commands.js';
+import { RedNodes, type RedClient } from '../../support/red-nodes.js';
+import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import * as ofLocks from '../../support/script-scenarios.js';
+import { uniqueName } from '../../support/unique-name.js';
+import * as ofWeightedLocks from '../../support/weighted-script-scenarios.js';
+
+/**
+ * Of each script the calls that make something new, and so are refused. All other calls keep something, end it or look at it: those must run.
+ */
+const REFUSED: Readonly<Record<string, readonly string[]>> = {
+  acquire: ['of a free lock'],
+  'acquire-fenced': ['of a free lock', 'after others', 'for ever'],
+  confirm: [],
+  'force-unlock': [],
+  gather: ['to acquire a free lock', 'to acquire it for longer'],
+  'hand-over': [],
+  join: [
+    'of a free lock',
+    'of a free lock, first in line',
+    'of a free lock, alone in line',
+    'of a line',
+    'at its end',
+    'with its ticket',
+    'fenced, of a free lock',
+    'fenced, of a free lock, first in line',
+    'fenced, of a line',
+  ],
+  'raise-token': ['of a larger one', 'of a larger one, for ever', 'of the first'],
+  reenter: [],
+  release: [],
+  remember: ['of the first'],
+  renew: [],
+  'renew-places': [],
+  vote: [
+    'for a free lock',
+    'for a free lock, known',
+    'for a free lock, for less',
+    'of a fenced lock',
+  ],
+  waiters: [],
+  'weighted-force': [],
+  'weighted-hand-over': [],
+  'weighted-join': [
+    'of what nobody has',
+    'of what others have, too',
+    'of what was set',
+    'of a line',
+    'at its end',
+    'with its ticket',
+    'without a place, of a mere line',
+  ],
+  'weighted-last': [],
+  'weighted-look': [],
+  'weighted-renew': [],
+  'weighted-renew-places': [],
+  'weighted-set-capacity': ['of one in use', 'again'],
+};
+
+const CALLS = [ofLocks, ofWeightedLocks].flatMap(({ SCENARIOS, prepare, state }) =>
+  SCENARIOS.map(({ title, script, keys, args, before }) => ({
+    title,
+    isRefused: REFUSED[script.name]?.some((call) => title === `${script.name} ${call}`) ?? false,
+    prepare: (redis: Redis) => prepare(redis, before as never),
+    state,
+    run: (redis: Redis): Promise<unknown> =>
+      redis.eval(script.source, keys.length, ...keys, ...args).catch((error: unknown) => error),
+  })),
+);
+
+let server: RedisServer;
+let redis: Redis;
+let listener: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url);
+  listener = new Redis(server.url);
+  await listener.subscribe('grants:listening', 'grants:deaf');
+}, 60_000);
+
+afterAll(async () => {
+  for (const client of [redis, listener]) client.disconnect();
+  await server[Symbol.asyncDispose]();
+});
+
+beforeEach(() => empty(redis));
+
+it('every script is known to need memory for some of its calls, or for none', async () => {
+  const files = await readdir(new URL('../../../lua/', import.meta.url));
+  const names = files.filter((file) => file.endsWith('.lua')).map((file) => file.slice(0, -4));
+  expect(Object.keys(REFUSED).sort()).toEqual(names.sort());
+  expect(new Set(CALLS.map(({ title }) => title.split(' ')[0]))).toEqual(new Set(names));
+  const refused = Object.entries(REFUSED).flatMap(([name, calls]) =>
+    calls.map((call) => `${name} ${call}`),
+  );
+  expect(
+    CALLS.filter(({ isRefused }) => isRefused)
+      .map(({ title }) => title)
+      .sort(),
+  ).toEqual(refused.sort());
+});
+
+describe.each(CALLS.filter(({ isRefused }) => !isRefused))('$title', (call) => {
+  it('does in a full server what it does in any other', async () => {
+    await call.prepare(redis);
+    expect(await call.run(redis)).not.toBeInstanceOf(Error);
+    const usual = await call.state(redis);
+    await call.prepare(redis);
+    await fill(redis);
+    const reply = await call.run(redis);
+    expect(reply).not.toBeInstanceOf(Error);
+    expect(reply).not.toEqual([null]);
+    expect(await call.state(redis)).toEqual(usual);
+  });
+});
+
+describe.each(CALLS.filter(({ isRefused }) => isRefused))('$title', (call) => {
+  it('is refused by a full server, which says why, and changes nothing', async () => {
+    await call.prepare(redis);
+    const before = await call.state(redis);
+    await fill(redis);
+    const reply = await call.run(redis);
+    // Calls that are gathered are told by null to ask by themselves, to be told why.
+    if (Array.isArray(reply)) expect(reply).toEqual([null]);
+    else expect(reply).toMatchObject({ message: expect.stringMatching(FULL) as string });
+    expect(await call.state(redis)).toEqual(before);
+  });
+});
+
+describe('what is held when the memory is full', () => {
+  const LEASE_MS = 4_000; // long enough for a machine that is busy
+  type Held = Pick<Hold, 'remaining' | 'extend' | 'release'>;
+  type Acquire = (client: Holdfast, name: string) => Promise<Held>;
+  type AcquireFromMost = (client: RedClient, name: string) => Promise<Held>;
+
+  /** How a holder acquires it, and how one who waits does. Those in a line on the server get it there. */
+  const IN_LINE: Readonly<Record<string, readonly [Acquire, Acquire?]>> = {
+    'a fair lock': [(client, name) => client.getFairLock(name).acquire()],
+    'a fair lock with a token': [
+      (client, name) => client.getFencedLock(name, { fair: true }).acquire(),
+    ],
+    'a fair lock with a fixed lease next': [
+      (client, name) => client.getFairLock(name).acquire(),
+      (client, name) => client.getFairLock(name).acquire({ lease: 60_000 }),
+    ],
+    'a permit': [(client, name) => client.getSemaphore(name, { permits: 1 }).acquire()],
+    'a permit with a fixed lease next': [
+      (client, name) => client.getSemaphore(name, { permits: 1 }).acquire(),
+      (client, name) => client.getSemaphore(name, { permits: 1 }).acquire({ lease: 60_000 }),
+    ],
+    'a read lock': [
+      (client, name) => client.getReadWriteLock(name).readLock().acquire(),
+      (client, name) => client.getReadWriteLock(name).writeLock().acquire(),
+    ],
+    'a write lock': [
+      (client, name) => client.getReadWriteLock(name).writeLock().acquire(),
+      (client, name) => client.getReadWriteLock(name).readLock().acquire(),
+    ],
+  };
+  /** Whoever wants these makes a key anew. */
+  const ANEW: Readonly<Record<string, Acquire>> = {
+    'a lock': (client, name) => client.getLock(name).acquire(),
+    'a lock with a token': (client, name) => client.getFencedLock(name).acquire(),
+    'two at once': (client, name) =>
+      client
+        .getMultiLock(client.getLock(`${name}:a`), client.getReadWriteLock(`${name}:b`).writeLock())
+        .acquire(),
+  };
+  const OF_MASTERS: Readonly<Record<string, AcquireFromMost>> = {
+    'a Redlock': (client, name) => client.lock(name).acquire(),
+    'a Redlock with a token': (client, name) => client.fencedLock(name).acquire(),
+  };
+
+  it('is kept for three leases and extended, and then goes to who waits: in line at once, otherwise when there is memory', async () => {
+    await using servers = await startMasters(3);
+    const nodes = new RedNodes(servers);
+    await nodes.loadScripts();
+    await nodes.unguarded();
+    await using one = await nodes.client({ lockWatchdogTimeout: LEASE_MS });
+    await using two = await nodes.client({ lockWatchdogTimeout: LEASE_MS });
+    const clients = [...one.members, ...two.members];
+    const lost = clients.map((client) => eventsOf(client, 'lost'));
+    for (const client of clients) client.on('error', () => undefined); // that those who wait are refused is told by a warning otherwise
+    const courses: {
+      what: string;
+      hold: Held;
+      next: Promise<Held>;
+      isInLine: boolean;
+    }[] = [];
+    const begin = async (
+      what: string,
+      acquire: AcquireFromMost,
+      wait = acquire,
+      isInLine = false,
+    ): Promise<void> => {
+      const name = uniqueName('full');
+      const hold = await acquire(one, name);
+      const isWaiting = nextEvent(two.holdfast, 'waiting');
+      const next = wait(two, name);
+      await isWaiting;
+      courses.push({ what, hold, next, isInLine });
+    };
+    const ofFirst =
+      (acquire: Acquire): AcquireFromMost =>
+      ({ holdfast }, name) =>
+        acquire(holdfast, name);
+    for (const [what, [acquire, wait = acquire]] of Object.entries(IN_LINE))
+      await begin(what, ofFirst(acquire), ofFirst(wait), true);
+    for (const [what, acquire] of Object.entries(ANEW)) await begin(what, ofFirst(acquire));
+    for (const [what, acquire] of Object.entries(OF_MASTERS)) await begin(what, acquire);
+    expect(await nodes.ask((admin) => fill(admin).then(() => 'full'))).not.toContain(undefined);
+    await sleep(3 * LEASE_MS);
+    expect(lost.flat()).toEqual([]);
+    for (const { what, hold } of courses) {
+      expect(hold.remaining(), what).toBeGreaterThan(0);
+      await hold.extend(2 * LEASE_MS);
+      expect(hold.remaining(), what).toBeGreaterThan(LEASE_MS);
+      await hold.release();
+    }
+    for (const { next, isInLine } of courses) if (isInLine) await (await next).release();
+    await nodes.ask(empty);
+    for (const { next, isInLine } of courses) if (!isInLine) await (await next).release();
+    expect(lost.flat()).toEqual([]);
+  });
+});
+
+it('a full server refuses all kinds of what is new, and the error says why', async () => {
+  await loadScripts(server.url);
+  await using client = await connectedClient({ redis: server.url, commandTimeout: 1_500 });
+  await fill(redis);
+  const calls: Readonly<Record<string, (name: string) => Promise<unknown>>> = {
+    'a lock': (name) => client.getLock(name).tryAcquire(),
+    'a place in line': (name) => client.getFairLock(name).acquire({ wait: 1_500 }),
+    'a token': (name) => client.getFencedLock(name).tryLockAndGetToken(),
+    permits: (name) => client.getSemaphore(name, { permits: 2 }).tryAcquire(),
+    'a number of permits': (name) => client.getSemaphore(name, { permits: 2 }).setPermits(3),
+    'a read lock': (name) => client.getReadWriteLock(name).readLock().tryLock(),
+    'a write lock': (name) => client.getReadWriteLock(name).writeLock().tryLock(),
+  };
+  const refuse = async ([what, call]: [
+    string,
+    (name: string) => Promise<unknown>,
+  ]): Promise<void> => {
+    const name = uniqueName('full');
+    const error = (await rejectionOf(call(name))) as Error;
+    expect(error, what).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: name });
+    expect(error.message, what).toMatch(FULL);
+    expect(error.message, what).not.toContain('script');
+    expect(await redis.keys(`*${name}*`), what).toEqual([]);
+  };
+  await Promise.all(Object.entries(calls).map(refuse));
+  await empty(redis);
+});
