@@ -22,7 +22,9 @@ local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-if not capacity and redis.call('EXISTS', lock) == 1 then
+local ttlMs = redis.call('PTTL', lock)
+-- A hash without an end is somebody else's, whatever its fields are called.
+if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 end
 

@@ -11,12 +11,18 @@ import type { Lock } from './lock.js';
  * @group Locks
  */
 export interface FairLock extends Lock {
-  /** How many wait in line, over all processes. Walks the whole line: for people, not for hot paths. @throws {@link UnavailableError} */
+  /**
+   * How many wait in line, over all processes. Walks the whole line: for people, not for hot paths.
+   *
+   * @throws {@link KeyConflictError} something that is no such lock has the name
+   * @throws {@link UnavailableError}
+   */
   getQueueLength(): Promise<number>;
 
   /**
    * Who waits in line, the next one first: owners, `<clientId>:<n>`. Walks the whole line: for people, not for hot paths.
    *
+   * @throws {@link KeyConflictError} something that is no such lock has the name
    * @throws {@link UnavailableError}
    */
   getWaiters(): Promise<string[]>;

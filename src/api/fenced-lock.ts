@@ -49,7 +49,7 @@ export interface FencedLock extends Lock {
    * holder's own token is {@link FencedHold.token}. For a Redlock it is the largest token among the masters that answer, which must be most
    * of them; those that have restarted may have forgotten it.
    *
-   * @throws {@link KeyConflictError} there is something else at the token's key
+   * @throws {@link KeyConflictError} there is something else at the token's key; or no token is known, and something that is no such lock has the name
    * @throws {@link UnavailableError}
    * @throws {@link QuorumError} of a Redlock, too few masters answered
    */

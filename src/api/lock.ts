@@ -11,7 +11,8 @@ import type { AcquireOptions, LockOptions } from './options.js';
  * All times are milliseconds. Every method that acquires may throw, besides what it names:
  * {@link UnavailableError} when Redis could not be asked in time, or refuses the client (then also where it would wait for ever), {@link ClosedError}, {@link KeyConflictError},
  * {@link OptionError}, {@link LockAbortedError} when its signal aborts, and {@link LockLostError} when it is nested in
- * a hold that was lost.
+ * a hold that was lost. Every method that asks the server about the lock throws {@link UnavailableError} and {@link ClosedError}, too, and
+ * {@link KeyConflictError} when the name is that of another kind of lock, or of something else: that is never told as "free".
  *
  * @group Locks
  */
@@ -87,22 +88,44 @@ export interface Lock {
    */
   withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
 
-  /** Whether anybody holds it. @throws {@link UnavailableError} */
+  /**
+   * Whether anybody holds it.
+   *
+   * @throws {@link KeyConflictError} something that is no such lock has the name
+   * @throws {@link UnavailableError}
+   */
   isLocked(): Promise<boolean>;
 
-  /** Whether the caller is inside a hold of it; outside all scopes, whether `unlock()` has one to undo. Asks the server. */
+  /**
+   * Whether the caller is inside a hold of it; outside all scopes, whether `unlock()` has one to undo. Asks the server, if this client knows of
+   * such a hold.
+   *
+   * @throws {@link KeyConflictError} something that is no such lock has the name by now
+   * @throws {@link UnavailableError}
+   */
   isHeldByCurrentOwner(): Promise<boolean>;
 
-  /** How often the caller's owner holds it; 0: not at all. Asks the server. */
+  /**
+   * How often the caller's owner holds it; 0: not at all. Asks the server, if this client knows of such a hold.
+   *
+   * @throws {@link KeyConflictError} something that is no such lock has the name by now
+   * @throws {@link UnavailableError}
+   */
   getHoldCount(): Promise<number>;
 
-  /** Milliseconds until its lease ends, whoever holds it; -2: nobody does, -1: it has no expiry. */
+  /**
+   * Milliseconds until its lease ends, whoever holds it; -2: nobody does, -1: it has no expiry.
+   *
+   * @throws {@link KeyConflictError} something that is no such lock has the name
+   * @throws {@link UnavailableError}
+   */
   remainTimeToLive(): Promise<number>;
 
   /**
    * Frees it whoever holds it. The holder learns it at its next renewal at the latest; until then it may work beside the next holder.
    *
    * @returns whether it was held
+   * @throws {@link KeyConflictError} something that is no such lock has the name; it stays
    * @throws {@link UnavailableError} Redis did not answer: it may or may not have been freed
    */
   forceUnlock(): Promise<boolean>;

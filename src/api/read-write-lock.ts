@@ -50,6 +50,7 @@ export interface ReadWriteLock {
   /**
    * Who waits in line for either half, the next one first. Walks the whole line: for people, not for hot paths.
    *
+   * @throws {@link KeyConflictError} something that is no such lock has the name
    * @throws {@link UnavailableError}
    */
   getWaiters(): Promise<ReadWriteWaiter[]>;

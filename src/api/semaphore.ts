@@ -134,14 +134,25 @@ export interface Semaphore {
    * an {@link OptionError} when it comes first.
    *
    * @param permits - a whole number from 1 to 2^31-1
-   * @throws {@link UnavailableError} Redis did not answer, or too few replicas acknowledged it: it may or may not be set
+   * @throws {@link KeyConflictError} something that is no semaphore has the name
+   * @throws {@link UnavailableError} Redis did not answer, its memory is full, or too few replicas acknowledged it: it may or may not be set
    */
   setPermits(permits: number): Promise<void>;
 
-  /** How many permits nobody holds; those who wait in line are before you. Asks the server, which looks at all holders. */
+  /**
+   * How many permits nobody holds; those who wait in line are before you. Asks the server, which looks at all holders.
+   *
+   * @throws {@link KeyConflictError} something that is no semaphore has the name
+   * @throws {@link UnavailableError}
+   */
   availablePermits(): Promise<number>;
 
-  /** Who waits in line, the next one first. Walks the whole line: for people, not for hot paths. */
+  /**
+   * Who waits in line, the next one first. Walks the whole line: for people, not for hot paths.
+   *
+   * @throws {@link KeyConflictError} something that is no semaphore has the name
+   * @throws {@link UnavailableError}
+   */
   getWaiters(): Promise<PermitWaiter[]>;
 
   /** Its kind, name and declared number; the server is not asked. */

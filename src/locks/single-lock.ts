@@ -86,7 +86,11 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const ownerId = this.currentOwnerId;
     this.#session.assertOpen(this.name);
     if (ownerId === undefined) return 0;
-    return await this.#session.ask(this.#backend, () => this.#backend.holdCount(ownerId));
+    return await this.#session.ask(this.#backend, async () => {
+      const count = await this.#backend.holdCount(ownerId);
+      if (count === 0) await this.#backend.remainTimeToLive(); // throws where something else has the name
+      return count;
+    });
   }
 
   override async remainTimeToLive(): Promise<number> {

@@ -15,6 +15,7 @@ export const scripts: {
   readonly gather: Script;
   readonly handOver: Script;
   readonly join: Script;
+  readonly look: Script;
   readonly raiseToken: Script;
   readonly reenter: Script;
   readonly release: Script;
@@ -841,6 +842,30 @@ end
 return { holder, ttlMs, string.format('%.0f', ticket) }
 `,
   },
+  look: {
+    name: 'look',
+    sha1: '098bb762dd720c9b2e7f85c547d9d1c9671e0369',
+    source: `-- Looks at a lock: who holds it, and for how long.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+--
+-- Returns {holder (string), ttlMs (integer, -1: no expiry)}, or nil when nobody holds it.
+-- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
+local lock = KEYS[1]
+
+local holderCount = redis.call('HLEN', lock)
+if holderCount == 0 then
+  return false
+end
+-- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+-- to something else.
+local holders = holderCount == 1 and redis.call('HKEYS', lock) or {}
+if not string.match(holders[1] or '', '^.+:%-?%d+$') then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+end
+return { holders[1], redis.call('PTTL', lock) }
+`,
+  },
   raiseToken: {
     name: 'raise-token',
     sha1: '2a98720711e1061e11ae02fb090ab53188f2a441',
@@ -1286,16 +1311,26 @@ return answer
   },
   waiters: {
     name: 'waiters',
-    sha1: '60c0fa09f1ea3cde8b8e9139f9a6a2f16fef77c0',
+    sha1: 'bb110f09801ef276b3f3747471b3b6bcda58cf1d',
     source: `-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
 --
--- KEYS[1] line (sorted set): owner -> ticket
--- KEYS[2] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] line (sorted set): owner -> ticket
+-- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 --
 -- Returns the owners (strings) whose places have not lapsed.
--- Error KEYCONFLICT when the line is that of a weighted lock; WRONGTYPE when a key is of another type.
-local line = KEYS[1]
-local places = KEYS[2]
+-- Error KEYCONFLICT when the hash is no lock, or the line is that of a weighted lock; WRONGTYPE when a key is of another type.
+local lock = KEYS[1]
+local line = KEYS[2]
+local places = KEYS[3]
+
+-- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
+-- to something else.
+local holderCount = redis.call('HLEN', lock)
+local holders = holderCount == 1 and redis.call('HKEYS', lock) or {}
+if holderCount > 0 and not string.match(holders[1] or '', '^.+:%-?%d+$') then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+end
 
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -2014,15 +2049,25 @@ return answer({ inTheWay, lookMs, whole(ticket) })
   },
   weightedLast: {
     name: 'weighted-last',
-    sha1: 'abe01ded7da3d826d3fa298d1fdf1c91c39534ec',
-    source: `-- Which of a weighted lock's holders keeps it for longest: whether there is one, and until when somebody has it.
+    sha1: '0dfd6d5165d1b222625e016e9b8e802fe93c1774',
+    source: `-- Which of a read-write lock's holders keeps it for longest: whether there is one, and until when somebody has it.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 --
 -- Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
+-- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
 local lock = KEYS[1]
 local leases = KEYS[2]
+
+local capacity = redis.call('HGET', lock, 'capacity')
+local ttlMs = redis.call('PTTL', lock)
+-- A hash without an end is somebody else's, whatever its fields are called.
+if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+elseif capacity and capacity ~= '2147483648' then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+end
 
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -2037,7 +2082,7 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: 'dc0b2a2e02e53d6f4d6ef6b8266d20c41c98409c',
+    sha1: '2be9e366e64925464432583a29533136c863ffe6',
     source: `-- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
 -- walks them all.
 --
@@ -2062,7 +2107,9 @@ local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-if not capacity and redis.call('EXISTS', lock) == 1 then
+local ttlMs = redis.call('PTTL', lock)
+-- A hash without an end is somebody else's, whatever its fields are called.
+if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 end
 

@@ -23,7 +23,8 @@ const KEYS: Record<string, readonly string[]> = {
   'renew-places': [LOCK, LINE, PLACES],
   'raise-token': [COUNTER],
   vote: [LOCK, LONGEST],
-  waiters: [LINE, PLACES],
+  look: [LOCK],
+  waiters: [LOCK, LINE, PLACES],
 };
 
 /** What is on the server before; times in seconds, far enough apart to be told from each other. */
@@ -211,6 +212,7 @@ export const SCENARIOS: readonly Scenario[] = [
   scenario('of more than is known', scripts.remember, { longest: known }, [120_000]),
   scenario('of less than is known', scripts.remember, { longest: known }, [60_000]),
   scenario('of the first', scripts.remember, {}, [60_000]),
+  scenario('at a held lock', scripts.look, { lock: held }, []),
   scenario('in line', scripts.waiters, { line: [first, second] }, []),
 ];
 

@@ -248,7 +248,7 @@ export const SCENARIOS: readonly Scenario[] = [
     { capacity: READ_WRITE, holders: [held] },
     [3, 3, 20_000],
   ),
-  scenario('of two', scripts.weightedLast, { holders: [held, byOther] }, []),
+  scenario('of two', scripts.weightedLast, { capacity: READ_WRITE, holders: [held, byOther] }, []),
   scenario('at all', scripts.weightedLook, { holders: [held], line: [large] }, [3]),
   scenario('of one in use', scripts.weightedSetCapacity, { holders: [held] }, [5, 1_000_000]),
   scenario('again', scripts.weightedSetCapacity, { set: 4 }, [5, 1_000_000]),

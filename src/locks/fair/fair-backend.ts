@@ -56,10 +56,10 @@ export class FairLockBackend extends ReentrantLockBackend {
 
   /** The owners that wait in line, in order. */
   waiters(): Promise<string[]> {
-    const { line, places } = this.keys;
+    const { lock, line, places } = this.keys;
     return this.server.connection.run(
       scripts.waiters,
-      [line, places],
+      [lock, line, places],
       [],
       (owners) => owners as string[],
     );

@@ -21,7 +21,11 @@ interface TokenGivingBackend extends LockBackend {
 class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens {
   async getToken(): Promise<bigint | undefined> {
     const { session, backend } = this.parts;
-    return await session.ask(backend, () => backend.counter.last());
+    return await session.ask(backend, async () => {
+      const token = await backend.counter.last();
+      if (token === undefined) await backend.remainTimeToLive(); // throws where something else has the name
+      return token;
+    });
   }
 
   async lockAndGetToken(lease?: number | LockOptions): Promise<bigint> {

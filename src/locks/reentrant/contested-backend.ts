@@ -22,8 +22,6 @@ export abstract class ContestedBackend {
     this.id = `${server.listensAt} ${this.keys.lock}`;
   }
 
-  abstract isLocked(): Promise<boolean>;
-
   /** Tells `listener` of the lock's releases, whoever released it. */
   subscribeToUnlocks(listener: ChannelListener): Subscription {
     return this.server.subscribeToUnlocks(this.keys, listener);
@@ -41,7 +39,7 @@ export abstract class ContestedBackend {
     return this.#contests.line(this.keys.lock, {
       lookEveryMs: this.server.lockWatchdogTimeoutMs / 3,
       subscribe: (listener) => this.subscribeToUnlocks(listener),
-      roundTrip: () => this.isLocked(),
+      roundTrip: () => this.server.connection.command('exists', this.keys.lock),
       verify: (grant) => {
         this.server.watchdog.renew([grant]);
       },

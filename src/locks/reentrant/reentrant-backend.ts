@@ -18,6 +18,9 @@ import { HoldRenewer } from './hold-renewer.js';
 import { ReentrantWaiter } from './reentrant-waiter.js';
 import { readVote, type LastToken, type VoteReply } from './voting.js';
 
+/** The time to live of a lock that nobody holds. */
+const FREE = -2;
+
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
 export class ReentrantLockBackend extends ContestedBackend implements LockBackend {
@@ -138,7 +141,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   }
 
   async isLocked(): Promise<boolean> {
-    return (await this.server.connection.command('exists', this.keys.lock)) === 1;
+    return (await this.remainTimeToLive()) !== FREE;
   }
 
   async holdCount(ownerId: string): Promise<number> {
@@ -146,8 +149,11 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return Number((await connection.command('hget', this.keys.lock, ownerId)) ?? 0);
   }
 
-  async remainTimeToLive(): Promise<number> {
-    return Number(await this.server.connection.command('pttl', this.keys.lock));
+  remainTimeToLive(): Promise<number> {
+    return this.server.connection.run(scripts.look, [this.keys.lock], [], (reply) => {
+      const [, ttlMs] = (reply as [string, number] | null) ?? ['', FREE];
+      return ttlMs;
+    });
   }
 
   /** The key of the lock, and those beside it. */

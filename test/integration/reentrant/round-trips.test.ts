@@ -157,8 +157,8 @@ it('extend() is one command; looking at the hold is none', async () => {
 
 it('looking at a lock is one command each', async () => {
   await using hold = await lock.acquire();
-  expect(await sent(() => lock.isLocked())).toEqual(['EXISTS']);
-  expect(await sent(() => lock.remainTimeToLive())).toEqual(['PTTL']);
+  expect(await sent(() => lock.isLocked())).toEqual(['EVALSHA']);
+  expect(await sent(() => lock.remainTimeToLive())).toEqual(['EVALSHA']);
   expect(await sent(() => lock.getHoldCount())).toEqual([]); // the caller is in no hold of it
   expect(await sent(() => hold.run(() => lock.getHoldCount()))).toEqual(['HGET']);
   expect(await sent(() => hold.run(() => lock.isHeldByCurrentOwner()))).toEqual(['HGET']);

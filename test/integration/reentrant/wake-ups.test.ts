@@ -71,8 +71,9 @@ describe('a waiter that gives up', () => {
     const aborter = new AbortController();
     const [first, second] = await twoWaiters({ signal: aborter.signal });
     proxy.refuse();
-    const cut = proxy.holdBack(/^exists /i); // with the connection for commands; the subscriber stays
-    const look = rejectionOf(waiter.getLock(uniqueName()).isLocked());
+    const unlocked = waiter.getLock(uniqueName());
+    const cut = proxy.holdBack(commandOf('look', unlocked.name)); // with the connection for commands; the subscriber stays
+    const look = rejectionOf(unlocked.isLocked());
     await cut.happened;
     await held.unlock();
     await sleep(100); // its message wakes the first one, which has nobody to ask

@@ -36,6 +36,7 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     'fenced, of a free lock, first in line',
     'fenced, of a line',
   ],
+  look: [],
   'raise-token': ['of a larger one', 'of a larger one, for ever', 'of the first'],
   reenter: [],
   release: [],
