@@ -4,7 +4,7 @@ import { defineConfig, globalIgnores } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
 export default defineConfig(
-  globalIgnores(['dist/', 'docs/api/', 'coverage/', '**/*.generated.ts']),
+  globalIgnores(['dist/', 'dist-bench/', 'docs/api/', 'coverage/', '**/*.generated.ts']),
   js.configs.recommended,
   {
     files: ['**/*.ts'],

@@ -35,7 +35,7 @@ const ROWS: readonly Row[] = [
 
 const USAGE = `usage: npm run bench -- [--quick | --smoke] [row ...]
 
-  --quick  all rows within three minutes
+  --quick  all rows within 90 s: fewer contenders, cases and rounds
   --smoke  only long enough to see that every row works
 
 ${ROWS.map(({ name, what }) => `  ${name.padEnd(12)}${what}`).join('\n')}`;

@@ -31,6 +31,7 @@ async function connect(
     eventAdapter,
     ...(leaseMs && { lockWatchdogTimeout: BigInt(leaseMs) }),
   });
+  quieten(client as unknown as Insides);
   await client.redis.ping();
   const acquire = async (name: string): Promise<Release> => {
     const lock = client.getLock(name); // an owner of its own
@@ -52,4 +53,24 @@ async function connect(
     },
     close: () => void client.quit(),
   };
+}
+
+/** What it does not show. */
+interface Insides {
+  readonly commandExecutor: Record<'redis' | 'subscribeRedis', Connection>;
+}
+
+interface Connection {
+  on(event: 'error', listener: () => void): unknown;
+  rRenewExpiration(...args: unknown[]): Promise<unknown>;
+}
+
+/**
+ * It listens for no error, so ioredis prints each with its stack, as when a client is closed under callers who are stuck. And it prints each
+ * renewal that fails, and gives it up; as one that is answered by 0 it is given up in silence.
+ */
+function quieten({ commandExecutor: { redis, subscribeRedis } }: Insides): void {
+  for (const connection of [redis, subscribeRedis]) connection.on('error', () => undefined);
+  const renew = redis.rRenewExpiration.bind(redis);
+  redis.rRenewExpiration = (...args) => renew(...args).catch(() => 0);
 }

@@ -34,7 +34,7 @@ const SIZES = {
   smoke: { rounds: 1, sliceMs: 100, topologies: [{ processes: 2, callers: 4 }] },
   quick: {
     rounds: 2,
-    sliceMs: 800,
+    sliceMs: 400,
     topologies: [
       { processes: 1, callers: 200 },
       { processes: 4, callers: 8 },
@@ -108,7 +108,7 @@ async function measure(
     return await run(one, round === 0 ? sliceMs / 4 : sliceMs);
   });
   const { violations: control = 0 } = await run(contender('nothing'), sliceMs / 4);
-  const ceiling = await ceilingOf(crew, { name: `${keyPrefix}ceiling`, counter, counterUrl: url });
+  const ceiling = await ceilingOf({ name: `${keyPrefix}ceiling`, counter, counterUrl: url });
   const one: Case = {
     id: `contended-${processes}x${callers}`,
     title: `${title}, which read, await and write a number inside`,
@@ -124,7 +124,8 @@ async function measure(
 }
 
 /** What the section itself allows: in stays per second, of one process that shares it with nobody. */
-async function ceilingOf(crew: Crew, options: Omit<SectionOptions, 'durationMs'>): Promise<number> {
+async function ceilingOf(options: Omit<SectionOptions, 'durationMs'>): Promise<number> {
+  using crew = new Crew(1);
   return await crew.on(contender('local-mutex'), [options.counterUrl], 8, async ([alone]) => {
     const { figures } = await section([alone!], { ...options, durationMs: 500 });
     return figures.stays;

@@ -26,7 +26,7 @@ const SETTLED_MS = 20;
 
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 1, hasWarmUp: false },
-  quick: { rounds: 4, sliceMs: 150, hasWarmUp: true },
+  quick: { rounds: 3, sliceMs: 150, hasWarmUp: true },
   full: { rounds: 20, sliceMs: 400, hasWarmUp: true },
 };
 

@@ -19,7 +19,7 @@ const METRICS: readonly Metric[] = [
 
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 150, processes: 2 },
-  quick: { rounds: 2, sliceMs: 400, processes: 4 },
+  quick: { rounds: 2, sliceMs: 400, processes: 2 },
   full: { rounds: 7, sliceMs: 2_000, processes: 4 },
 };
 

@@ -20,7 +20,7 @@ const COSTS: readonly Metric[] = [
 /** Java takes seconds to compile what it runs. */
 export const SIZES = {
   smoke: { rounds: 1, sliceMs: 20, warmUpMs: 0, lanes: [1, 16] },
-  quick: { rounds: 4, sliceMs: 50, warmUpMs: 150, lanes: [1, 16, 256] },
+  quick: { rounds: 4, sliceMs: 50, warmUpMs: 100, lanes: [1, 256] },
   full: { rounds: 15, sliceMs: 250, warmUpMs: 2_000, lanes: [1, 16, 256] },
 };
 

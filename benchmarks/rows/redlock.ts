@@ -20,7 +20,7 @@ const PAIR: readonly Metric[] = [
 
 const SIZES = {
   smoke: { rounds: 1, pairMs: 20, sliceMs: 100, processes: 1 },
-  quick: { rounds: 2, pairMs: 100, sliceMs: 1_000, processes: 4 },
+  quick: { rounds: 2, pairMs: 100, sliceMs: 1_000, processes: 2 },
   full: { rounds: 15, pairMs: 300, sliceMs: 4_000, processes: 4 },
 };
 
@@ -43,7 +43,7 @@ export const redlock: Row = {
         id !== 'holdfast-fair' && !id.startsWith('node-redisson');
       const waiting = waitingLocks(context.effort).filter(hasRedlock);
       const cases = [
-        await pairs(context, npmLocks().filter(hasRedlock), urls),
+        await pairs(context, npmLocks(context.effort).filter(hasRedlock), urls),
         await crowds(context, waiting, urls, counter),
       ];
       const found = sum(valuesOf(cases[1]!, 'holdfast', 'violations'));

@@ -6,7 +6,7 @@ import type { TargetResult } from '../report/target.js';
 import type { Progress } from '../support/progress.js';
 import type { Contender } from './contenders.js';
 
-/** smoke: only long enough to see that it works; quick: within three minutes altogether. */
+/** smoke: only long enough to see that it works; quick: within 90 s altogether, most of which go by while processes start. */
 export type Effort = 'smoke' | 'quick' | 'full';
 
 export interface RowContext {

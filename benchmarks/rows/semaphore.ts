@@ -34,7 +34,7 @@ export const semaphore: Row = {
       const { one, violations } = await measureSideBySide(context, redis, {
         id: 'semaphore',
         what: `${PERMITS} permits`,
-        contenders: semaphores(),
+        contenders: semaphores(context.effort),
         metrics: METRICS,
         permits: PERMITS,
       });

@@ -11,7 +11,7 @@ import { section } from './section.js';
 
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 100, processes: 2, callers: 12 },
-  quick: { rounds: 2, sliceMs: 800, processes: 4, callers: 16 },
+  quick: { rounds: 2, sliceMs: 400, processes: 2, callers: 16 },
   full: { rounds: 5, sliceMs: 1_500, processes: 4, callers: 16 },
 };
 

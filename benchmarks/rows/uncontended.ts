@@ -17,7 +17,7 @@ export const uncontended: Row = {
   async run(context) {
     const redis = new Redis(context.url);
     using workers = new Soloists(
-      [contender('raw'), ...npmLocks(), ...context.redisson].filter(
+      [contender('raw'), ...npmLocks(context.effort), ...context.redisson].filter(
         ({ id, isTunedForWaiting }) => !isTunedForWaiting && id !== 'redisson-fair',
       ),
     );

@@ -21,7 +21,7 @@ const METRICS: readonly Metric[] = [
 
 const SIZES = {
   smoke: { rounds: 1, windowMs: 200 },
-  quick: { rounds: 1, windowMs: 1_000 },
+  quick: { rounds: 1, windowMs: 500 },
   full: { rounds: 3, windowMs: 5_000 },
 };
 
@@ -32,7 +32,7 @@ export const waiters: Row = {
     const { effort, progress } = context;
     const redis = new Redis(context.url);
     const { rounds } = SIZES[effort];
-    const contenders = npmLocks().filter(({ role, tuned }) =>
+    const contenders = npmLocks(effort).filter(({ role, tuned }) =>
       effort === 'smoke' ? role === 'ours' : effort === 'full' || !tuned,
     );
     progress.begin(`${WAITERS} waiters`);

@@ -3,13 +3,21 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
-import { fileURLToPath } from 'node:url';
 import type { AnswerTo, Order, Reply } from './messages.js';
+import { plainWorker } from './plain-worker.js';
 
 /** Many waiters of one process are what is measured: some libraries warn of them. */
 const EXPECTED = ['HoldfastWarning', 'MaxListenersExceededWarning'].map(
   (name) => `--disable-warning=${name}`,
 );
+
+const IOREDIS5 =
+  process.env['HOLDFAST_IOREDIS'] === '5'
+    ? ['--import', new URL('../../test/support/ioredis5-loader.mjs', import.meta.url).href]
+    : [];
+
+/** Made when the first is started. */
+let program: string | undefined;
 
 /** A slice is shorter by far; keeping 100,000 locks takes the slowest longest. */
 const ANSWERED_WITHIN_MS = 240_000;
@@ -41,13 +49,8 @@ export class WorkerProcess implements Disposable {
 
   /** A process of Node.js, on the version of ioredis that this one has. */
   static node(...options: string[]): WorkerProcess {
-    const file = fileURLToPath(new URL('worker.ts', import.meta.url));
-    return new WorkerProcess(process.execPath, [
-      ...process.execArgv,
-      ...EXPECTED,
-      ...options,
-      file,
-    ]);
+    program ??= plainWorker();
+    return new WorkerProcess(process.execPath, [...IOREDIS5, ...EXPECTED, ...options, program]);
   }
 
   static java(args: readonly string[]): WorkerProcess {
