@@ -10,7 +10,10 @@ import { isPlainObject, shown } from './shown.js';
  * @group Locks
  */
 export interface AcquireOptions {
-  /** How long to wait at most, in milliseconds; `Infinity`: for ever. 0: one attempt, bounded by `commandTimeout`. */
+  /**
+   * How long to wait at most, in milliseconds; `Infinity`: for ever; 0: one attempt, bounded by `commandTimeout`. However short it is, an
+   * attempt that was sent has 100 ms for its answer.
+   */
   wait?: number | undefined;
   /** The lease in milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the release. */
   lease?: number | undefined;

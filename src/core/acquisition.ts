@@ -7,7 +7,7 @@ import { Holder } from '../scopes/holder.js';
 import { actingScope, nearestHolder, type Scope } from '../scopes/scope.js';
 import type { AcquirableLock } from './backend.js';
 import { beginHold } from './begin-hold.js';
-import { isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
+import { isCallersLimit, isKnown, limitMs, endedWait, youngSinceMs } from './ended-wait.js';
 import { Grant } from './grant.js';
 import { assertEnterable, holderToReenter, type GrantHolder } from './grant-holders.js';
 import { anonymousLockId, lockCallBegins } from './lock-calls.js';
@@ -46,6 +46,7 @@ export class Acquisition {
     this.#waitLimit = new WaitLimit({
       limitMs: limitMs(session, request),
       isSingleAttempt: request.waitMs === 0,
+      sparesAttempts: isCallersLimit(session, request),
       signal: request.signal,
       anonymousLockId: anonymousLockId(request.origin, lock.id, request.position),
       registry: session.acquisitions,
@@ -142,7 +143,7 @@ export class Acquisition {
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
   async #inTurnOf(acting: Scope): Promise<Attempt> {
     const turns = acting.attempts(this.#lock.id);
-    if (!(await turns.take(this.#waitLimit))) return 'look again';
+    if (!(await turns.take(this.#waitLimit, false, true))) return 'look again';
     try {
       const isHeldNow = nearestHolder(this.#request.position, this.#lock.id) !== undefined;
       return isHeldNow ? 'look again' : await this.#acquireAnew();
@@ -166,7 +167,8 @@ export class Acquisition {
   }
 
   #held(seen: SeenHolder): Attempt {
-    if (this.#request.waitMs === 0) throw heldElsewhere(this.#lock, 0, seen);
+    const { waitMs } = this.#request;
+    if (waitMs === 0 || this.#waitLimit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
     this.#beginWaiting(seen);
     return 'held';
   }
@@ -174,8 +176,9 @@ export class Acquisition {
   #beginWaiting(seen: SeenHolder): void {
     if (this.#endWaiting) return;
     this.#waitLimit.lookBeforeEnd(() => {
-      if (isKnown(this.#waitLimit, this.#tries.findings)) return;
+      if (isKnown(this.#waitLimit, this.#tries.findings)) return true;
       this.#tries.look(youngSinceMs(this.#waitLimit));
+      return false;
     });
     this.#endWaiting = noticeWaiting(
       this.#session,

@@ -92,7 +92,7 @@ export abstract class CountedGrant extends GrantState {
     confirmed: () => void,
     isShared = true,
   ): Promise<void> {
-    if (!this.turns.tryTake() && !(await this.turns.take(waitLimit))) return;
+    if (!this.turns.tryTake() && !(await this.turns.take(waitLimit, false, true))) return;
     try {
       this.throwIfLost();
       if (this.isReleased) return;

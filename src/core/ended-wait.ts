@@ -42,6 +42,14 @@ export function limitMs(session: Session, { waitMs, attemptMs = Infinity }: Lock
   return waitMs === 0 ? Math.min(session.commandTimeoutMs, attemptMs) : waitMs;
 }
 
+/** Whether that is a limit of the caller's, which may be too short for any answer, and not `commandTimeout`. */
+export function isCallersLimit(
+  session: Session,
+  { waitMs, attemptMs = Infinity }: LockRequest,
+): boolean {
+  return waitMs > 0 || (attemptMs > 0 && attemptMs < session.commandTimeoutMs);
+}
+
 /** The error that tells the caller what ended the wait. */
 export function endedWait(over: WaitEnded, waited: Waited): Error {
   const { session, lock, request, findings } = waited;
@@ -54,12 +62,8 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   const isTrouble = trouble && !(trouble instanceof UnwantedError);
   if (waited.isTooLate && !isTrouble && isReachable(waited))
     return session.tooLate(lock.name, request.leaseMs);
-  return session.unanswered(
-    lock.name,
-    'not acquired',
-    Math.round(limitMs(session, request)),
-    trouble,
-  );
+  const hadMs = Math.max(limitMs(session, request), waited.waitLimit.isOverdue ? LATE_MS : 0);
+  return session.unanswered(lock.name, 'not acquired', Math.round(hadMs), trouble);
 }
 
 /** Who had the lock, if the answer that said so is young, and the server can still be asked. */

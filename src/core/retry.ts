@@ -28,7 +28,7 @@ export async function retry<T>(
       waitLimit.assertNotOver();
       if (!connection.isReady) await connection.whenReady(waitLimit);
       waitLimit.mayHaveRun = true;
-      const reply = await waitLimit.within(send(isRepeat));
+      const reply = await waitLimit.attempt(() => send(isRepeat));
       waitLimit.mayHaveRun = false;
       waitLimit.trouble = undefined;
       return reply;

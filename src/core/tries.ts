@@ -122,7 +122,9 @@ export class Tries {
     this.#waitLimit.mayHaveRun = false;
     this.#isUnanswered = false;
     if (reply.outcome === 'held') {
-      waiter.wait(reply, sentAt.monotonicMs);
+      // A call that only goes on for this attempt joins no line for it.
+      const isOver = this.#waitLimit.isOverdue && !waiter.findings;
+      if (!isOver) waiter.wait(reply, sentAt.monotonicMs);
       waiter.findings?.held(reply, sentAt.monotonicMs);
       this.#lateAnswers.held(deadlineOf(sentAt, this.#request.leaseMs));
       return reply;

@@ -2,12 +2,19 @@
 
 import { setTimer, type TimeLimit } from './clock.js';
 import { endOnAbort } from './end-on-abort.js';
+import { SPARED_MS, SparedAttempt } from './spared-attempt.js';
 
 /** How long before the end of a long wait there is a last look: early enough for a slow server to answer. */
 const LAST_LOOK_MS = 800;
 
-/** How late a wait may end, in milliseconds: if the event loop was blocked for longer, a last look has so long for its answer. */
-export const LATE_MS = 100;
+/**
+ * How late a wait may end, in milliseconds: for the sake of an attempt that is under way; and if the event loop was blocked for longer, a
+ * last look has so long for its answer.
+ */
+export const LATE_MS: number = SPARED_MS;
+
+/** How often a call that goes on for a look alone asks whether that was answered, in milliseconds. */
+const ASK_EVERY_MS = 5;
 
 /** Why a call may not go on. */
 export type Ending = 'timeout' | 'aborted' | 'closed';
@@ -36,6 +43,8 @@ export interface WaitLimitOptions {
   /** Milliseconds; Infinity: no limit. */
   limitMs: number;
   signal?: AbortSignal | undefined;
+  /** Whether an attempt that is under way when the time is over has its time all the same, with which the limit has nothing to do. */
+  sparesAttempts?: boolean;
   /** Whether the call is a single attempt, or a look, which does not wait for a server that is known to be down. */
   isSingleAttempt?: boolean;
   /** The lock's id, if the call is a `lock()` or `tryLock()` outside any run. */
@@ -53,6 +62,8 @@ export class WaitLimit implements TimeLimit, Call {
   readonly anonymousLockId: string | undefined;
   readonly #registry: Set<Call> | undefined;
   #endsAtMs: number;
+  /** The attempt that is under way, or none; undefined: attempts are not spared. */
+  readonly #spared: SparedAttempt | undefined;
   #timer: NodeJS.Timeout | undefined;
   readonly #stopListening: (() => void) | undefined;
   #ending: Ending | undefined;
@@ -61,7 +72,7 @@ export class WaitLimit implements TimeLimit, Call {
   /** Wakes the sleep that is going on now. */
   #wake: (() => void) | undefined;
   #shallLookAgain = false;
-  #look: (() => void) | undefined;
+  #look: (() => boolean) | undefined;
   /** When the look before the end is to come, on the monotonic clock; Infinity: it was, or there is none. */
   #lookAtMs = Infinity;
 
@@ -71,30 +82,56 @@ export class WaitLimit implements TimeLimit, Call {
     registry,
     anonymousLockId,
     isSingleAttempt = false,
+    sparesAttempts = false,
   }: WaitLimitOptions) {
     this.anonymousLockId = anonymousLockId;
     this.isSingleAttempt = isSingleAttempt;
     this.#registry = registry;
     this.#endsAtMs = performance.now() + limitMs;
+    if (sparesAttempts && limitMs !== Infinity) this.#spared = new SparedAttempt();
     if (signal) this.#stopListening = endOnAbort(signal, this);
     registry?.add(this);
   }
 
   /** How long the call may go on, in milliseconds; 0 or less when it is over. */
   get leftMs(): number {
-    return this.#ending ? 0 : this.#endsAtMs - performance.now();
+    if (this.#ending) return 0;
+    return Math.max(this.#endsAtMs - performance.now(), this.#spared?.leftMs ?? 0);
+  }
+
+  /** Whether the time is over, and the call goes on for an attempt that was under way then. */
+  get isOverdue(): boolean {
+    return this.#spared?.isFixed ?? false;
   }
 
   /** The promise's outcome, or WaitEnded if that comes first. A later outcome is dropped: the caller has to undo it where need be. */
   within<T>(promise: Promise<T>): Promise<T> {
+    this.#spared?.end();
+    return this.#bounded(promise);
+  }
+
+  /** Like `within`, for an attempt, which `send` begins. */
+  attempt<T>(send: () => Promise<T>): Promise<T> {
+    this.#spared?.begin();
+    return this.#bounded(send());
+  }
+
+  #bounded<T>(promise: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       promise.then(resolve, reject);
       this.#stopWith(reject);
     });
   }
 
-  /** Like `within`, for idle waits: `lookAgain` ends it too. True if the promise resolved, false if it did not. */
-  sleep(promise: Promise<void>): Promise<boolean> {
+  /**
+   * Like `within`, for idle waits: `lookAgain` ends it too. True if the promise resolved, false if it did not.
+   *
+   * @param isForAttempt - whether another call's attempt is awaited, whose outcome is this call's, too
+   */
+  sleep(promise: Promise<void>, isForAttempt = false): Promise<boolean> {
+    if (isForAttempt) this.#spared?.begin();
+    else if (this.isOverdue) this.end('timeout');
+    else this.#spared?.end();
     if (this.#shallLookAgain) {
       this.#shallLookAgain = false;
       return Promise.resolve(false);
@@ -126,9 +163,10 @@ export class WaitLimit implements TimeLimit, Call {
 
   /**
    * Has `look` called shortly before the time is over: what the caller is told then must not rest on what was known long ago. If the event
-   * loop was blocked until later, `look` is called then, and the time is over a moment after that.
+   * loop was blocked until later, `look` is called then, and the time is over a moment after that. It returns whether what it looks for is
+   * known already; the end waits a moment for that.
    */
-  lookBeforeEnd(look: () => void): void {
+  lookBeforeEnd(look: () => boolean): void {
     if (this.#endsAtMs === Infinity) return;
     this.#look = look;
     this.#lookAtMs = Math.max(this.#endsAtMs - LAST_LOOK_MS, performance.now());
@@ -173,13 +211,28 @@ export class WaitLimit implements TimeLimit, Call {
 
   /** Milliseconds until the last look, if one is to come, or until the end. */
   get #untilNextMs(): number {
-    return Math.min(this.#lookAtMs, this.#endsAtMs) - performance.now();
+    const leftMs = Math.min(this.#lookAtMs, this.#endsAtMs) - performance.now();
+    return this.isOverdue ? Math.max(leftMs, this.#spared?.leftMs ?? 0) : leftMs;
+  }
+
+  /** The time is over, and so is the call, unless something is under way that is spared. */
+  timeOut(): void {
+    const isAsleep = this.#wake !== undefined;
+    if ((isAsleep && this.#look?.()) || !this.#spared?.fix()) {
+      this.end('timeout');
+      return;
+    }
+    this.#timer = isAsleep
+      ? setTimer(timeOut, ASK_EVERY_MS, this)
+      : setTimer(checkTime, this.#untilNextMs, this);
   }
 
   /** Looks at the clock, since a timer may be early, or too short for a long wait. */
   checkTime(): void {
     if (this.#untilNextMs <= 1) this.#lookNow();
     const leftMs = this.#untilNextMs;
+    // After a blocked event loop the call may be about to send its attempt, or have a step to go after the answer that is here.
+    if (leftMs < 0 && !this.#wake) this.#spared?.extend(Math.min(-leftMs, LATE_MS));
     if (leftMs > 1) this.#timer = setTimer(checkTime, leftMs, this);
     // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
     else this.#timer = setTimer(timeOut, 1, this);
@@ -194,7 +247,7 @@ export class WaitLimit implements TimeLimit, Call {
     if (hasLooked) this.#look = undefined; // a second time at most
     this.#lookAtMs = Infinity;
     if (isLate) this.#endsAtMs = Math.max(this.#endsAtMs, performance.now() + LATE_MS);
-    look();
+    if (!look()) this.#spared?.extend(LATE_MS);
   }
 }
 
@@ -204,5 +257,5 @@ function checkTime(waitLimit: WaitLimit): void {
 }
 
 function timeOut(waitLimit: WaitLimit): void {
-  waitLimit.end('timeout');
+  waitLimit.timeOut();
 }

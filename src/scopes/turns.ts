@@ -41,8 +41,10 @@ export class Turns {
   /**
    * Takes a turn, after those who came before. False: it took none, since the caller is to look again at what it waits for. Throws
    * WaitEnded.
+   *
+   * @param areAttempts - whether each turn is one attempt: then those before it are this caller's, too
    */
-  async take(waitLimit: WaitLimit, isShared = false): Promise<boolean> {
+  async take(waitLimit: WaitLimit, isShared = false, areAttempts = false): Promise<boolean> {
     if (this.tryTake(isShared)) return true;
     let grant!: () => void;
     const granted = new Promise<void>((resolve) => (grant = resolve));
@@ -50,7 +52,7 @@ export class Turns {
     queue.set(grant, { waitLimit, isShared });
     let isMine = false;
     try {
-      isMine = await waitLimit.sleep(granted);
+      isMine = await waitLimit.sleep(granted, areAttempts);
       return isMine;
     } finally {
       const hasLeft = queue.delete(grant);

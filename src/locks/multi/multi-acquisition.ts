@@ -179,11 +179,12 @@ export class MultiAcquisition {
   readonly #acquire = (
     member: SingleLock,
     waitMs: number,
+    attemptMs: number,
     newOwnerId: () => string,
   ): Promise<SingleHold> => {
     const { leaseMs, scope } = this.#request;
     const { signal } = this.#stop;
-    const terms = { attemptMs: this.#leftMs, sinceMs: this.#sinceMs, deferMs: this.#deferMs };
+    const terms = { attemptMs, sinceMs: this.#sinceMs, deferMs: this.#deferMs };
     const request = { waitMs, leaseMs, signal, ...terms };
     // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
     return member.acquireHold(request, 'acquire', scope, newOwnerId);
@@ -191,7 +192,7 @@ export class MultiAcquisition {
 
   /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
   #isCutShort(error: unknown, startedAtMs: number): boolean {
-    const isYoung = performance.now() - startedAtMs <= SLOW_ANSWER_MS;
+    const isYoung = Math.min(performance.now(), this.#endsAtMs) - startedAtMs <= SLOW_ANSWER_MS;
     return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
   }
 

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LockLostError } from '../../api/errors.js';
 import type { Session } from '../../core/session.js';
 import type { SingleHold } from '../../core/single-hold.js';
-import { MAX_TIMER_MS } from '../../runtime/clock.js';
+import { WaitEnded, WaitLimit } from '../../runtime/wait-limit.js';
 import type { SingleLock } from '../single-lock.js';
 import { commonOwner } from './common-owner.js';
 
@@ -27,6 +27,7 @@ export interface RoundOptions {
   readonly acquire: (
     member: SingleLock,
     waitMs: number,
+    attemptMs: number,
     newOwnerId: () => string,
   ) => Promise<SingleHold>;
 }
@@ -61,16 +62,18 @@ export class MultiRound {
     let ownerId = '';
     const newOwnerId = (): string => (ownerId = session.newOwnerId());
     const waitedSinceMs = performance.now();
-    const refusal = first && (await this.#acquire(first, leftMs(), newOwnerId));
+    const refusal = first && (await this.#acquire(first, leftMs(), leftMs(), newOwnerId));
     if (refusal) return { holds: [], refusals: [refusal], triedAtMs: waitedSinceMs };
     const waited = first && this.#holds.get(first);
     // A waiter may have tried as one owner after another: the members share the last one. (A member that was held already keeps its own.)
     const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
 
     const triedAtMs = performance.now();
+    // However short the wait is, there is an attempt; but none after one that took longer.
+    const attemptMs = first ? leftMs() : Math.max(leftMs(), 1);
     const tries = members
       .filter((member) => member !== first)
-      .map((member) => this.#acquire(member, 0, commonOwner(commonId, member.name)));
+      .map((member) => this.#acquire(member, 0, attemptMs, commonOwner(commonId, member.name)));
     // All leases count from one instant.
     if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
     const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
@@ -82,10 +85,11 @@ export class MultiRound {
   async #acquire(
     member: SingleLock,
     waitMs: number,
+    attemptMs: number,
     newOwnerId: () => string,
   ): Promise<Refusal | undefined> {
     try {
-      this.#holds.set(member, await this.#options.acquire(member, waitMs, newOwnerId));
+      this.#holds.set(member, await this.#options.acquire(member, waitMs, attemptMs, newOwnerId));
       return undefined;
     } catch (error) {
       return { member, error };
@@ -99,20 +103,20 @@ export class MultiRound {
     leaseMs: number,
   ): Promise<Refusal | undefined> {
     const limitMs = this.#options.leftMs();
-    const limit = new AbortController();
     // The other members must not stay held until Redis answers, if nobody wants them any more.
-    const signal = AbortSignal.any([limit.signal, this.#options.stop]);
-    const isTooLate = sleep(Math.min(limitMs, MAX_TIMER_MS), undefined, { signal }).then(() => {
-      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
-      throw this.#options.session.unavailable(member.name, what);
-    });
+    const { stop: signal } = this.#options;
+    const waitLimit = new WaitLimit({ limitMs, signal, sparesAttempts: limitMs > 0 });
+    if (signal.aborted) waitLimit.end('aborted');
     try {
-      await Promise.race([hold?.extend(leaseMs), isTooLate]);
+      if (hold) await waitLimit.attempt(() => hold.extend(leaseMs));
       return undefined;
     } catch (error) {
-      return error instanceof LockLostError ? undefined : { member, error }; // a lost hold has nothing remaining
+      if (error instanceof LockLostError) return undefined; // a lost hold has nothing remaining
+      if (!(error instanceof WaitEnded)) return { member, error };
+      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
+      return { member, error: this.#options.session.unavailable(member.name, what) };
     } finally {
-      limit.abort();
+      waitLimit.dispose();
     }
   }
 }

@@ -96,6 +96,91 @@ describe('patience', () => {
   });
 });
 
+describe('patience that spares an attempt', () => {
+  const sparing = (limitMs: number): WaitLimit => new WaitLimit({ limitMs, sparesAttempts: true });
+  const answerAfter = (ms: number): Promise<string> =>
+    new Promise((resolve) => setTimeout(resolve, ms, 'answer'));
+
+  it('has it for 100 ms since it was sent, and then no longer', async () => {
+    const waitLimit = sparing(5);
+    const attempt = waitLimit.attempt(() => forever);
+    const over = expect(attempt).rejects.toMatchObject({ ending: 'timeout' });
+    await vi.advanceTimersByTimeAsync(98);
+    await expectPending(attempt);
+    expect(waitLimit.isOverdue).toBe(true);
+    expect(waitLimit.leftMs).toBeGreaterThan(0);
+    await vi.advanceTimersByTimeAsync(5);
+    await over;
+    expect(waitLimit.leftMs).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('counts from the end of the turn in which it begins', async () => {
+    const waitLimit = sparing(100);
+    const over = expect(waitLimit.attempt(() => forever)).rejects.toBeInstanceOf(WaitEnded);
+    vi.advanceTimersByTime(90); // no time for anything else in this turn
+    await settle();
+    expect(waitLimit.leftMs).toBe(100);
+    await vi.advanceTimersByTimeAsync(110);
+    await over;
+  });
+
+  it('does not prolong a wait for anything else', async () => {
+    const waitLimit = sparing(50);
+    expect(await waitLimit.attempt(() => Promise.resolve('answer'))).toBe('answer');
+    const over = expect(waitLimit.sleep(forever)).rejects.toMatchObject({ ending: 'timeout' });
+    await vi.advanceTimersByTimeAsync(52);
+    await over;
+  });
+
+  it('waits in no line after an attempt that was answered late, and begins no time anew', async () => {
+    const waitLimit = sparing(5);
+    const attempt = waitLimit.attempt(() => answerAfter(60));
+    await vi.advanceTimersByTimeAsync(60);
+    expect(await attempt).toBe('answer');
+    const again = expect(waitLimit.attempt(() => forever)).rejects.toBeInstanceOf(WaitEnded);
+    await vi.advanceTimersByTimeAsync(45);
+    await again;
+    await expect(waitLimit.sleep(forever)).rejects.toMatchObject({ ending: 'timeout' });
+  });
+
+  it('ends a sleep at once when the time is over by then', async () => {
+    const waitLimit = sparing(5);
+    const attempt = waitLimit.attempt(() => answerAfter(60));
+    await vi.advanceTimersByTimeAsync(60);
+    await attempt;
+    await expect(waitLimit.sleep(forever)).rejects.toMatchObject({ ending: 'timeout' });
+    waitLimit.dispose();
+  });
+
+  it('goes on for a look that is unanswered, until it is', async () => {
+    const waitLimit = sparing(5);
+    let isKnown = false;
+    waitLimit.lookBeforeEnd(() => isKnown);
+    const sleeping = waitLimit.sleep(forever);
+    const over = expect(sleeping).rejects.toMatchObject({ ending: 'timeout' });
+    await vi.advanceTimersByTimeAsync(30);
+    await expectPending(sleeping);
+    isKnown = true;
+    await vi.advanceTimersByTimeAsync(6);
+    await over;
+  });
+
+  it('is no longer than the time for everything else: an abort ends it at once', async () => {
+    const aborter = new AbortController();
+    const { signal } = aborter;
+    const waitLimit = new WaitLimit({ limitMs: 5, signal, sparesAttempts: true });
+    const over = expect(waitLimit.attempt(() => forever)).rejects.toMatchObject({
+      ending: 'aborted',
+    });
+    await vi.advanceTimersByTimeAsync(20);
+    aborter.abort();
+    await over;
+    waitLimit.dispose();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
 describe('turns', () => {
   it('are taken in the order in which they were asked for', async () => {
     const turns = new Turns();

@@ -1,0 +1,208 @@
+// A wait that is shorter than the round trip, or than a blocked event loop: whoever asks is told what Redis says.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import {
+  Holdfast,
+  LockTimeoutError,
+  UnavailableError,
+  type AcquireOptions,
+  type Lock,
+} from '../../../src/index.js';
+import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
+import { RedNodes } from '../../support/red-nodes.js';
+import { startMasters } from '../../support/redis-topologies.js';
+import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** What the network adds to each answer, in milliseconds: a call may take two, and has 100 ms for its attempt. */
+const DELAY_MS = 12;
+
+/** What a lock and a semaphore have in common. */
+interface Acquirable {
+  tryAcquire(options?: AcquireOptions): Promise<AsyncDisposable | undefined>;
+}
+
+let servers: Awaited<ReturnType<typeof startMasters>>;
+let nodes: RedNodes;
+let proxies: TcpProxy[];
+/** The clients of those who try; and of those who hold, without a proxy. */
+let clients: Holdfast[];
+let holders: Holdfast[];
+let name: string;
+
+beforeAll(async () => {
+  servers = await startMasters(3);
+  nodes = new RedNodes(servers);
+  await nodes.loadScripts();
+});
+
+afterAll(async () => {
+  await servers[Symbol.asyncDispose]();
+});
+
+beforeEach(async () => {
+  name = uniqueName();
+  proxies = await Promise.all(servers.map(({ port, host }) => startProxy(port, host)));
+  clients = proxies.map(({ url }) => new Holdfast({ redis: url }));
+  holders = nodes.urls.map((redis) => new Holdfast({ redis }));
+  await connected([...clients, ...holders]);
+});
+
+afterEach(async () => {
+  await Promise.all([...clients, ...holders].map((client) => client.close()));
+  for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
+});
+
+async function connected(all: readonly Holdfast[]): Promise<void> {
+  await Promise.all(all.map((client) => client.getLock('connected').isLocked()));
+}
+
+function slow(): void {
+  for (const proxy of proxies) proxy.delay({ downstreamMs: DELAY_MS });
+}
+
+/** On a busy machine an answer may take longer than the 100 ms that the call has then: it is made again. */
+async function told<T>(call: () => Promise<T>): Promise<T> {
+  for (let round = 1; ; round++) {
+    const begunMs = performance.now();
+    try {
+      return await call();
+    } catch (error) {
+      const hadItsTime = performance.now() - begunMs >= 100;
+      if (!(error instanceof UnavailableError) || !hadItsTime || round === 10) throw error;
+    }
+  }
+}
+
+const redLock = { nodeTimeout: 1_000, restartGuard: false } as const;
+const kinds: [string, (clients: readonly Holdfast[]) => Acquirable][] = [
+  ['reentrant lock', ([one]) => one!.getLock(name)],
+  ['fair lock', ([one]) => one!.getFairLock(name)],
+  ['fenced lock', ([one]) => one!.getFencedLock(name)],
+  ['fenced fair lock', ([one]) => one!.getFencedLock(name, { fair: true })],
+  ['read lock', ([one]) => one!.getReadWriteLock(name).readLock()],
+  ['write lock', ([one]) => one!.getReadWriteLock(name).writeLock()],
+  ['semaphore', ([one]) => one!.getSemaphore(name, { permits: 1 })],
+  [
+    'MultiLock',
+    ([one, two]) => one!.getMultiLock(one!.getLock(`${name}:1`), two!.getFairLock(`${name}:2`)),
+  ],
+  ['Redlock', (all) => all[0]!.getRedLock(...all.map((each) => each.getLock(name)), redLock)],
+  [
+    'fenced Redlock',
+    (all) => {
+      const members = all.map((each) => each.getFencedLock(name));
+      return all[0]!.getRedLock(...members, { ...redLock, restartGuard: 1 });
+    },
+  ],
+];
+
+describe.each(kinds)('a wait that is shorter than the round trip, for a %s', (title, lockOf) => {
+  it.each([0.5, 9])('has it if it is free (%d ms)', async (wait) => {
+    const lock = lockOf(clients);
+    slow();
+    const hold = await told(() => lock.tryAcquire({ wait }));
+    expect(hold).toBeDefined();
+    await hold![Symbol.asyncDispose]();
+    const fixed = await told(() => lock.tryAcquire({ wait, lease: 20_000 }));
+    expect(fixed).toBeDefined();
+    await fixed![Symbol.asyncDispose]();
+  });
+
+  it.each([9])('is told that somebody else has it (%d ms)', async (wait) => {
+    const mine = title === 'read lock' ? kinds[5]![1](holders) : lockOf(holders);
+    await using hold = await mine.tryAcquire({ wait: 5_000 });
+    expect(hold).toBeDefined();
+    slow();
+    expect(await told(() => lockOf(clients).tryAcquire({ wait }))).toBeUndefined();
+  });
+
+  it('is told of a Redis that does not answer', async () => {
+    for (const proxy of proxies) proxy.blackhole();
+    const error = await rejectionOf(lockOf(clients).tryAcquire({ wait: 5 }));
+    const code = title.endsWith('Redlock') ? 'NO_QUORUM' : 'REDIS_UNAVAILABLE';
+    expect(['REDIS_UNAVAILABLE', code]).toContain((error as UnavailableError).code);
+    for (const proxy of proxies) proxy.heal();
+  });
+});
+
+describe.each(kinds)(
+  'an event loop that is blocked for longer than the wait for a %s',
+  (_title, lockOf) => {
+    it.each([
+      ['at once', 'on an idle connection', 200],
+      ['at once', 'on an idle connection', 101],
+      ['at once', 'on a busy connection', 200],
+      ['in a moment', 'on an idle connection', 200],
+    ])('%s, %s (%d ms), does not keep it from being had', async (when, where, blockedMs) => {
+      const lock = lockOf(holders); // no proxy, which would be blocked, too
+      const others =
+        where === 'on a busy connection'
+          ? holders.map((each) => each.getLock('connected').isLocked())
+          : [];
+      const acquiring = lock.tryAcquire({ wait: 100 });
+      if (when === 'in a moment') await Promise.resolve();
+      block(blockedMs);
+      const hold = await acquiring;
+      expect(hold).toBeDefined();
+      await hold![Symbol.asyncDispose]();
+      await Promise.all(others);
+    });
+  },
+);
+
+it('an event loop that is blocked while the client connects does not keep a lock from being had', async () => {
+  await using client = new Holdfast({ redis: nodes.urls[0]! });
+  const acquiring = client.getLock(name).acquire({ wait: 100 });
+  block(300);
+  await (await acquiring).release();
+});
+
+describe('a wait that is shorter than the round trip', () => {
+  it('of a re-entry has the lock, also behind a sibling that enters', async () => {
+    const lock = clients[0]!.getLock(name);
+    await clients[0]!.run(async () => {
+      slow();
+      const both = await told(() => Promise.all([lock.tryLock(5), lock.tryLock(5)]));
+      expect(both).toEqual([true, true]);
+      expect(await told(() => Promise.all([lock.tryLock(5), lock.tryLock(5)]))).toEqual([
+        true,
+        true,
+      ]);
+      for (let count = 0; count < 4; count++) await lock.unlock();
+    });
+  });
+
+  it('is told that the lock is held though others of the client have not asked for a second', async () => {
+    const lock: Lock = clients[0]!.getLock(name);
+    await using hold = await holders[0]!.getLock(name).acquire();
+    const aborter = new AbortController();
+    const waiting = nextEvent(clients[0]!, 'waiting');
+    const patient = rejectionOf(lock.lock({ signal: aborter.signal }));
+    await waiting;
+    await sleep(1_100);
+    slow();
+    expect(await told(() => lock.tryLock(5))).toBe(false);
+    aborter.abort();
+    await patient;
+    expect(hold.remaining()).toBeGreaterThan(0);
+  });
+
+  it('subscribes to nothing and tells of no waiting', async () => {
+    const [lock] = clients.map((client) => client.getLock(name));
+    await using hold = await holders[0]!.getLock(name).acquire();
+    slow();
+    const waiting = eventsOf(clients[0]!, 'waiting');
+    const { connections } = proxies[0]!;
+    const error = await told(() => rejectionOf(lock!.acquire({ wait: 5 })));
+    expect(error).toBeInstanceOf(LockTimeoutError);
+    expect(error).toMatchObject({ holder: hold.ownerId });
+    expect(waiting).toEqual([]);
+    expect(proxies[0]!.connections).toBe(connections);
+  });
+});
+
+function block(ms: number): void {
+  const endsAtMs = performance.now() + ms;
+  while (performance.now() < endsAtMs);
+}
