@@ -15,10 +15,17 @@ const alias =
 const [load = 0] = loadavg();
 const WORKERS = load < 2 * availableParallelism() ? 8 : 4;
 
+// Notes beside the lines that failed; vitest adds it by itself only to its own choice of a reporter.
+const onGitHub = process.env['GITHUB_ACTIONS'] === 'true' ? ['github-actions'] : [];
+
 export default defineConfig({
   resolve: { alias },
   test: {
     restoreMocks: true,
+    // What a test prints is shown where it fails.
+    silent: 'passed-only',
+    reporters: ['./test/support/progress-reporter.ts', ...onGitHub],
+    setupFiles: ['test/support/unexpected-warnings.ts'],
     projects: [
       {
         extends: true,

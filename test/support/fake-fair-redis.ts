@@ -13,6 +13,7 @@ import { LostError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import type { Link, SubscriptionListener } from '../../src/redis/link.js';
 import { scripts } from '../../src/redis/scripts.generated.js';
+import { expectOutages } from './expected-warnings.js';
 import { settle } from './occupancy.js';
 
 /** How long a place in line is kept. */
@@ -34,6 +35,7 @@ export interface Sent {
 
 /** With fake timers, for each test of the file that this is called in; returns the present test's. */
 export function fakeFairRedisPerTest(): () => FakeFairRedis {
+  expectOutages();
   let redis: FakeFairRedis;
   beforeEach(() => {
     vi.useFakeTimers();

@@ -2,9 +2,13 @@
 import { expect, it } from 'vitest';
 import { LockLostError } from '../../src/index.js';
 import { eventsOf, nextEvent } from './clients.js';
+import { expectWarnings } from './expected-warnings.js';
 import type { ContractContext } from './lock-contract.js';
 
 export function eventTests(context: () => ContractContext): void {
+  // What the events of the same name tell.
+  expectWarnings(/^(a run ended while it still held lock |lock ".*" has been waited for )/);
+
   it('acquired, waiting and released tell who, what and how often', async () => {
     const { client, stranger, lock, strangers, leaseMs } = context();
     const acquired = eventsOf(client, 'acquired');

@@ -20,6 +20,7 @@ import { SingleLock } from '../../src/locks/single-lock.js';
 import { LostError } from '../../src/redis/failure.js';
 import { Refusals } from '../../src/redis/refusals.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
+import { expectOutages } from './expected-warnings.js';
 import { FakeServer } from './fake-backend.js';
 import { alwaysReady } from './fake-holdfast.js';
 
@@ -142,6 +143,7 @@ function simulatedParts(
   }: SimulatedClientOptions,
   isFenced: boolean,
 ): { parts: RedLockParts; services: QuorumServices; events: Listeners } {
+  expectOutages();
   const events = new Listeners();
   let last = 0;
   const newOwnerId = (): string => `${clientId}:${++last}`;

@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 import { Redis } from 'ioredis';
+import { expectOutages } from './expected-warnings.js';
 import { freePort } from './free-port.js';
 import type { RedisServer, RedisServerOptions } from './redis-server.js';
 
@@ -55,14 +56,17 @@ async function controlled(id: string, hostName: string, port: number): Promise<R
     host,
     port,
     async kill() {
+      expectOutages();
       if (!(await isRunning())) return;
       await container.kill({ signal: 'SIGKILL' });
       await container.wait();
     },
     async stop() {
+      expectOutages();
       if (await isRunning()) await container.stop({ t: 5 });
     },
     async pause() {
+      expectOutages();
       await container.pause();
     },
     async resume() {

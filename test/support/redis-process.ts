@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
+import { expectOutages } from './expected-warnings.js';
 import { freePort } from './free-port.js';
 import type { RedisServer, RedisServerOptions } from './redis-server.js';
 
@@ -138,6 +139,7 @@ class RedisProcess implements RedisServer {
 
   // The guard is there as long as the server is, so the pid cannot have become somebody else's.
   #signal(signal: NodeJS.Signals): void {
+    expectOutages();
     if (!this.#guard || this.#pid === undefined) return;
     try {
       process.kill(this.#pid, signal);

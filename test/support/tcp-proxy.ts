@@ -1,6 +1,7 @@
 // A TCP proxy in front of Redis that delays, drops, cuts, holds back and repeats what passes through it.
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { expectOutages } from './expected-warnings.js';
 import { freePort } from './free-port.js';
 import {
   FORWARD,
@@ -53,6 +54,7 @@ export class TcpProxy implements AsyncDisposable {
   #subscriptionsDelayMs = 0;
 
   constructor(port: number, target: { host: string; port: number }) {
+    expectOutages();
     this.port = port;
     this.#target = target;
     this.#interceptors = new ProxyInterceptors(target);

@@ -128,11 +128,15 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     return new Set(condition?.subscriber ? condition.subscriber.channels('ssubscribe') : []);
   }
 
-  /** Without a socket there is nothing to drop, and an attempt to connect is under way or due: ioredis would give it up for good. */
+  /**
+   * Without a socket there is nothing to drop, and an attempt to connect is under way or due: ioredis would give it up for good. A socket
+   * that is being dropped is left alone: ioredis gives it a timer and a listener each time.
+   */
   reconnect(): void {
     const { ioredis } = this;
     const stream = isCluster(ioredis) ? undefined : (ioredis.stream as Writable | undefined);
-    if (isCluster(ioredis) || (stream && !stream.destroyed)) ioredis.disconnect(true);
+    if (isCluster(ioredis) || (stream && !stream.writableEnded && !stream.destroyed))
+      ioredis.disconnect(true);
   }
 
   close(): Promise<void> {

@@ -6,10 +6,13 @@ import { createServer, connect, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient } from '../../support/clients.js';
+import { expectOutages } from '../../support/expected-warnings.js';
 import { clusterBehind } from '../../support/proxied-cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+expectOutages();
 
 const WITHIN = { timeout: 10_000 };
 

@@ -3,11 +3,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { Hold, Holdfast, PermitHold } from '../../../src/index.js';
 import { slotOf } from '../../../src/redis/slots.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { expectOutages } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { settledWithin } from '../../support/settled-within.js';
 import { SlotMover } from '../../support/slot-mover.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+expectOutages();
 
 /** Far longer than any of it takes: without an end each of them would wait for ever. */
 const NEVER_MS = 15_000;

@@ -5,10 +5,14 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
 import { connectedClient } from '../../support/connected-client.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { FairLine } from '../../support/fair-line.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
+
+// Callers wait for their own client, which holds the lock outside any run.
+expectWarnings(/^lock ".*" has been waited for /);
 
 const CLIENTS = 4;
 const TIMEOUT_MS = 120_000;

@@ -5,8 +5,12 @@ import type { Holdfast, Lock } from '../../../src/index.js';
 import { activeTimers } from '../../support/active-timers.js';
 import { eventually } from '../../support/eventually.js';
 import { newClient } from '../../support/clients.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { sharedConnection } from '../../support/shared-connection.js';
 import { nameToken, uniqueName } from '../../support/unique-name.js';
+
+// Callers wait for their own client, which holds the lock outside any run.
+expectWarnings(/^lock ".*" has been waited for /);
 
 const CYCLES = 1_000;
 const CALLERS = 20;

@@ -1,7 +1,10 @@
 // unlock() of a MultiLock: it undoes a lock() or tryLock() of all members, or of none.
 import { expect, it } from 'vitest';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
 import { sharedConnection } from '../../support/shared-connection.js';
+
+expectWarnings(/^a run ended while it still held lock /);
 
 const redis = sharedConnection();
 const members = membersPerTest();

@@ -6,12 +6,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { ServerClock } from '../../chaos/stage/server-clock.js';
 import { eventually } from '../../support/eventually.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { counterOf, expectGrowing, passThrough } from '../../support/fenced-locks.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startRedisProcess } from '../../support/redis-process.js';
 import { topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+// Callers wait for their own client, which holds the lock outside any run.
+expectWarnings(/^lock ".*" has been waited for /);
 
 const HOUR_US = 3_600_000_000n;
 

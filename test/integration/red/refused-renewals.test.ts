@@ -2,11 +2,14 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../../support/eventually.js';
+import { expectOutages } from '../../support/expected-warnings.js';
 import { KeptLeases } from '../../support/kept-leases.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, startMasters, type Cluster } from '../../support/redis-topologies.js';
 import { nameToken, uniqueName } from '../../support/unique-name.js';
+
+expectOutages();
 
 const WATCHED = { lockWatchdogTimeout: 1_500 };
 describe('a user who may not use a key of one of several Redlocks', () => {

@@ -5,10 +5,14 @@ import { expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { eventsOf } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { RedOracle } from '../../support/red-oracle.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+// Callers wait for their own client, which holds the lock outside any run.
+expectWarnings(/^lock ".*" has been waited for /);
 
 /** Shorter than the lease, so that contenders soon vote on masters that are back: only repairs keep them out. */
 const GUARD = { restartGuard: 1_500, nodeTimeout: 1_000 } as const;

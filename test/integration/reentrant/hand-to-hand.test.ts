@@ -5,10 +5,14 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, Lock, ReleasedEvent } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+// Callers wait for their own client, which holds the lock outside any run.
+expectWarnings(/^lock ".*" has been waited for /);
 
 let server: RedisServer;
 let proxy: TcpProxy;

@@ -7,12 +7,16 @@ import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { connectedClient } from '../../support/connected-client.js';
 import { eventually } from '../../support/eventually.js';
 import { EventLoopLag } from '../../support/event-loop-lag.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { socketWrites } from '../../support/socket-writes.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+// Callers wait for their own client, which holds the lock outside any run.
+expectWarnings(/^lock ".*" has been waited for /);
 
 const WAIT_MS = 2_500;
 /** A lease so long that nothing is renewed, and no silence noticed, while a test runs. */

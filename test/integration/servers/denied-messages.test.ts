@@ -1,13 +1,16 @@
 // What a user may not publish, listen to or leave is told, once; and everybody gets the lock all the same.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { UnavailableError, type Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { NEVER, settledWithin } from '../../support/settled-within.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+expectWarnings(/^cannot (un)?subscribe /);
 
 const lockWatchdogTimeout = 1_500;
 
@@ -204,6 +207,9 @@ describe('a user who may not unsubscribe', () => {
     await using client = await restricted('-unsubscribe');
     await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     const errors = eventsOf(client, 'error');
+    const warned = vi.fn();
+    process.on('warning', warned);
+    onTestFinished(() => void process.off('warning', warned));
     await waitInVain(client, other, 200);
     await eventually(async () => {
       expect(await admin.pubsub('CHANNELS')).toEqual([]);
@@ -212,6 +218,7 @@ describe('a user who may not unsubscribe', () => {
     expect(told.map(({ error }) => error.message)).toEqual([
       expect.stringMatching(/cannot unsubscribe from channel .*permit UNSUBSCRIBE/),
     ]);
+    expect(warned).not.toHaveBeenCalled(); // nor by Node, of listeners that pile up
   });
 
   it('keeps a bounded number of channels while somebody waits, who is not forgotten', async () => {

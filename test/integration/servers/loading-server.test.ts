@@ -5,6 +5,9 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { newClient } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
+import { expectOutages } from '../../support/expected-warnings.js';
+
+expectOutages();
 
 /** What stands for a server that loads: one that does so for as long as a test needs is hard to have. */
 class LoadingServer implements AsyncDisposable {

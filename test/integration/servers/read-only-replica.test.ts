@@ -4,9 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, PermitHold } from '../../../src/index.js';
 import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startPair, type Pair } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+expectWarnings(/goes on refusing what callers wait for: READONLY/);
 
 describe.skipIf(topologiesUnavailable)('a client of a read-only replica', () => {
   let servers: Pair;

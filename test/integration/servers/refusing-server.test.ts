@@ -7,6 +7,7 @@ import type { Hold, Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { connectedClient } from '../../support/connected-client.js';
 import { eventually } from '../../support/eventually.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { FairLine } from '../../support/fair-line.js';
 import { fill } from '../../support/full-memory.js';
 import { loadScripts } from '../../support/lock-commands.js';
@@ -15,6 +16,9 @@ import type { Treatment } from '../../support/proxy-interceptors.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+// Callers wait for their own client, which holds the lock outside any run.
+expectWarnings(/^lock ".*" has been waited for /);
 
 const LEASE_MS = 3_000;
 

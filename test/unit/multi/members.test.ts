@@ -2,6 +2,9 @@
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Holdfast, OptionError, type Lock } from '../../../src/index.js';
+import { expectOutages } from '../../support/expected-warnings.js';
+
+expectOutages(); // clients of a server that is not there
 
 let redis: Redis;
 let client: Holdfast;

@@ -8,6 +8,9 @@ import {
   type Lock,
   type RedLockOptions,
 } from '../../../src/index.js';
+import { expectOutages } from '../../support/expected-warnings.js';
+
+expectOutages(); // clients of a server that is not there
 
 let redis: Redis;
 let clients: Holdfast[];
