@@ -47,24 +47,30 @@ export function anonymousLockId(
   return origin === 'lock' && !actingScope(position) ? id : undefined;
 }
 
-/** The error of an `unlock()` that has no call to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it. */
+/**
+ * The error of an `unlock()` that has no call to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it.
+ * `hasFailed`: the caller's own `lock()` or `tryLock()` did not get it.
+ */
 export function nothingToUnlock(
   { acquisitions }: Session,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   isHeldAround: boolean,
+  hasFailed: boolean,
 ): LockNotHeldError {
   const acting = actingScope(currentScope());
   const isUnderWay = acting
     ? acting.lockCalls.has(id)
     : [...acquisitions].some(({ anonymousLockId }) => anonymousLockId === id);
   const half = isShared === undefined ? '' : ` of the ${isShared ? 'read' : 'write'} lock`;
-  const why = isUnderWay
-    ? 'its lock() or tryLock() is still under way, since it was not awaited'
-    : isHeldAround
-      ? 'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()'
-      : acting
-        ? `this run has no lock() or tryLock()${half} to undo`
-        : `no lock() or tryLock()${half} outside a run is left to undo`;
+  const why = hasFailed
+    ? `the lock() or tryLock()${half} of this code did not get it; call unlock() only where tryLock() returned true, or use withLock(), or a holdfast.run() for each task`
+    : isUnderWay
+      ? 'its lock() or tryLock() is still under way, since it was not awaited'
+      : isHeldAround
+        ? 'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()'
+        : acting
+          ? `this run has no lock() or tryLock()${half} to undo`
+          : `no lock() or tryLock()${half} outside a run is left to undo`;
   return new LockNotHeldError(`lock "${name}" cannot be unlocked: ${why}`, { lockName: name });
 }
 

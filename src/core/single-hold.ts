@@ -47,6 +47,10 @@ export class SingleHold implements OwnHold {
     return this.#grant.ownerId;
   }
 
+  get members(): readonly [this] {
+    return [this];
+  }
+
   get token(): bigint | undefined {
     return this.#grant.token;
   }

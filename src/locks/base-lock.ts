@@ -16,7 +16,8 @@ import {
 import { shown } from '../api/shown.js';
 import type { HoldOrigin, OwnHold } from '../core/own-hold.js';
 import { whileHeld } from '../core/while-held.js';
-import { currentScope, Scope } from '../scopes/scope.js';
+import { actingScope, currentScope, Scope } from '../scopes/scope.js';
+import { leaveMarks, type MarkedLock } from '../scopes/unlock-marks.js';
 
 /** As which owner a client holds a lock, and for how long it may rely on that. */
 export interface HeldHere {
@@ -29,12 +30,18 @@ const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
 export abstract class BaseLock implements Lock {
   abstract readonly name: string;
 
-  async lock(lease?: number | LockOptions): Promise<void> {
-    await this.lockHold('lock()', lease);
+  lock(lease?: number | LockOptions): Promise<void> {
+    return this.marking(
+      () => this.lockHold('lock()', lease),
+      () => undefined,
+    );
   }
 
-  async tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean> {
-    return (await this.tryLockHold('tryLock()', wait, lease)) !== undefined;
+  tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean> {
+    return this.marking(
+      () => this.tryLockHold('tryLock()', wait, lease),
+      (hold) => hold !== undefined,
+    );
   }
 
   abstract unlock(): Promise<void>;
@@ -114,6 +121,27 @@ export abstract class BaseLock implements Lock {
   /** As which owner this client holds the lock, and for how long; undefined: it does not, as far as it may rely on that. */
   abstract readonly held: HeldHere | undefined;
 
+  /** What `unlock()` undoes: it, or the members of a MultiLock. */
+  abstract readonly marked: readonly MarkedLock[];
+
+  /**
+   * Acquires for a call that `unlock()` undoes, and leaves marks in the context of the caller, by which an `unlock()` is refused where
+   * that call failed: so nothing may be awaited on the way here.
+   */
+  protected async marking<Held extends OwnHold | undefined, T>(
+    acquire: () => Promise<Held>,
+    resultOf: (hold: Held) => T,
+  ): Promise<T> {
+    const marks = actingScope(currentScope()) ? [] : leaveMarks(this.marked);
+    let hold: Held | undefined;
+    try {
+      hold = await acquire();
+      return resultOf(hold);
+    } finally {
+      for (const [index, mark] of marks.entries()) mark?.settle(hold?.members[index]);
+    }
+  }
+
   /** Acquires for `lock()` or `lockAndGetToken()`, which `call` names in errors. `unlock()` undoes it. */
   protected lockHold(call: string, lease: number | LockOptions | undefined): Promise<OwnHold> {
     const options =
@@ -128,7 +156,7 @@ export abstract class BaseLock implements Lock {
     call: string,
     wait: number | AcquireOptions | undefined,
     lease: number | undefined,
-  ): Promise<Hold | undefined> {
+  ): Promise<OwnHold | undefined> {
     const hasOptions = typeof wait === 'object';
     if (hasOptions && lease !== undefined) {
       throw new OptionError(
@@ -158,7 +186,7 @@ export abstract class BaseLock implements Lock {
     return parseRequest(this.name, given, defaultWaitMs);
   }
 
-  async #tryAcquire(request: AcquireRequest, origin: HoldOrigin): Promise<Hold | undefined> {
+  async #tryAcquire(request: AcquireRequest, origin: HoldOrigin): Promise<OwnHold | undefined> {
     try {
       return await this.acquireHold(request, origin);
     } catch (error) {

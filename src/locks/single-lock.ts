@@ -17,6 +17,7 @@ import {
 } from '../scopes/scope.js';
 import type { SingleHold } from '../core/single-hold.js';
 import type { HoldInScope } from '../scopes/held.js';
+import { hasFailed, type MarkedLock } from '../scopes/unlock-marks.js';
 
 export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseLock {
   readonly #session: Session;
@@ -55,10 +56,14 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return this.#backend.id;
   }
 
+  override get marked(): readonly [MarkedLock] {
+    return [{ holds: this.#session.anonymous, lock: this.#backend }];
+  }
+
   override async unlock(): Promise<void> {
     this.#session.assertOpen(this.name);
     if (!this.isUnlockable) {
-      throw nothingToUnlock(this.#session, this.#backend, this.isHeldAround);
+      throw nothingToUnlock(this.#session, this.#backend, this.isHeldAround, this.#hasFailedHere);
     }
     if (actingScope(currentScope())) await this.#holdOfRun()?.release();
     else await this.#session.anonymous.unlock(this.#backend);
@@ -75,7 +80,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   /** Whether `unlock()` has something to undo, or to tell the loss of. */
   get isUnlockable(): boolean {
     if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
-    return this.#session.anonymous.isUnlockable(this.#backend);
+    return !this.#hasFailedHere && this.#session.anonymous.isUnlockable(this.#backend);
   }
 
   override async isLocked(): Promise<boolean> {
@@ -118,6 +123,11 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return acquire(this.#session, this.#backend, request, origin, scope, newOwnerId);
   }
 
+  /** Whether it is the caller, outside any run, whose `lock()` or `tryLock()` failed. */
+  get #hasFailedHere(): boolean {
+    return !actingScope(currentScope()) && hasFailed(this.marked[0]);
+  }
+
   /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */
   #holdOfRun(): HoldInScope | undefined {
     const position = currentScope();
@@ -135,6 +145,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const position = currentScope();
     const holder = nearestHolder(position, this.#backend.id);
     if (holder) return holder.grant.ownerId;
-    return actingScope(position) ? undefined : this.#session.anonymous.next(this.#backend)?.ownerId;
+    if (actingScope(position) || this.#hasFailedHere) return undefined;
+    return this.#session.anonymous.next(this.#backend)?.ownerId;
   }
 }

@@ -75,6 +75,13 @@ export class AnonymousHolds {
     return next;
   }
 
+  /** What the `unlock()` that belongs to this hold would find: the hold, its loss, or nothing any more. */
+  owed(lock: ScopedLock, hold: HoldInScope): 'held' | 'lost' | undefined {
+    if (!hold.isUnlockable) return undefined;
+    if (this.#holds.get(lock.id)?.includes(hold)) return 'held';
+    return this.#lossesOf(lock).has(lock.id) ? 'lost' : undefined;
+  }
+
   /** Whether `unlock()` has something to undo, or to tell the loss of. */
   isUnlockable(lock: ScopedLock): boolean {
     return this.#lossesOf(lock).has(lock.id) || this.next(lock) !== undefined;

@@ -6,6 +6,7 @@ import type { HoldInScope } from './held.js';
 import type { Holder } from './holder.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Turns } from './turns.js';
+import { withoutMarks } from './unlock-marks.js';
 
 /** `run` only, never `enterWith`: a scope must not leak into code that follows the call that opened it. */
 const storage = new AsyncLocalStorage<Scope | undefined>();
@@ -31,7 +32,7 @@ export class Scope {
   }
 
   run<T>(fn: () => T): T {
-    return storage.run(this, fn);
+    return this.#isRun ? withoutMarks(() => storage.run(this, fn)) : storage.run(this, fn);
   }
 
   /** This scope holds a lock now: who waits for it inside may re-enter instead. */
@@ -93,10 +94,10 @@ export function currentScope(): Scope | undefined {
   return storage.getStore();
 }
 
-/** Runs `fn` outside all scopes. */
+/** Runs `fn` outside all scopes, and without the marks of `lock()` and `tryLock()` calls around it. */
 export function outsideScopes<T>(fn: () => T): T {
   // The first `run` of a process makes all of its promises dearer (on Node 20 and 22): none without need.
-  return storage.getStore() === undefined ? fn() : storage.run(undefined, fn);
+  return withoutMarks(() => (storage.getStore() === undefined ? fn() : storage.run(undefined, fn)));
 }
 
 /** The scopes from `scope` outwards. */

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Lock } from '../../src/index.js';
 import { eventsOf, nextEvent } from './clients.js';
+import { elsewhere } from './elsewhere.js';
 import type { ContractContext } from './lock-contract.js';
 
 export function callTests(context: () => ContractContext): void {
@@ -103,6 +104,19 @@ export function callTests(context: () => ContractContext): void {
     await expect(strangers.unlock()).rejects.toMatchObject(notHeld);
     await lock.unlock();
     await expect(lock.unlock()).rejects.toMatchObject(notHeld);
+  });
+
+  it('outside any run unlock() behind a tryLock() that said false does not free the lock of another request', async () => {
+    const { lock, strangers } = context();
+    await strangers.lock();
+    expect(await lock.tryLock()).toBe(false);
+    await strangers.unlock();
+    await elsewhere(() => lock.lock());
+    await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+    expect(await strangers.tryLock()).toBe(false);
+    await elsewhere(() => lock.unlock());
+    expect(await lock.tryLock()).toBe(true);
+    await lock.unlock();
   });
 
   it('in a run it is reentrant, and as many unlock() free it', async () => {

@@ -28,16 +28,15 @@ class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens 
     });
   }
 
-  async lockAndGetToken(lease?: number | LockOptions): Promise<bigint> {
-    return tokenOf(await this.lockHold('lockAndGetToken()', lease));
+  lockAndGetToken(lease?: number | LockOptions): Promise<bigint> {
+    return this.marking(() => this.lockHold('lockAndGetToken()', lease), tokenOf);
   }
 
-  async tryLockAndGetToken(
-    wait?: number | AcquireOptions,
-    lease?: number,
-  ): Promise<bigint | undefined> {
-    const hold = await this.tryLockHold('tryLockAndGetToken()', wait, lease);
-    return hold && tokenOf(hold);
+  tryLockAndGetToken(wait?: number | AcquireOptions, lease?: number): Promise<bigint | undefined> {
+    return this.marking(
+      () => this.tryLockHold('tryLockAndGetToken()', wait, lease),
+      (hold) => hold && tokenOf(hold),
+    );
   }
 }
 

@@ -10,14 +10,14 @@ import type { SingleHold } from '../../core/single-hold.js';
 export class MultiHold implements OwnHold {
   readonly lockName: string;
   readonly ownerId: string;
-  readonly #members: readonly SingleHold[];
+  readonly members: readonly SingleHold[];
   readonly #aborter = new AbortController();
   #loss: LockLostError | undefined;
 
   constructor(lockName: string, members: readonly SingleHold[]) {
     this.lockName = lockName;
     this.ownerId = members[0]?.ownerId ?? ''; // they share it, unless some were re-entered
-    this.#members = members;
+    this.members = members;
     for (const { signal } of members) {
       const lost = (): void => {
         this.#lose(signal.reason as LockLostError);
@@ -33,7 +33,7 @@ export class MultiHold implements OwnHold {
   }
 
   remaining(): number {
-    return Math.min(...this.#members.map((member) => member.remaining()));
+    return Math.min(...this.members.map((member) => member.remaining()));
   }
 
   async extend(lease: number): Promise<void> {
@@ -51,13 +51,13 @@ export class MultiHold implements OwnHold {
     this.#look();
     if (this.#loss) throw this.#loss;
     const scope = new Scope(currentScope(), false);
-    for (const member of this.#members) member.enterInto(scope);
+    for (const member of this.members) member.enterInto(scope);
     return await scope.run(fn);
   }
 
   toJSON(): HoldDescription {
     const remainingMs = Math.round(this.remaining()); // each member finds out whether its lease is over
-    const isHeld = this.#members.every((member) => member.toJSON().state === 'held');
+    const isHeld = this.members.every((member) => member.toJSON().state === 'held');
     const state = this.#loss ? 'lost' : isHeld ? 'held' : 'released';
     const { lockName, ownerId } = this;
     return { lockName, state, ownerId, remainingMs };
@@ -79,12 +79,12 @@ export class MultiHold implements OwnHold {
 
   /** Each member finds out whether its lease is over. */
   #look(): void {
-    for (const member of this.#members) member.remaining();
+    for (const member of this.members) member.remaining();
   }
 
   /** Calls all members, whatever becomes of the others. If a member was lost, it throws that rather than any other error. */
   async #all(call: (member: SingleHold) => Promise<void>): Promise<void> {
-    const outcomes = await Promise.allSettled(this.#members.map(call));
+    const outcomes = await Promise.allSettled(this.members.map(call));
     if (this.#loss) throw this.#loss;
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
@@ -101,6 +101,6 @@ export class MultiHold implements OwnHold {
     });
     this.#loss = error;
     this.#aborter.abort(error);
-    for (const member of this.#members) member.loseAsMember(error).catch(() => undefined); // one that was lost itself has told so
+    for (const member of this.members) member.loseAsMember(error).catch(() => undefined); // one that was lost itself has told so
   }
 }

@@ -9,6 +9,7 @@ import { MultiAcquisition } from './multi-acquisition.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from '../../api/options.js';
 import type { Scope } from '../../scopes/scope.js';
+import { hasFailed, type MarkedLock } from '../../scopes/unlock-marks.js';
 import type { SingleLock } from '../single-lock.js';
 
 export class MultiLock extends BaseLock {
@@ -44,10 +45,15 @@ export class MultiLock extends BaseLock {
     };
   }
 
+  override get marked(): readonly MarkedLock[] {
+    return this.#members.flatMap((member) => member.marked);
+  }
+
   override async unlock(): Promise<void> {
     if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
       const isHeldAround = this.#members.every((member) => member.isHeldAround);
-      throw nothingToUnlock(this.#session, { id: this.name, name: this.name }, isHeldAround);
+      const named = { id: this.name, name: this.name };
+      throw nothingToUnlock(this.#session, named, isHeldAround, this.marked.some(hasFailed));
     }
     await this.#all((member) => member.unlock());
   }

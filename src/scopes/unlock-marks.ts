@@ -1,0 +1,169 @@
+// Outside any run: whose unlock() is it? lock() and tryLock() leave a mark in the asynchronous context of their caller, and by these marks
+// an unlock() is refused in code whose own call failed: it would undo somebody else's lock. A mark never says who owns a lock.
+
+import { AsyncLocalStorage, AsyncResource, executionAsyncId } from 'node:async_hooks';
+import type { AnonymousHolds } from './anonymous-holds.js';
+import type { HoldInScope, ScopedLock } from './held.js';
+
+/** Work that fails at one lock after another must not gather marks for ever: a context keeps the newest, and those of locks that it holds. */
+const MAX_MARKS = 64;
+
+const NO_MARKS: readonly Mark[] = [];
+
+/** A lock, or one half of a read-write lock, of one client. */
+export interface MarkedLock {
+  readonly holds: AnonymousHolds;
+  readonly lock: ScopedLock;
+}
+
+/** What a context knows: at most one mark for each lock, oldest first. */
+interface Marks {
+  readonly all: readonly Mark[];
+  /** What was known in the asynchronous resource `asyncId` before the marks of this one were left. */
+  readonly before: readonly Mark[];
+  /** undefined: stores do not stay with the resource. */
+  readonly asyncId: number | undefined;
+}
+
+/** By `enterWith`, since code that follows the call must find the mark: for this alone. */
+const storage = new AsyncLocalStorage<Marks | undefined>();
+
+type MarkState = 'pending' | 'failed' | 'held' | 'lost' | 'over';
+
+/** The mark of one call. */
+export class Mark {
+  readonly #holds: AnonymousHolds;
+  readonly #lock: ScopedLock;
+  #state: MarkState = 'pending';
+  /** What the call acquired. */
+  #hold: HoldInScope | undefined;
+  /** The newest mark of the same lock that was settled when this one was left. */
+  #outer: Mark | undefined;
+  /** The calls for this lock that were made one behind the other, such as those of a helper that tries again. */
+  readonly #course: { latest: Mark };
+
+  constructor({ holds, lock: { id, isShared = false } }: MarkedLock, previous: Mark | undefined) {
+    this.#holds = holds;
+    this.#lock = { id, isShared };
+    this.#outer = settled(previous);
+    const goesOn =
+      previous && previous.#state !== 'pending' && previous.#course.latest === previous;
+    this.#course = goesOn ? previous.#course : { latest: this };
+    this.#course.latest = this;
+  }
+
+  isOf({ holds, lock: { id, isShared = false } }: MarkedLock): boolean {
+    return this.#holds === holds && this.#lock.id === id && this.#lock.isShared === isShared;
+  }
+
+  /** `hold`: what the call acquired; undefined: it said false, or threw. */
+  settle(hold: HoldInScope | undefined): void {
+    this.#state = hold ? 'held' : 'failed';
+    this.#hold = hold;
+    // What failed before counts no more; and of lost holds one is enough, or work that never unlocks would gather them.
+    this.#outer = owed(this.#outer);
+    if (this.#outer?.state === 'lost') this.#outer.#outer = held(this.#outer.#outer);
+  }
+
+  get state(): MarkState {
+    if (!this.#hold) return this.#state;
+    this.#state = this.#holds.owed(this.#lock, this.#hold) ?? 'over';
+    if (this.#state === 'over') this.#hold = undefined;
+    return this.#state;
+  }
+
+  get outer(): Mark | undefined {
+    return this.#outer;
+  }
+
+  /** Whether the call failed, and no later one that was made behind it holds the lock, nor one around it. */
+  get isRefused(): boolean {
+    return this.state === 'failed' && !owed(this.#outer) && !owed(this.#course.latest);
+  }
+}
+
+/** Begins calls for these locks. Returns their marks; undefined: the context knows too many that are held. Must not be reached behind an `await`. */
+export function leaveMarks(locks: readonly MarkedLock[]): readonly (Mark | undefined)[] {
+  const before = marksHere();
+  let kept = before.filter(
+    (mark) => mark.state !== 'over' && !locks.some((lock) => mark.isOf(lock)),
+  );
+  if (kept.length >= MAX_MARKS) {
+    const oldest = kept.length - MAX_MARKS / 2;
+    kept = kept.filter((mark, index) => index >= oldest || mark.state === 'held');
+  }
+  const hasRoom = kept.length < MAX_MARKS;
+  const left = locks.map((lock) => {
+    const previous = before.find((mark) => mark.isOf(lock));
+    return previous || hasRoom ? new Mark(lock, previous) : undefined;
+  });
+  enter([...kept, ...left.filter((mark) => mark !== undefined)]);
+  return left;
+}
+
+/** Whether the code that runs now called `lock()` or `tryLock()` for this lock, outside any run, and did not get it. */
+export function hasFailed(lock: MarkedLock): boolean {
+  return settled(marksHere().find((mark) => mark.isOf(lock)))?.isRefused ?? false;
+}
+
+/** Runs `fn` in a context without marks; those that it leaves end with it. */
+export function withoutMarks<T>(fn: () => T): T {
+  const marks = storage.getStore();
+  if (marks) storage.enterWith(undefined);
+  try {
+    return fn();
+  } finally {
+    if (storage.getStore() !== marks) storage.enterWith(marks);
+  }
+}
+
+function marksHere(): readonly Mark[] {
+  const marks = storage.getStore();
+  if (!marks) return NO_MARKS;
+  // Who left them goes on in resources of its own, behind an `await`: this is another event of the same timer or socket.
+  const isNextEvent = marks.asyncId === executionAsyncId() && marks.all.at(-1)?.state !== 'pending';
+  return isNextEvent ? marks.before : marks.all;
+}
+
+function enter(all: readonly Mark[]): void {
+  const marks = storage.getStore();
+  const asyncId = doStoresStay() ? executionAsyncId() : undefined;
+  const isSameResource = marks?.asyncId !== undefined && marks.asyncId === asyncId;
+  const before = isSameResource ? marks.before : (marks?.all ?? NO_MARKS);
+  storage.enterWith({ all, before, asyncId });
+}
+
+let areStoresStaying: boolean | undefined;
+
+/** Whether what `enterWith` stores stays with the timer or socket whose event the code runs in: it does before Node.js 24. */
+function doStoresStay(): boolean {
+  if (areStoresStaying !== undefined) return areStoresStaying;
+  const probe = new AsyncLocalStorage<boolean>();
+  const resource = new AsyncResource('holdfast');
+  resource.runInAsyncScope(() => {
+    probe.enterWith(true);
+  });
+  areStoresStaying = resource.runInAsyncScope(() => probe.getStore() === true);
+  probe.disable();
+  return areStoresStaying;
+}
+
+/** The newest mark that code with this one knows the outcome of. One that is pending belongs to a call beside it. */
+function settled(mark: Mark | undefined): Mark | undefined {
+  return newest(mark, ({ state }) => state !== 'pending' && state !== 'over');
+}
+
+/** The newest mark whose `unlock()` is still to come. */
+function owed(mark: Mark | undefined): Mark | undefined {
+  return newest(mark, ({ state }) => state === 'held' || state === 'lost');
+}
+
+function held(mark: Mark | undefined): Mark | undefined {
+  return newest(mark, ({ state }) => state === 'held');
+}
+
+function newest(mark: Mark | undefined, isMeant: (mark: Mark) => boolean): Mark | undefined {
+  let next = mark;
+  while (next && !isMeant(next)) next = next.outer;
+  return next;
+}
