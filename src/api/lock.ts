@@ -40,10 +40,11 @@ export interface Lock {
   tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean>;
 
   /**
-   * Undoes the latest `lock()` or `tryLock()` of the innermost `run`; outside any run the oldest one of this client. If that was lost, no
-   * other one out there is renewed any more, since its own `unlock()` may be the one that was told of the loss.
+   * Undoes the latest `lock()` or `tryLock()` of the innermost `run`; outside any run the oldest one of this client, but never in code
+   * whose own latest `lock()` or `tryLock()` failed. If the oldest one was lost, no other one out there is renewed any more, since its
+   * own `unlock()` may be the one that was told of the loss.
    *
-   * @throws {@link LockNotHeldError} there is none to undo
+   * @throws {@link LockNotHeldError} there is none to undo; outside any run also: the caller's own `tryLock()` said false, or threw
    * @throws {@link LockLostError} the lock was lost before
    * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`; the lock is removed from the server as
    *   soon as that can be reached, and there is nothing left to undo

@@ -76,9 +76,9 @@ export class Mark {
     return this.#outer;
   }
 
-  /** Whether the call failed, and no later one that was made behind it holds the lock, nor one around it. */
+  /** Whether the call failed, and neither the latest that was made behind it holds the lock, nor one around them. */
   get isRefused(): boolean {
-    return this.state === 'failed' && !owed(this.#outer) && !owed(this.#course.latest);
+    return this.state === 'failed' && !owed(this.#course.latest);
   }
 }
 
