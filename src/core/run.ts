@@ -14,6 +14,7 @@ export async function runAsOneOwner<T>(fn: () => T | Promise<T>, warnings: Warni
 }
 
 async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void> {
+  const revocations = new Set<unknown>();
   await Promise.all(
     scope.end().map(async (hold) => {
       const { lockName, ownerId } = hold;
@@ -22,10 +23,12 @@ async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void>
         lockName,
         lossReason: 'closed',
       });
+      revocations.add(error);
       try {
         await hold.revoke(error);
-      } catch {
-        return; // it was lost before, and that was told: nobody forgot to unlock it
+      } catch (loss) {
+        // It was lost before, and that was told: nobody forgot to unlock it. But the members of a MultiLock are lost with the first of them.
+        if (!(loss instanceof LockLostError && revocations.has(loss.cause))) return;
       }
       const message = `a run ended while it still held lock "${lockName}", which is given up now: ${remedy} before the run ends`;
       warnings.warn('forgotten unlock', lockName, message, ownerId);
