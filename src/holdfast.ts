@@ -50,7 +50,7 @@ export class Holdfast extends LockSource implements AsyncDisposable {
     this.#server = server;
     this.#session = session;
     this.#listeners = listeners;
-    server.connection.onReady(session.cleanup.tryAgain);
+    server.connection.onReady(session.cleanup.connected);
   }
 
   /**

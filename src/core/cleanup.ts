@@ -6,6 +6,7 @@ import { inOwnContext } from '../runtime/own-context.js';
 import { QuorumError } from '../api/errors.js';
 import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
+import type { ReleasedOwners } from './released-owners.js';
 import { Undecided } from './undecided.js';
 
 /** How soon a removal that stayed unanswered, or was refused for now, is tried again. */
@@ -31,6 +32,8 @@ interface Leftover {
 }
 
 export class Cleanup {
+  /** The owners that were released last; undefined: no other server takes over that may have missed their releases. */
+  readonly released: ReleasedOwners<Removable> | undefined;
   readonly #isConnected: () => boolean;
   readonly #owners = new Map<string, Leftover>();
   readonly #underWay = new Set<Promise<unknown>>();
@@ -40,8 +43,9 @@ export class Cleanup {
   #onEmpty: () => void = () => undefined;
 
   /** `isConnected`: there is a connection, though none perhaps to one node of a cluster; nobody calls `tryAgain` when that comes back. */
-  constructor(isConnected: () => boolean = () => false) {
+  constructor(isConnected: () => boolean = () => false, released?: ReleasedOwners<Removable>) {
     this.#isConnected = isConnected;
+    this.released = released;
   }
 
   /** Removes an owner: now if the server can be reached, else as soon as it can. */
@@ -78,6 +82,13 @@ export class Cleanup {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     for (const [id, leftover] of [...this.#owners]) this.#try(id, leftover);
+  };
+
+  /** There is a new connection, perhaps to another server: what is left there is removed, and what was released elsewhere is again. */
+  readonly connected = (isAnother: boolean): void => {
+    this.tryAgain();
+    if (!isAnother) return;
+    for (const { lock, ownerId } of this.released?.unexpired ?? []) this.remove(lock, ownerId);
   };
 
   /** Has `close()` wait for an outcome that may leave an owner to be removed, or may still need the connection. */

@@ -207,6 +207,8 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     this.session.schedule.delete(this);
     this.ended();
     this.lock.unwatch(this);
+    if (next.kind === 'released' && next.isConfirmed)
+      this.session.cleanup.released?.add(this.lock, this.ownerId, leftMs(this.#deadline));
     // Before its release is confirmed the grant stays among those of the session: a closing client waits for it.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
     if (next.kind === 'lost') this.notifyLost(next.error);

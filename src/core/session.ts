@@ -6,8 +6,9 @@ import type { HoldfastError } from '../api/holdfast-error.js';
 import type { Events } from '../api/events.js';
 import { ownersOf } from './client-id.js';
 import { retry } from './retry.js';
-import { Cleanup } from './cleanup.js';
+import { Cleanup, type Removable } from './cleanup.js';
 import { NestedCalls } from './nested-calls.js';
+import { ReleasedOwners } from './released-owners.js';
 import type { Conflicting } from './key-conflict.js';
 import { closeSession, type MemberHold, type SessionGrant } from './close-session.js';
 import type { TimeLimit } from '../runtime/clock.js';
@@ -36,7 +37,7 @@ export interface SessionOptions {
 
 /** The part of a connection that locks need to know of. */
 export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'> &
-  Partial<Pick<Connection, 'refusals'>>;
+  Partial<Pick<Connection, 'refusals' | 'hasSentinels'>>;
 
 export class Session {
   readonly clientId: string;
@@ -49,7 +50,7 @@ export class Session {
   readonly events: Events;
   readonly warnings: Warnings;
   readonly connection: Reachable;
-  readonly cleanup: Cleanup = new Cleanup(() => this.connection.isReady);
+  readonly cleanup: Cleanup;
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
   readonly nestedCalls: NestedCalls;
   /** The timer that deadlines, renewal rounds and the limits of releases share. */
@@ -80,6 +81,10 @@ export class Session {
     this.defaultWaitMs = options.defaultWaitMs ?? Infinity;
     this.schedule = options.schedule ?? new Schedule();
     this.connection = connection;
+    const released = connection.hasSentinels
+      ? new ReleasedOwners<Removable>(options.lockWatchdogTimeoutMs)
+      : undefined;
+    this.cleanup = new Cleanup(() => connection.isReady, released);
     this.events = events;
     this.warnings = new Warnings(events);
     this.nestedCalls = new NestedCalls(this);

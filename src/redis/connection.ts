@@ -33,9 +33,11 @@ export class Connection {
   readonly #commands: Link;
   readonly #greeting: Greeting;
   readonly #replicated: Replicated | undefined;
-  readonly #readyListeners = new Set<() => void>();
+  readonly #readyListeners = new Set<(isAnother: boolean) => void>();
   readonly #postponed = new Postponed();
   readonly #sameServer = new SameServer(() => (this.isReady ? this.#greeting.id : undefined));
+
+  #isAnother = false;
 
   constructor(options: ConnectionOptions, events: Events) {
     const { driver, silenceLimitMs, replicas } = options;
@@ -44,7 +46,10 @@ export class Connection {
     this.#links = new Links(driver, silenceLimitMs, events);
     this.refusals = this.#links.refusals;
     this.#greeting = new Greeting({
-      another: this.#sameServer.follow,
+      another: (id) => {
+        this.#isAnother = true;
+        this.#sameServer.follow(id);
+      },
       tooOld: (error) => {
         events.emit('error', () => ({ error }));
       },
@@ -52,7 +57,8 @@ export class Connection {
     this.#commands = this.#links.forCommands('commands', {
       greet: (client) => this.#greeting.greet(client),
       ready: () => {
-        for (const listener of this.#readyListeners) listener();
+        for (const listener of this.#readyListeners) listener(this.#isAnother);
+        this.#isAnother = false;
       },
     });
     if (replicas === 0) return;
@@ -93,6 +99,11 @@ export class Connection {
     return this.#greeting;
   }
 
+  /** Whether Sentinels name the server: another one may take over that has missed what was written last. */
+  get hasSentinels(): boolean {
+    return this.#commands.client.hasSentinels;
+  }
+
   /** Where the server is, for people. */
   get address(): string {
     return this.#commands.client.address;
@@ -103,8 +114,8 @@ export class Connection {
     return this.#commands.whenReady(limit);
   }
 
-  /** Calls back on every new connection, until the function that it returns is called. */
-  onReady(listener: () => void): () => void {
+  /** Calls back on every new connection, perhaps to another server, until the function that it returns is called. */
+  onReady(listener: (isAnother: boolean) => void): () => void {
     this.#readyListeners.add(listener);
     return () => this.#readyListeners.delete(listener);
   }

@@ -53,6 +53,8 @@ export interface RedisClient extends Sender {
   readonly address: string;
   /** The number of the database that its connections select; 0 is the one that they begin in. */
   readonly database: number;
+  /** Whether Sentinels name the server: another one may take over that has missed what was written last. */
+  readonly hasSentinels: boolean;
   /** Where a bare socket reaches the same server; undefined: it needs more than that, or there are several. */
   readonly endpoint: Endpoint | undefined;
   /** Whether commands can be sent, as far as the client knows. */

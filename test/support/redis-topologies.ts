@@ -82,19 +82,28 @@ export interface SentinelSetup extends AsyncDisposable {
   readonly name: string;
   /** What ioredis takes as `sentinels`. */
   readonly sentinels: { host: string; port: number }[];
+  /** The three Sentinels themselves, in the same order. */
+  readonly watchers: readonly RedisServer[];
   readonly master: RedisServer;
+  /** The first one. */
   readonly replica: RedisServer;
-  /** Kills the master and waits until the replica is master for clients too. */
+  readonly replicas: readonly RedisServer[];
+  /** Kills the master and waits until the replica, of which there must be only one, is master for clients too. */
   failover(): Promise<void>;
+  /** Has the first Sentinel replace the master, which is well. */
+  planFailover(): Promise<void>;
 }
 
 /**
- * Starts a master with a replica and three sentinels, and waits until they know each other. The replica learns everything
+ * Starts a master with replicas and three sentinels, and waits until they know each other. The replicas learn everything
  * `delayMs` later than the master.
  */
-export async function startSentinel({ delayMs = 0 } = {}): Promise<SentinelSetup> {
+export async function startSentinel({
+  replicaCount = 1,
+  delayMs = 0,
+} = {}): Promise<SentinelSetup> {
   const name = 'holdfast';
-  const servers = await startReplicated({ delayMs });
+  const servers = await startReplicated({ replicaCount, delayMs });
   const { master, link } = servers;
   const replica = servers.replicas[0]!;
   const sentinels = await Promise.all([1, 2, 3].map(() => startRedisProcess({ mode: 'sentinel' })));
@@ -103,7 +112,8 @@ export async function startSentinel({ delayMs = 0 } = {}): Promise<SentinelSetup
     sentinels.map((sentinel) =>
       eventually(async () => {
         const state = await masterState(sentinel, name);
-        if (state['num-slaves'] !== '1') throw new Error('the sentinel does not know the replica');
+        if (state['num-slaves'] !== String(replicaCount))
+          throw new Error('the sentinel does not know the replicas');
         if (state['num-other-sentinels'] !== '2')
           throw new Error('the sentinels do not know each other');
       }, 30_000),
@@ -112,8 +122,14 @@ export async function startSentinel({ delayMs = 0 } = {}): Promise<SentinelSetup
   return {
     name,
     sentinels: sentinels.map(({ host, port }) => ({ host, port })),
+    watchers: sentinels,
     master,
     replica,
+    replicas: servers.replicas,
+    async planFailover() {
+      // It refuses until it has heard from the replicas.
+      await eventually(() => call(sentinels[0]!, 'SENTINEL', 'FAILOVER', name), 30_000);
+    },
     async failover() {
       await master.kill();
       await eventually(async () => {
@@ -127,6 +143,23 @@ export async function startSentinel({ delayMs = 0 } = {}): Promise<SentinelSetup
       await servers[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Starts a further Sentinel for the same master, which hears nothing of what the others find out, and they nothing of it. */
+export async function startDeafSentinel(setup: SentinelSetup): Promise<RedisServer> {
+  const { name, watchers, replicas } = setup;
+  const [host, port] = (await call(watchers[0]!, 'SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name)) as [
+    string,
+    string,
+  ];
+  const master = { host, port: Number(port) };
+  // Sentinels tell each other on a channel of the servers that they watch.
+  const user = ['deaf', 'on', '>secret', '~*', '+@all', 'resetchannels'];
+  for (const server of [master, ...replicas]) await call(server, 'ACL', 'SETUSER', ...user);
+  const sentinel = await startRedisProcess({ mode: 'sentinel' });
+  await watchMaster(sentinel, name, master);
+  await call(sentinel, 'SENTINEL', 'SET', name, 'auth-user', 'deaf', 'auth-pass', 'secret');
+  return sentinel;
 }
 
 export interface Cluster extends AsyncDisposable {
@@ -237,7 +270,7 @@ async function masterState(sentinel: RedisServer, name: string): Promise<Record<
   ) as Record<string, string>;
 }
 
-async function call(server: RedisServer, command: string, ...args: string[]): Promise<unknown> {
+async function call(server: Address, command: string, ...args: string[]): Promise<unknown> {
   const redis = new Redis({
     host: server.host,
     port: server.port,

@@ -96,7 +96,8 @@ export class Master {
     this.#cleanup.expect(releasing);
     try {
       const isReleased = await releasing;
-      if (!isReleased) this.#withdrawAfter(vote, ownerId);
+      if (isReleased) this.#cleanup.released?.add(this.lock, ownerId);
+      else this.#withdrawAfter(vote, ownerId);
       return isReleased;
     } catch (error) {
       this.#cleanup.remove(this.lock, ownerId);

@@ -45,6 +45,10 @@ export class IoredisClient extends IoredisSender implements RedisClient {
     return isCluster(this.ioredis) ? 0 : (this.ioredis.options.db ?? 0);
   }
 
+  get hasSentinels(): boolean {
+    return !isCluster(this.ioredis) && (this.ioredis.options.sentinels ?? null) !== null;
+  }
+
   get endpoint(): Endpoint | undefined {
     if (isCluster(this.ioredis)) return undefined;
     const {

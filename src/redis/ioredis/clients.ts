@@ -3,6 +3,7 @@
 import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis';
 import { failureKind, isReadOnly } from '../failure.js';
 import { followCredentials, followCredentialsOfNodes } from './credentials.js';
+import { withFailoversHeard } from './failovers.js';
 import { asFailure } from './failures.js';
 import { withEmptyAnswersIgnored, withSuccessorsKept } from './pool.js';
 import { leavingReplicas } from './replicas.js';
@@ -53,7 +54,7 @@ export function clientLike(template: Ioredis, silenceLimitMs: number): Ioredis {
     sentinelCommandTimeout: Math.min(sentinelCommandTimeout, silenceLimitMs),
   });
   followCredentials(redis.options, () => template.options);
-  return redis;
+  return withFailoversHeard(redis);
 }
 
 /** A client for subscriptions at the same node of a cluster. */
@@ -105,6 +106,9 @@ function nodeOptions(): Partial<RedisOptions> {
     sentinelRetryStrategy: reconnectDelayMs,
     reconnectOnError: leavingReplicas(),
     role: 'master',
+    // With Sentinels: a former master, which goes on granting, is left as soon as they name another one.
+    failoverDetector: true,
+    sentinelReconnectStrategy: reconnectDelayMs,
   };
 }
 

@@ -1,0 +1,85 @@
+// Owners that were released, where another server may take over that has missed it: they are released there, too.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { Session } from '../../../src/core/session.js';
+import { Grant } from '../../../src/core/grant.js';
+import { deadlineOf } from '../../../src/core/deadline.js';
+import { Listeners } from '../../../src/core/listeners.js';
+import { now } from '../../../src/runtime/clock.js';
+import { alwaysReady } from '../../support/fake-holdfast.js';
+
+const LEASE_MS = 30_000;
+
+const ignore = (): void => undefined;
+const release = vi.fn<(ownerId: string) => Promise<boolean>>();
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  release.mockReset().mockResolvedValue(true);
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function newSession(hasSentinels: boolean): Session {
+  const options = { clientId: 'me', lockWatchdogTimeoutMs: LEASE_MS, commandTimeoutMs: 1_000 };
+  return new Session(options, { ...alwaysReady, hasSentinels }, new Listeners());
+}
+
+/** Takes a lock and releases it. */
+async function pair(session: Session, ownerId: string, leaseMs = LEASE_MS): Promise<void> {
+  const reenter = (): Promise<'kept'> => Promise.resolve('kept');
+  const holdCount = (): Promise<number> => Promise.resolve(1);
+  const lock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release, holdCount };
+  const grant = new Grant(session, lock, ownerId, deadlineOf(now(), leaseMs));
+  const hold = { isWatched: true, lost: ignore };
+  grant.add(hold);
+  await new Promise<void>((resolve) => {
+    grant.release(hold, false, () => {
+      resolve();
+    });
+  });
+}
+
+/** Who is released at a new connection, to another server or the same. */
+async function releasedAt(session: Session, isAnother: boolean): Promise<string[]> {
+  release.mockClear();
+  session.cleanup.connected(isAnother);
+  await vi.advanceTimersByTimeAsync(0);
+  return release.mock.calls.flat();
+}
+
+it('an owner is released once more at each other server, until its lease would have ended', async () => {
+  const session = newSession(true);
+  await pair(session, 'me:1');
+  await pair(session, 'me:2', 2 * LEASE_MS);
+  expect(await releasedAt(session, true)).toEqual(['me:1', 'me:2']);
+  expect(await releasedAt(session, true)).toEqual(['me:1', 'me:2']);
+  await vi.advanceTimersByTimeAsync(LEASE_MS);
+  expect(await releasedAt(session, true)).toEqual(['me:2']);
+  await vi.advanceTimersByTimeAsync(LEASE_MS);
+  expect(await releasedAt(session, true)).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('of many owners the newest thousand are', async () => {
+  const session = newSession(true);
+  for (let number = 1; number <= 1_500; number++) await pair(session, `me:${number}`);
+  const released = new Set(await releasedAt(session, true));
+  expect(released.size).toBe(1_000);
+  expect(released).not.toContain('me:500');
+  expect(released).toContain('me:501');
+  expect(released).toContain('me:1500');
+});
+
+it('an owner is not released again at the same server', async () => {
+  const session = newSession(true);
+  await pair(session, 'me:1');
+  expect(await releasedAt(session, false)).toEqual([]);
+});
+
+it('no owner is remembered where no Sentinel names the server', async () => {
+  const session = newSession(false);
+  await pair(session, 'me:1');
+  expect(await releasedAt(session, true)).toEqual([]);
+});
