@@ -167,7 +167,11 @@ export class Tries {
     const waiter = this.#waiter;
     if (!waiter) return undefined;
     const { ownerId } = waiter;
-    if (leftMs(deadline) > 0) return new Grant(this.#session, this.#lock, ownerId, deadline, token);
+    if (leftMs(deadline) > 0) {
+      const grant = new Grant(this.#session, this.#lock, ownerId, deadline, token);
+      waiter.won?.(grant);
+      return grant;
+    }
     this.leave();
     this.#session.cleanup.remove(this.#lock, ownerId);
     return undefined;

@@ -13,6 +13,8 @@ export interface Waiter {
    * @param limit - how long the caller will wait; left out: for ever
    */
   try(limit?: TimeLimit): Promise<AcquireReply>;
+  /** The grant is made that its latest try was answered with. */
+  won?(grant: Granted): void;
   /** Waits in line without asking, if this client has the lock or others of this client wait; returns what is known of the holder. */
   queue?(): HeldReply | undefined;
   /** Takes, without asking, what was handed over while it waited; undefined: nothing that may be relied on. */

@@ -2,6 +2,7 @@
 // what a token must be at least.
 
 import type { NodeAnswer } from '../../api/node-answer.js';
+import { failureKind } from '../../redis/failure.js';
 import { isNearTheEnd, type VoteReply } from '../reentrant/voting.js';
 import type { Master } from './master.js';
 import type { Answer } from './poll.js';
@@ -49,6 +50,13 @@ export class Ballot {
   /** The masters that are worth asking. */
   get asked(): Master[] {
     return this.#electorate.masters.filter((_, index) => !this.#excusals[index]);
+  }
+
+  /** The masters that were not asked, or whose connection was lost before they answered; not those whose votes are on their way. */
+  get unreached(): Master[] {
+    return this.#all.flatMap(({ master, excusal: excused, answer }) =>
+      excused || isLost(answer) ? [master] : [],
+    );
   }
 
   /** Takes over the answers so far of the masters that are `asked`, in that order. */
@@ -132,6 +140,12 @@ export class Ballot {
 function excusal({ name: node, trouble }: Master, votesInMs: number): NodeAnswer | undefined {
   if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
   return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;
+}
+
+function isLost(answer: Answer<VoteReply>): boolean {
+  if (answer?.kind !== 'unreachable' || answer.error === undefined) return false;
+  const kind = failureKind(answer.error);
+  return kind === 'unsent' || kind === 'unanswered';
 }
 
 /** The longest lease that a master has told of; undefined: it did not answer. */

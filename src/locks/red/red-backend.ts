@@ -18,9 +18,10 @@ import { poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { QuorumServices } from './quorum-services.js';
 import { kept } from './red-renewer.js';
 import { RedWaiter } from './red-waiter.js';
+import { leastAgeMs } from './restart-guard.js';
 import type { RedLockSettings } from './settings.js';
 import { UnlockWatch } from './unlock-watch.js';
-import { vote, type Vote } from './vote.js';
+import { vote, type Election, type Vote } from './vote.js';
 
 export class RedLockBackend implements LockBackend {
   readonly kind: string = 'RedLock';
@@ -65,12 +66,17 @@ export class RedLockBackend implements LockBackend {
     return this.health.isReachable;
   }
 
-  elect(ownerId: string, leaseMs: number): Promise<Vote> {
+  elect(ownerId: string, leaseMs: number, won: Election['won']): Promise<Vote> {
     const { masters, quorum, nodeTimeoutMs } = this;
     this.#services.noteLease(leaseMs);
     const guard = this.#settings.guard(this.#services.longestLeaseMs);
-    return vote({ masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard });
+    return vote({ masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard, won });
   }
+
+  readonly remembersAll = ({ lock }: Master): boolean => {
+    const guard = this.#settings.guard(this.#services.longestLeaseMs);
+    return lock.connection.server.ageMs >= leastAgeMs(guard, this.masters.length);
+  };
 
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
     this.#services.noteLease(leaseMs);

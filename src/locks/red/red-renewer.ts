@@ -16,6 +16,8 @@ interface RenewedLock {
   readonly masters: readonly Master[];
   readonly quorum: number;
   readonly nodeTimeoutMs: number;
+  /** Whether a master has forgotten no lock that anybody may rely on, whichever others do not answer. */
+  readonly remembersAll: (master: Master) => boolean;
 }
 
 export interface RedTarget {
@@ -62,6 +64,9 @@ export class RedRenewer implements Renewer<RedTarget> {
           );
           const reply = kept(replies, target.lock.quorum);
           if (reply === 'kept') repair(target, replies, leaseMs, target.repaired);
+          // Nobody knows so far whether a majority stands: a master that has forgotten nothing may make up for one that does not answer.
+          else if (reply === undefined && isFinal)
+            repair(target, replies, leaseMs, target.repaired, target.lock.remembersAll);
           return reply;
         });
         // A majority is enough to keep a lock. How a lock was lost may be known by a single master, so for that all are waited for.
@@ -100,23 +105,34 @@ export class RedRenewer implements Renewer<RedTarget> {
   }
 }
 
-/** Gives the lock again to masters that lost it. Exempt from the restart guard: the majority that stands keeps everybody else out. */
+/**
+ * Gives the lock again to masters that lost it, or never had it. While a majority stands, that keeps everybody else out; otherwise
+ * `mayRepair` must rule out masters that may have forgotten somebody else's vote.
+ */
 function repair(
   { lock, grant }: RedTarget,
   replies: readonly (KeepReply | undefined)[],
   renewedMs: number,
   repaired: Set<number>,
+  mayRepair: (master: Master) => boolean = () => true,
 ): void {
   for (const [index, reply] of replies.entries()) {
     const master = lock.masters[index];
-    if (reply !== 'deleted' || !master || repaired.has(index)) continue;
+    if (reply !== 'deleted' || !master || repaired.has(index) || !mayRepair(master)) continue;
     repaired.add(index);
-    // The master may be down, or somebody else may have the lock there: the next renewal sees.
-    repairOn(master, grant, renewedMs).catch(() => undefined);
+    repairOn(master, grant, renewedMs);
   }
 }
 
-async function repairOn(master: Master, grant: Granted, renewedMs: number): Promise<void> {
+/**
+ * Gives a master the owner of a grant, for `renewedMs`, or where that is 0 for as long as the grant may be relied on. It may be down, or
+ * somebody else may have the lock there: the next renewal sees.
+ */
+export function repairOn(master: Master, grant: Granted, renewedMs: number): void {
+  giveOwner(master, grant, renewedMs).catch(() => undefined);
+}
+
+async function giveOwner(master: Master, grant: Granted, renewedMs: number): Promise<void> {
   // First the token: a master that has the owner again counts as repaired, and would not be sent the token any more.
   if (grant.token !== undefined) await master.raise(grant.token);
   const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(grant.remaining());

@@ -2,7 +2,7 @@
 // what takes it back may arrive late.
 
 import type { AcquireReply } from '../../core/replies.js';
-import type { Heir } from '../../core/granted-lock.js';
+import type { Granted, Heir } from '../../core/granted-lock.js';
 import type { LockRequest } from '../../core/request.js';
 import { now } from '../../runtime/clock.js';
 import { UnwantedError } from '../../redis/failure.js';
@@ -11,7 +11,8 @@ import type { Line } from '../../waiting/line.js';
 import type { Health } from './health.js';
 import { assertDistinct, type Master } from './master.js';
 import { NoQuorum } from './no-quorum.js';
-import type { Vote } from './vote.js';
+import { repairOn } from './red-renewer.js';
+import type { Election, Vote } from './vote.js';
 
 /** A Redlock, as whoever waits for it knows it. */
 interface ElectingLock {
@@ -21,7 +22,7 @@ interface ElectingLock {
   readonly health: Health;
   /** The line in which those of this client wait for it. */
   line(): Line<Heir>;
-  elect(ownerId: string, leaseMs: number): Promise<Vote>;
+  elect(ownerId: string, leaseMs: number, won: Election['won']): Promise<Vote>;
 }
 
 export class RedWaiter extends LineWaiter {
@@ -30,6 +31,8 @@ export class RedWaiter extends LineWaiter {
   #ownerId: string;
   #isOwnerUsed = false;
   #hasLeft = false;
+  /** The masters that the election which was won did not reach. */
+  #unreached: readonly Master[] = [];
 
   constructor(lock: ElectingLock, newOwnerId: () => string, request: LockRequest) {
     super(request, () => lock.line());
@@ -47,6 +50,15 @@ export class RedWaiter extends LineWaiter {
     return super.leave(leaseMs);
   }
 
+  /**
+   * Asks the masters that the election did not reach, such as one that has been connected since: until they have the owner, the loss of one
+   * voter may be that of the lock. (They need not pass the restart guard: the majority that stands keeps everybody else out.)
+   */
+  won(grant: Granted): void {
+    for (const master of this.#unreached)
+      if (master.lock.connection.isReady) repairOn(master, grant, 0);
+  }
+
   async try(): Promise<AcquireReply> {
     if (this.#isOwnerUsed) this.#ownerId = this.#newOwnerId();
     this.#isOwnerUsed = true;
@@ -55,7 +67,9 @@ export class RedWaiter extends LineWaiter {
     if (this.#hasLeft) throw new UnwantedError();
     assertDistinct(this.#lock.name, this.#lock.masters);
     const sentAt = now(); // connecting takes nothing from the lease
-    const vote = await this.#lock.elect(this.#ownerId, this.request.leaseMs);
+    const vote = await this.#lock.elect(this.#ownerId, this.request.leaseMs, (unreached) => {
+      this.#unreached = unreached;
+    });
     if (vote.outcome === 'acquired') return { ...vote, sentAt };
     if (vote.outcome === 'held') return vote;
     const { name, quorum } = this.#lock;

@@ -80,6 +80,12 @@ export function learningGuard(leastMs: number): RestartGuard {
   };
 }
 
+/** For how long a master of so many must have been up to have forgotten nothing that counts, whatever the others would tell. */
+export function leastAgeMs(guard: RestartGuard, masterCount: number): number {
+  const silent = { upMs: Infinity, isAgeTold: true, toldMs: undefined };
+  return guard.require(Array<typeof silent>(masterCount).fill(silent), masterCount, true).upMs;
+}
+
 /** Whether somebody may have the lock by a majority of masters that did not answer or restarted, so that none of them told the lease. */
 function mayBeUnheard(witnesses: readonly Witness[], quorum: number): boolean {
   const silent = witnesses.filter(({ toldMs }) => toldMs === undefined);

@@ -28,6 +28,8 @@ export interface Election extends Electorate {
   readonly leaseMs: number;
   /** How long one master may take, in milliseconds. */
   readonly nodeTimeoutMs: number;
+  /** Called when it is won: these masters have yet to be asked to give the lock to its new holder, too. */
+  readonly won?: ((unreached: readonly Master[]) => void) | undefined;
 }
 
 /**
@@ -66,7 +68,8 @@ export async function vote(election: Election): Promise<Vote> {
       token === undefined
         ? votes
         : await writeBack({ ...election, token, limit, deadline, ...ballot.forTheToken });
-    if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
+    if (outcome.outcome === 'acquired') election.won?.(ballot.unreached);
+    else takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));
     return outcome;
   } catch (error) {
     takeBack(votes?.outcome === 'acquired');
