@@ -1,6 +1,7 @@
 // The seam between what all locks share (scopes, holds, grants, the watchdog) and what one kind of lock does on its server or
 // servers.
 
+import type { Connection } from '../redis/connection.js';
 import type { TimeLimit } from '../runtime/clock.js';
 import type { GrantedLock } from './granted-lock.js';
 import type { KeyInTheWay } from './key-conflict.js';
@@ -21,6 +22,8 @@ export interface AcquirableLock extends GrantedLock {
   readonly weight?: number;
   /** The ids of the locks that it is made of, if it is made of others. */
   readonly memberIds?: readonly string[];
+  /** The key that is the lock, on each server that it is on. */
+  readonly keyPlaces?: readonly KeyPlace[];
   /** Whether the servers of the lock can be asked now; left out where its client's own connection tells that. */
   readonly isReachable?: boolean;
   /** Finds out, after a command has met a key of another kind, which key that is and what it holds. */
@@ -37,6 +40,12 @@ export interface AcquirableLock extends GrantedLock {
    * @param limit - how long the caller will wait
    */
   tryAtOnce?(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined;
+}
+
+/** A key, and the way to its server. */
+export interface KeyPlace {
+  readonly key: string;
+  readonly connection: Pick<Connection, 'isReady' | 'address' | 'homeOf'>;
 }
 
 /** An acquirable lock with all else that callers may ask of a lock. */

@@ -95,7 +95,8 @@ export abstract class LockSource {
    * and of different clients. Inside it, each member is held, too: a fenced one has its own token there, and the whole has none.
    * Callers may name the same locks in different orders.
    *
-   * @param locks - at least one, each once, no MultiLock
+   * @param locks - at least one, each once, no MultiLock. Two that turn out to be the same key of the same server, by two clients, are an
+   *   {@link OptionError} when it is acquired
    * @throws {@link OptionError} a member cannot be one
    */
   getMultiLock(...locks: Lock[]): Lock {

@@ -16,7 +16,7 @@ import { SameServer } from './same-server.js';
 import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import { watchTopology, type IsDisturbed } from './topology.js';
-import { whoHas } from './who-has.js';
+import { runIdOfNode, whoHas } from './who-has.js';
 
 export interface ConnectionOptions extends ReplicatedOptions {
   driver: Driver;
@@ -102,6 +102,20 @@ export class Connection {
   /** Whether Sentinels name the server: another one may take over that has missed what was written last. */
   get hasSentinels(): boolean {
     return this.#commands.client.hasSentinels;
+  }
+
+  /**
+   * Which server, or node of a cluster, has a key, and in which database, in words that are the same for all clients; undefined: it does
+   * not say.
+   */
+  async homeOf(key: string, limit: WaitLimit): Promise<string | undefined> {
+    await this.whenReady(limit);
+    const { database } = this.#commands.client;
+    // Any node of a cluster may have answered the greeting.
+    const id = this.isCluster
+      ? await limit.within(runIdOfNode(key, this.#commands))
+      : this.server.id;
+    return id === undefined ? undefined : `run_id ${id}, database ${String(database)}`;
   }
 
   /** Where the server is, for people. */

@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Session } from '../../core/session.js';
 import { OwnerSpentError } from './common-owner.js';
-import { isUnanswered, LockTimeoutError, UnavailableError } from '../../api/errors.js';
+import { isUnanswered, LockTimeoutError, OptionError, UnavailableError } from '../../api/errors.js';
 import type { HoldOrigin } from '../../core/own-hold.js';
 import { anonymousLockId, lockCallBegins } from '../../core/lock-calls.js';
 import { MultiHold } from './multi-hold.js';
@@ -14,6 +14,7 @@ import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../../core/refusal
 import { currentScope, type Scope } from '../../scopes/scope.js';
 import type { SingleHold } from '../../core/single-hold.js';
 import type { SingleLock } from '../single-lock.js';
+import type { SameKeys } from './same-keys.js';
 import { WaitLimit, WaitEnded } from '../../runtime/wait-limit.js';
 
 /** Once a caller of this client has had so many rounds, the locks are taken for contended. */
@@ -25,6 +26,7 @@ const DEFERRED_ROUND_TRIPS = 6;
 export interface MultiRequest extends AcquireRequest {
   readonly lockName: string;
   readonly members: readonly SingleLock[];
+  readonly sameKeys: SameKeys;
   readonly origin: HoldOrigin;
   readonly scope: Scope | undefined;
 }
@@ -95,6 +97,10 @@ export class MultiAcquisition {
     const { members, waitMs } = this.#request;
     let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
     for (;;) {
+      if (this.#request.sameKeys.areSuspected) {
+        const conflict = await this.#conflict(Math.min(this.#leftMs / 2, SLOW_ANSWER_MS));
+        if (conflict instanceof OptionError) throw conflict; // anything else the members say themselves
+      }
       const outcome = await this.#tryAll(inTheWay);
       if (outcome instanceof MultiHold) return outcome;
       inTheWay = outcome;
@@ -129,15 +135,18 @@ export class MultiAcquisition {
     });
     const { holds, refusals, triedAtMs, roundTripMs } = await round.play(first);
     this.#roundTripMs = roundTripMs ?? this.#roundTripMs;
+    const conflict =
+      refusals.length === 0 && (await this.#conflict(Math.max(this.#leftMs, SLOW_ANSWER_MS)));
     const areHeld = holds.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
-    if (refusals.length === 0 && areHeld) {
+    if (!conflict && refusals.length === 0 && areHeld) {
       for (const hold of holds) hold.becomeMember(this.#session, this.#request.origin);
       return new MultiHold(lockName, holds);
     }
     if (holds.length > 0) await undo(holds);
+    if (conflict instanceof OptionError) throw conflict;
     if (refusals.length === 0) {
       this.#lastHeld = undefined;
-      this.#throwIfOver(holds);
+      this.#throwIfOver(holds, conflict);
       return undefined;
     }
     // Members were held around us for a moment, and then not any more: the next round makes a new owner for all.
@@ -155,6 +164,12 @@ export class MultiAcquisition {
     return this.#inTheWay(refusals, triedAtMs);
   }
 
+  /** Whether two members are the same key: what `SameKeys.found` finds within this time, and within `commandTimeout`. */
+  #conflict(limitMs: number): Promise<unknown> {
+    const limit = Math.min(limitMs, this.#session.commandTimeoutMs);
+    return this.#request.sameKeys.found(this.#session, limit, this.#stop.signal);
+  }
+
   /** Which of the members that refused somebody else holds. Throws if a refusal was worse than that, or if no time is left to wait. */
   #inTheWay(refusals: readonly Refusal[], startedAtMs: number): SingleLock | undefined {
     const { lockName, waitMs } = this.#request;
@@ -167,11 +182,14 @@ export class MultiAcquisition {
     return held?.member;
   }
 
-  /** A member was lost before the last one was acquired: throws if there is no time for another round. */
-  #throwIfOver(holds: readonly SingleHold[]): void {
+  /** A member was lost before the last one was acquired, or `conflict` is not known: throws if there is no time for another round. */
+  #throwIfOver(holds: readonly SingleHold[], conflict: unknown): void {
     if (!this.#isOver) return;
-    const what = 'not acquired: a member was lost before all were acquired';
-    const cause = holds.map(({ signal }) => signal.reason as unknown).find(Boolean);
+    const what = conflict
+      ? 'not acquired: it is not known whether two of its members are the same key'
+      : 'not acquired: a member was lost before all were acquired';
+    const losses = holds.map(({ signal }) => signal.reason as unknown);
+    const cause = [conflict, ...losses].find(Boolean);
     const reason = cause instanceof Error ? cause : undefined;
     throw this.#session.unavailable(this.#request.lockName, what, reason);
   }

@@ -6,6 +6,7 @@ import { BaseLock, type HeldHere } from '../base-lock.js';
 import { parseMembers } from '../members.js';
 import { nothingToUnlock } from '../../core/lock-calls.js';
 import { MultiAcquisition } from './multi-acquisition.js';
+import { SameKeys } from './same-keys.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from '../../api/options.js';
 import type { Scope } from '../../scopes/scope.js';
@@ -16,6 +17,7 @@ export class MultiLock extends BaseLock {
   readonly name: string;
   readonly #session: Session;
   readonly #members: readonly SingleLock[];
+  readonly #sameKeys: SameKeys;
 
   /** @throws OptionError a member cannot be one */
   constructor(session: Session, locks: readonly unknown[]) {
@@ -25,6 +27,7 @@ export class MultiLock extends BaseLock {
     this.#session = session;
     this.#members = parseMembers('a MultiLock', locks, right, () => true);
     this.name = `multi(${this.#members.map(({ name }) => name).join(', ')})`;
+    this.#sameKeys = new SameKeys(this.name, this.#members);
   }
 
   protected override get kind(): string {
@@ -85,6 +88,7 @@ export class MultiLock extends BaseLock {
       ...request,
       lockName: this.name,
       members: this.#members,
+      sameKeys: this.#sameKeys,
       origin,
       scope,
     }).hold();

@@ -1,6 +1,6 @@
 // The Redlock: one lock on several independent masters, held by whoever most of them say holds it.
 
-import type { LockBackend } from '../../core/backend.js';
+import type { KeyPlace, LockBackend } from '../../core/backend.js';
 import type { LockRequest } from '../../core/request.js';
 import type { Waiter } from '../../core/waiter.js';
 import type { KeepReply } from '../../core/replies.js';
@@ -109,6 +109,10 @@ export class RedLockBackend implements LockBackend {
 
   get memberIds(): string[] {
     return this.masters.map(({ lock }) => lock.id);
+  }
+
+  get keyPlaces(): KeyPlace[] {
+    return this.masters.flatMap(({ lock }) => lock.keyPlaces);
   }
 
   watch(grant: Granted): void {

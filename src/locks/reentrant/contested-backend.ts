@@ -1,6 +1,7 @@
 // The part of a backend in which the callers of one client meet over one lock on one Redis: their grant, which is watched, and the line in
 // which they wait.
 
+import type { KeyPlace } from '../../core/backend.js';
 import type { Granted, Heir } from '../../core/granted-lock.js';
 import type { Server } from '../../core/server.js';
 import { LockKeys } from '../../redis/keys.js';
@@ -20,6 +21,10 @@ export abstract class ContestedBackend {
     this.server = server;
     this.keys = new LockKeys(key);
     this.id = `${server.listensAt} ${this.keys.lock}`;
+  }
+
+  get keyPlaces(): readonly KeyPlace[] {
+    return [{ key: this.keys.lock, connection: this.server.connection }];
   }
 
   /** Tells `listener` of the lock's releases, whoever released it. */

@@ -1,7 +1,7 @@
 // A lock of several permits on one Redis, for one who wants so many of them: what its scripts are sent and what they answer.
 
 import type { HoldfastError } from '../../api/holdfast-error.js';
-import type { AcquirableLock } from '../../core/backend.js';
+import type { AcquirableLock, KeyPlace } from '../../core/backend.js';
 import type { Granted } from '../../core/granted-lock.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import { keyOfAnotherType } from '../../core/key-types.js';
@@ -69,6 +69,10 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     this.keys = new LockKeys(server.keyPrefix + terms.name);
     this.id = `${server.listensAt} weighted ${this.keys.lock}`;
     this.#line = new ServerLine(server, this.keys, this, () => this.#services);
+  }
+
+  get keyPlaces(): readonly KeyPlace[] {
+    return [{ key: this.keys.lock, connection: this.server.connection }];
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {

@@ -6,6 +6,7 @@ import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/
 import { Listeners } from '../../../src/core/listeners.js';
 import type { HoldOrigin } from '../../../src/core/own-hold.js';
 import { MultiAcquisition, underWayIn } from '../../../src/locks/multi/multi-acquisition.js';
+import { SameKeys } from '../../../src/locks/multi/same-keys.js';
 import type { MemberTerms } from '../../../src/core/request.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -66,7 +67,8 @@ afterEach(() => {
 async function begin(waitMs: number, leaseMs?: number, signal?: AbortSignal): Promise<unknown> {
   const request = { lockName: 'multi(one, two)', origin: 'lock', scope: undefined } as const;
   const members = [one, two] as unknown as SingleLock[];
-  const wanted = { ...request, members, waitMs, leaseMs, signal };
+  const sameKeys = new SameKeys(request.lockName, []);
+  const wanted = { ...request, members, sameKeys, waitMs, leaseMs, signal };
   return await new MultiAcquisition(session, wanted).hold();
 }
 
