@@ -80,7 +80,8 @@ export interface SemaphoreDescription {
  * numbers: nobody overtakes, so large requests do not starve. Permits are leases: the watchdog renews them, a dead holder's come back
  * when its lease ends, and one that lost them learns it (`hold.signal`, the `lost` event, {@link LockLostError}).
  *
- * Each acquisition is an owner of its own. There is no re-entry: who holds permits and asks for more, waits like everybody.
+ * Each acquisition is an owner of its own. There is no re-entry: who holds permits and asks for more, waits like everybody. A call
+ * inside `withPermits()` that waits for the permits around it is told by a `warning`, after 5 s.
  *
  * Every method that acquires may throw, besides what it names: {@link UnavailableError} when Redis could not be asked in time,
  * {@link ClosedError}, {@link LockAbortedError} when its signal aborts, {@link KeyConflictError} when the name is that of another kind

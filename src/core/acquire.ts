@@ -14,13 +14,17 @@ import { beginHold } from './begin-hold.js';
 import { deadlineOf, leftMs } from './deadline.js';
 import { Grant } from './grant.js';
 import { anonymousLockId, lockCallBegins } from './lock-calls.js';
+import { selfWaitOf } from './nested-calls.js';
 import type { AcquireReply } from './replies.js';
-import { requestOf, type CallersRequest, type MemberTerms } from './request.js';
+import { requestOf, type CallersRequest, type MemberTerms, type SelfWait } from './request.js';
 import type { Session } from './session.js';
 import type { SingleHold } from './single-hold.js';
 import type { BegunTry } from './tries.js';
 
-/** `newOwnerId` makes the owner of each try, in place of the lock's own `newOwnerId`. */
+/**
+ * @param newOwnerId - makes the owner of each try, in place of the lock's own `newOwnerId`
+ * @param selfWait - by what the caller would wait for itself, if it is not a `lock()` or `tryLock()` of its own
+ */
 export function acquire(
   session: Session,
   lock: AcquirableLock,
@@ -28,10 +32,19 @@ export function acquire(
   origin: HoldOrigin,
   ownScope?: Scope,
   newOwnerId?: () => string,
+  selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
   const watchdogLeaseMs = session.lockWatchdogTimeoutMs;
   const { isShared = false } = lock;
-  const request = requestOf(asked, watchdogLeaseMs, origin, isShared, currentScope(), ownScope);
+  const request = requestOf(
+    asked,
+    watchdogLeaseMs,
+    origin,
+    isShared,
+    currentScope(),
+    ownScope,
+    selfWait,
+  );
   const begun = newOwnerId ? undefined : tryAtOnce(session, lock, request);
   if (!begun) return new Acquisition(session, lock, request, newOwnerId).hold();
 

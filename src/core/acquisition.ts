@@ -180,18 +180,12 @@ export class Acquisition {
       this.#tries.look(youngSinceMs(this.#waitLimit));
       return false;
     });
-    this.#endWaiting = noticeWaiting(
-      this.#session,
-      this.#lock,
-      this.#request.position,
-      this.#waitLimit,
-      {
-        lockName: this.#lock.name,
-        ownerId: this.#tries.ownerId ?? seen.holder,
-        holder: seen.holder,
-        holderTtlMs: seen.holderTtlMs,
-      },
-    );
+    this.#endWaiting = noticeWaiting(this.#session, this.#lock, this.#request, this.#waitLimit, {
+      lockName: this.#lock.name,
+      ownerId: this.#tries.ownerId ?? seen.holder,
+      holder: seen.holder,
+      holderTtlMs: seen.holderTtlMs,
+    });
   }
 
   /** The scope that the call acts for; undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */

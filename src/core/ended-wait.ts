@@ -4,8 +4,8 @@
 import type { AcquirableLock } from './backend.js';
 import type { Session } from './session.js';
 import type { SeenHolder } from '../api/errors.js';
-import type { LockRequest } from './request.js';
-import { aborted, heldElsewhere } from './refusals.js';
+import type { LockRequest, SelfWait } from './request.js';
+import { aborted, heldByCallerOfClient, heldElsewhere } from './refusals.js';
 import { UnwantedError } from '../redis/failure.js';
 import type { Findings } from '../waiting/findings.js';
 import { LATE_MS, type WaitLimit, type WaitEnded } from '../runtime/wait-limit.js';
@@ -18,7 +18,7 @@ const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
 export interface Waited {
   readonly session: Session;
   readonly lock: AcquirableLock;
-  readonly request: LockRequest;
+  readonly request: LockRequest & { readonly selfWait?: SelfWait | undefined };
   readonly waitLimit: WaitLimit;
   readonly findings: Findings | undefined;
   /** Whether the latest answer granted the lock, and took longer than the lease. */
@@ -57,7 +57,7 @@ export function endedWait(over: WaitEnded, waited: Waited): Error {
   if (over.ending === 'closed') return session.closedError(lock.name);
   const trouble = over.trouble ?? findings?.trouble;
   const seen = waited.isReentering ? undefined : (seenLately(waited, trouble) ?? heldHere(waited));
-  if (seen) return heldElsewhere(lock, request.waitMs, seen, isHeldHere(waited, seen));
+  if (seen) return heldElsewhere(lock, request.waitMs, seen, hintOf(waited, seen));
   // A try that was not sent any more, in the last instant of the wait, is no trouble.
   const isTrouble = trouble && !(trouble instanceof UnwantedError);
   if (waited.isTooLate && !isTrouble && isReachable(waited))
@@ -75,6 +75,15 @@ function seenLately(waited: Waited, trouble: Error | undefined): SeenHolder | un
 
 function isReachable({ session, lock }: Waited): boolean {
   return lock.isReachable ?? session.connection.isReady;
+}
+
+/** What may help a caller whose wait ran out because of this very client. */
+function hintOf(waited: Waited, seen: SeenHolder): string {
+  const nested = waited.request.selfWait?.();
+  if (nested) return `; ${nested.why}`;
+  if (!isHeldHere(waited, seen)) return '';
+  const { session, lock } = waited;
+  return heldByCallerOfClient(session.anonymous.held(lock.id) !== undefined);
 }
 
 /** Whether that holder is this very client, and not another one that was given the same id. */

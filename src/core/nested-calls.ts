@@ -1,15 +1,38 @@
-// Warns of calls that seem to wait for themselves: those that have waited for a second for one anonymous hold of their own client, a
-// hold outside any scope. Nothing is timed for a caller that waits for another client.
+// Warns of calls that wait for themselves. One that is made by code that holds the lock already, as far as its asynchronous context tells,
+// is warned of after 5 s. A hold of acquire() leaves nothing in the context: there a call that waited for long for one and the same hold
+// may be nested in it. Nothing is timed for a caller that waits for another client.
 
+import type { AcquirableLock } from './backend.js';
 import type { NamedLock } from './granted-lock.js';
-import { nestedCallMessage } from './refusals.js';
+import { callerHolds, mayBeNestedMessage } from './refusals.js';
+import type { SelfWait } from './request.js';
 import type { Warnings } from './warnings.js';
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import type { AnonymousHolds } from '../scopes/anonymous-holds.js';
-import type { HoldInScope } from '../scopes/held.js';
+import type { HoldInScope, ScopedLock } from '../scopes/held.js';
+import { actingScope, type Scope } from '../scopes/scope.js';
+import { heldByCaller } from '../scopes/unlock-marks.js';
 
-/** After how long a wait for one anonymous hold of this client is warned of. */
-const NESTED_CALL_WARNING_MS = 1_000;
+/**
+ * After how long a wait is warned of that is one for itself. Most holds are shorter: work that a loop starts without awaiting it inherits
+ * the marks of what the loop started before, and waits for that, which ends.
+ */
+const SELF_WAIT_WARNING_MS = 5_000;
+
+/** After how long a wait for one anonymous hold of this client is warned of, if it may be nested in that hold. */
+const MAY_BE_NESTED_MS = 30_000;
+
+/** How the call that is made now waits for itself, by a `lock()` or `tryLock()` of its caller outside any run; undefined: it does not. */
+export function selfWaitOf(holds: AnonymousHolds, lock: ScopedLock): SelfWait | undefined {
+  const hold = heldByCaller({ holds, lock });
+  if (!hold) return undefined;
+  const { ownerId, isShared } = hold;
+  const held = { id: lock.id, isShared };
+  return () =>
+    holds.owed(held, hold) === 'held'
+      ? { ownerId, why: callerHolds(ownerId, isShared) }
+      : undefined;
+}
 
 /** What `NestedCalls` needs of the session. */
 interface Surroundings {
@@ -27,23 +50,63 @@ export class NestedCalls {
   }
 
   /** A call begins to wait for the lock. Returns how to end that. */
-  begin(lock: NamedLock): () => void {
+  begin(lock: AcquirableLock, position: Scope | undefined, selfWait?: SelfWait): () => void {
+    const { schedule, warnings } = this.#session;
+    if (selfWait) {
+      const wait = new NestedWait(lock, selfWait, warnings);
+      schedule.within(wait, SELF_WAIT_WARNING_MS);
+      return () => {
+        schedule.delete(wait);
+      };
+    }
+    // Permits are held for long beside others that wait for them: that says nothing.
+    if (lock.isReentrant === false) return () => undefined;
     const { id } = lock;
     let waits = this.#waits.get(id);
     if (!waits) this.#waits.set(id, (waits = new LockWaits(this.#session, lock)));
-    return waits.begin(() => this.#waits.delete(id));
+    return waits.begin(actingScope(position) !== undefined, () => this.#waits.delete(id));
   }
 }
 
-/** The calls that wait for one lock. */
+/** A call that waits for itself. */
+class NestedWait implements Due {
+  scheduled: Scheduled | undefined;
+  readonly #lock: AcquirableLock;
+  readonly #selfWait: SelfWait;
+  readonly #warnings: Warnings;
+
+  constructor(lock: AcquirableLock, selfWait: SelfWait, warnings: Warnings) {
+    this.#lock = lock;
+    this.#selfWait = selfWait;
+    this.#warnings = warnings;
+  }
+
+  due(): void {
+    const found = this.#selfWait();
+    if (!found) return;
+    const { name, isReentrant } = this.#lock;
+    const what = isReentrant === false ? 'semaphore' : 'lock';
+    const message = `${what} "${name}" has been waited for for 5 s: ${found.why}`;
+    this.#warnings.warn('nested call', name, message, found.ownerId);
+  }
+}
+
+interface Wait {
+  /** Monotonic. */
+  readonly sinceMs: number;
+  /** Whether it is made in a run, where a `lock()` around that run has left no mark. */
+  readonly isInRun: boolean;
+}
+
+/** The calls that wait for one lock, of which nothing is known. */
 class LockWaits implements Due {
   scheduled: Scheduled | undefined;
   readonly #session: Surroundings;
   readonly #lock: NamedLock;
   /** How many calls wait, warned of or not. */
   #count = 0;
-  /** The calls that were not warned of so far, and since when each waits (monotonic), oldest first. */
-  readonly #waits = new Set<{ readonly sinceMs: number }>();
+  /** The calls that were not warned of so far, oldest first. */
+  readonly #waits = new Set<Wait>();
   readonly #deafen: () => void;
   /** The anonymous hold that was seen last, and since when it is there (monotonic); -Infinity: since before anybody waited. */
   #hold: HoldInScope | undefined;
@@ -56,11 +119,11 @@ class LockWaits implements Due {
     this.#deafen = session.anonymous.onHeld(lock.id, this.#held);
   }
 
-  begin(onEmpty: () => void): () => void {
-    const wait = { sinceMs: performance.now() };
+  begin(isInRun: boolean, onEmpty: () => void): () => void {
+    const wait = { sinceMs: performance.now(), isInRun };
     this.#waits.add(wait);
     this.#count++;
-    if (this.#session.anonymous.held(this.#lock.id)) this.#checkAfter(NESTED_CALL_WARNING_MS);
+    if (this.#session.anonymous.held(this.#lock.id)) this.#checkAfter(MAY_BE_NESTED_MS);
     return () => {
       this.#waits.delete(wait);
       if (--this.#count > 0) return;
@@ -78,9 +141,11 @@ class LockWaits implements Due {
       return;
     }
     for (const wait of this.#waits) {
+      // It is a lock() or tryLock(), and the context says that the call is not nested in it.
+      if (hold.isUnlockable && !wait.isInRun) continue;
       const waitedMs = performance.now() - Math.max(wait.sinceMs, this.#heldSinceMs);
-      if (waitedMs < NESTED_CALL_WARNING_MS) {
-        this.#checkAfter(NESTED_CALL_WARNING_MS - waitedMs);
+      if (waitedMs < MAY_BE_NESTED_MS) {
+        this.#checkAfter(MAY_BE_NESTED_MS - waitedMs);
         return; // the others wait for less long
       }
       this.#waits.delete(wait);
@@ -92,7 +157,7 @@ class LockWaits implements Due {
   readonly #held = (hold: HoldInScope): void => {
     this.#hold = hold;
     this.#heldSinceMs = performance.now();
-    if (this.#waits.size > 0) this.#checkAfter(NESTED_CALL_WARNING_MS);
+    if (this.#waits.size > 0) this.#checkAfter(MAY_BE_NESTED_MS);
   };
 
   #checkAfter(delayMs: number): void {
@@ -101,7 +166,7 @@ class LockWaits implements Due {
 
   #warn({ ownerId, isShared }: HoldInScope): void {
     const { name } = this.#lock;
-    const message = nestedCallMessage(name, ownerId, isShared);
+    const message = mayBeNestedMessage(name, ownerId, isShared);
     this.#session.warnings.warn('nested call', name, message, ownerId);
   }
 }

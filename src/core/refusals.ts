@@ -16,17 +16,14 @@ export const SLOW_ANSWER_MS = 100;
 /** The lock that a caller wanted, and of one that several may hold how many permits. */
 type Wanted = Pick<AcquirableLock, 'name' | 'weight' | 'isReentrant'>;
 
-/** Somebody else had the lock until the wait ran out. `isHeldHere`: another caller of the same client; they may wait for each other. */
+/** Somebody else had the lock until the wait ran out, or its own caller: `hint` says what may help. */
 export function heldElsewhere(
   lock: Wanted,
   waitMs: number,
   { holder, holderTtlMs }: SeenHolder,
-  isHeldHere = false,
+  hint = '',
 ): LockTimeoutError {
   const { name: lockName } = lock;
-  const hint = isHeldHere
-    ? '; another caller of this client has it: if they take several locks one by one, they may wait for each other, getMultiLock() takes all at once'
-    : '';
   const message = `${wanted(lock)} not acquired within ${rounded(waitMs)} ms: ${inTheWay(lock, { holder, holderTtlMs })}${hint}`;
   return new LockTimeoutError(message, { lockName, holder, holderTtlMs });
 }
@@ -95,15 +92,33 @@ export function aborted(
   });
 }
 
+/** A hint for a wait that ran out while another caller of the same client had the lock: they may wait for each other, or it for itself. */
+export function heldByCallerOfClient(isAnonymous: boolean): string {
+  const nested = isAnonymous
+    ? 'if this call is nested in its hold, it waits for itself: lock.withLock(…) or holdfast.run(…) around both lets it re-enter; '
+    : '';
+  return `; another caller of this client has it: ${nested}if they take several locks one by one, they may wait for each other, getMultiLock() takes all at once`;
+}
+
+/** Why a call waits for itself whose caller holds the lock by `lock()` or `tryLock()`. `onlyReads`: what it holds is a read lock. */
+export function callerHolds(holder: string, onlyReads: boolean): string {
+  return (
+    `the code that waits holds the lock itself (as ${holder}), by a lock() or tryLock() outside any run, and waits for itself ` +
+    `unless other code unlocks it. ${reenter(onlyReads)}`
+  );
+}
+
 /** `onlyReads`: what the client holds is a read lock. */
-export function nestedCallMessage(lockName: string, holder: string, onlyReads: boolean): string {
+export function mayBeNestedMessage(lockName: string, holder: string, onlyReads: boolean): string {
+  return (
+    `lock "${lockName}" has been waited for for 30 s while this client holds it outside any scope (as ${holder}). ` +
+    `The waiting call may be nested in the holding one, and wait for itself. If it is: ${reenter(onlyReads)}`
+  );
+}
+
+function reenter(onlyReads: boolean): string {
   const upgrade = onlyReads
     ? ' if it wants to read; one that wants the write lock gets a LockUpgradeError then'
     : '';
-  return (
-    `lock "${lockName}" has been waited for for 1 s while this client holds it outside any scope (as ${holder}). ` +
-    'If the waiting call is nested in the holding one, it waits for itself: ' +
-    'put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter' +
-    upgrade
-  );
+  return `put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter${upgrade}`;
 }

@@ -20,6 +20,9 @@ export interface LockRequest extends MemberTerms {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Tells in which hold a call is nested that it waits for, and what to do; undefined: it does not wait for itself any more. */
+export type SelfWait = () => { readonly ownerId: string; readonly why: string } | undefined;
+
 export interface CallersRequest extends LockRequest {
   readonly origin: HoldOrigin;
   /** Whether other owners may hold the lock beside the caller (a reader, a permit). */
@@ -28,6 +31,8 @@ export interface CallersRequest extends LockRequest {
   readonly position: Scope | undefined;
   /** The scope that the call opens, if it is `withLock`; undefined: the call acts for the innermost run. */
   readonly ownScope: Scope | undefined;
+  /** undefined: nothing says that the call is nested in a hold that it cannot re-enter. */
+  readonly selfWait: SelfWait | undefined;
 }
 
 /** What a hold keeps of the request that it was made for. */
@@ -41,6 +46,7 @@ export function requestOf(
   isShared: boolean,
   position: Scope | undefined,
   ownScope: Scope | undefined,
+  selfWait: SelfWait | undefined,
 ): CallersRequest {
   return {
     waitMs,
@@ -54,5 +60,6 @@ export function requestOf(
     isShared,
     position,
     ownScope,
+    selfWait,
   };
 }

@@ -1,5 +1,6 @@
 // Outside any run: whose unlock() is it? lock() and tryLock() leave a mark in the asynchronous context of their caller, and by these marks
-// an unlock() is refused in code whose own call failed: it would undo somebody else's lock. A mark never says who owns a lock.
+// an unlock() is refused in code whose own call failed: it would undo somebody else's lock. They also tell a call that waits for itself.
+// A mark never says who owns a lock.
 
 import { AsyncLocalStorage, AsyncResource, executionAsyncId } from 'node:async_hooks';
 import type { AnonymousHolds } from './anonymous-holds.js';
@@ -76,6 +77,16 @@ export class Mark {
     return this.#outer;
   }
 
+  /** What the call acquired; undefined unless it is held. */
+  get hold(): HoldInScope | undefined {
+    return this.state === 'held' ? this.#hold : undefined;
+  }
+
+  /** Whether it is of this lock, or of the other half of a read-write lock. */
+  isOfEitherHalf({ holds, lock: { id } }: MarkedLock): boolean {
+    return this.#holds === holds && this.#lock.id === id;
+  }
+
   /** Whether the call failed, and neither the latest that was made behind it holds the lock, nor one around them. */
   get isRefused(): boolean {
     return this.state === 'failed' && !owed(this.#course.latest);
@@ -104,6 +115,15 @@ export function leaveMarks(locks: readonly MarkedLock[]): readonly (Mark | undef
 /** Whether the code that runs now called `lock()` or `tryLock()` for this lock, outside any run, and did not get it. */
 export function hasFailed(lock: MarkedLock): boolean {
   return settled(marksHere().find((mark) => mark.isOf(lock)))?.isRefused ?? false;
+}
+
+/** The hold of this lock, or of its other half, that the code that runs now has by a `lock()` or `tryLock()` of its own, outside any run. */
+export function heldByCaller(lock: MarkedLock): HoldInScope | undefined {
+  for (const mark of marksHere()) {
+    const hold = mark.isOfEitherHalf(lock) ? held(mark)?.hold : undefined;
+    if (hold) return hold;
+  }
+  return undefined;
 }
 
 /** Runs `fn` in a context without marks; those that it leaves end with it. */

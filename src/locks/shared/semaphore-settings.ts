@@ -33,3 +33,11 @@ export function refusedPermits(
       : `semaphore "${lockName}": ${String(wanted)} permits were asked for, and there are ${String(capacity)}`;
   return new OptionError(message, { lockName });
 }
+
+/** Why a call inside `withPermits()` waits for itself. */
+export function insidePermits(held: number, declared: number, wanted: number): string {
+  return (
+    `the call is made inside withPermits(), which holds ${String(held)} of the ${String(declared)} permits, and waits for ${String(wanted)} of them itself. ` +
+    'Permits are never re-entered: ask for all that are needed at once, or ask outside'
+  );
+}

@@ -19,15 +19,17 @@ import type {
 } from '../../api/semaphore.js';
 import { shown } from '../../api/shown.js';
 import { acquire } from '../../core/acquire.js';
+import { Grant } from '../../core/grant.js';
+import type { SelfWait } from '../../core/request.js';
 import type { Server } from '../../core/server.js';
 import type { Session } from '../../core/session.js';
 import type { SingleHold } from '../../core/single-hold.js';
 import { whileHeld } from '../../core/while-held.js';
-import { outsideScopes } from '../../scopes/scope.js';
+import { currentScope, holdersAround, outsideScopes, Scope } from '../../scopes/scope.js';
 import { addMissingMethods } from '../missing-methods.js';
 import { HeldPermits } from './held-permits.js';
 import { SemaphoreBackend } from './semaphore-backend.js';
-import { parsePermits, parseSemaphore } from './semaphore-settings.js';
+import { insidePermits, parsePermits, parseSemaphore } from './semaphore-settings.js';
 import type { WeightedView } from './weighted-replies.js';
 
 const ALL_OPTIONS = ['permits', 'wait', 'lease', 'signal'] as const;
@@ -85,7 +87,11 @@ export class SingleSemaphore implements Semaphore {
     parseFunction(fn, 'the function given to withPermits()', this.#subject);
     const { defaultWaitMs } = this.#session;
     const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
-    return await whileHeld(hold, (held) => fn(new HeldPermits(held, permits)));
+    return await whileHeld(hold, (held) => {
+      const scope = new Scope(currentScope(), false);
+      held.enterInto(scope);
+      return scope.run(() => fn(new HeldPermits(held, permits)));
+    });
   }
 
   async setPermits(permits: number): Promise<void> {
@@ -130,8 +136,31 @@ export class SingleSemaphore implements Semaphore {
     );
     const request = parseRequest(this.#subject, given, waitMs);
     const backend = this.#backend(permits);
-    const hold = outsideScopes(() => acquire(this.#session, backend, request, 'acquire'));
+    const selfWait = this.#selfWait(backend);
+    const terms = [this.#session, backend, request, 'acquire'] as const;
+    const hold = outsideScopes(() => acquire(...terms, undefined, undefined, selfWait));
     return { permits, hold };
+  }
+
+  /** How a call inside `withPermits()` waits for itself: what is held around it, and what it wants, is more than there is. */
+  #selfWait({ id, weight }: SemaphoreBackend): SelfWait | undefined {
+    const around = holdersAround(currentScope(), id).map(({ grant }) => grant);
+    if (around.length === 0) return undefined;
+    return () => {
+      let permits = 0;
+      for (const grant of around)
+        if (
+          grant instanceof Grant &&
+          grant.lock instanceof SemaphoreBackend &&
+          grant.remaining() > 0
+        )
+          permits += grant.lock.weight;
+      if (permits + weight <= this.#declared) return undefined;
+      return {
+        ownerId: around[0]?.ownerId ?? '',
+        why: insidePermits(permits, this.#declared, weight),
+      };
+    };
   }
 
   get #subject(): Subject {

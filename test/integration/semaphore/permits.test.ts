@@ -252,6 +252,46 @@ describe('the line', () => {
     await semaphore.isGone();
   });
 
+  it('warns of a call inside withPermits() that waits for the permits around it', async () => {
+    const semaphore = new TestSemaphore(redis, 3);
+    const warnings = eventsOf(client, 'warning');
+    const aborter = new AbortController();
+    await semaphore.of(client).withPermits({ permits: 2 }, async ({ ownerId }) => {
+      const fits = await semaphore.of(client).tryAcquire();
+      await fits?.release();
+      expect(fits).toBeDefined();
+      const { signal } = aborter;
+      const nested = rejectionOf(semaphore.of(client).acquire({ permits: 2, signal }));
+      await eventually(() => {
+        expect(warnings).toMatchObject([{ lockName: semaphore.name, ownerId }]);
+      }, 10_000);
+      const words = 'inside withPermits(), which holds 2 of the 3 permits, and waits for 2 of them';
+      expect(warnings[0]?.message).toMatch(`semaphore "${semaphore.name}" has been waited for`);
+      expect(warnings[0]?.message).toContain(words);
+      aborter.abort();
+      await nested;
+      const late = semaphore.of(client).withPermits({ permits: 2, wait: 300 }, () => undefined);
+      expect(String(await rejectionOf(late))).toContain(words);
+    });
+    await semaphore.isGone();
+  });
+
+  it('does not warn of calls of withPermits() side by side, nor of one that waits for somebody else', async () => {
+    const semaphore = new TestSemaphore(redis, 2);
+    const warnings = eventsOf(client, 'warning');
+    const held = await semaphore.of(other).acquire();
+    const hold = (): Promise<void> =>
+      semaphore.of(client).withPermits(() => new Promise((resolve) => setTimeout(resolve, 1_800)));
+    const branches = [hold(), hold(), hold()];
+    await semaphore.of(client).withPermits(async () => {
+      const nested = semaphore.of(client).withPermits({ wait: 1_000 }, () => undefined);
+      expect(String(await rejectionOf(nested))).not.toContain('waits for');
+    });
+    await Promise.all(branches);
+    await held.release();
+    expect(warnings).toEqual([]);
+  }, 20_000);
+
   it('warns of no nested calls: a client that holds permits waits for more like everybody', async () => {
     const semaphore = new TestSemaphore(redis, 1);
     const warnings = eventsOf(client, 'warning');

@@ -1,6 +1,8 @@
 // When calls outside any scope are warned of as waiting for themselves, and what that costs those who wait for somebody else.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Lock } from '../../../src/index.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
+import { rejectionOf } from '../../support/clients.js';
 import { settle } from '../../support/occupancy.js';
 
 let holdfast: FakeHoldfast;
@@ -16,6 +18,10 @@ afterEach(() => {
 
 function warnings(): number {
   return holdfast.told('warning').length;
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** How many timers are set while `count` callers begin to wait. */
@@ -50,39 +56,45 @@ describe('many who wait', () => {
   });
 });
 
-describe('a call that waits for an anonymous hold of its own client', () => {
-  it('is warned of 1 s after that hold began, if it was waiting already', async () => {
-    const { getLock, server } = holdfast;
-    const lock = getLock('a');
-    server.hold('a');
-    const first = lock.lock();
-    const second = lock.lock();
-    await vi.advanceTimersByTimeAsync(5_000);
-    server.free('a');
-    await first;
-    await vi.advanceTimersByTimeAsync(999);
+/** A call that is nested in a hold of its own caller: both are outside any run. */
+const nested: Record<string, (lock: Lock) => Promise<unknown>> = {
+  'lock()': (lock) => lock.lock(),
+  'tryLock()': (lock) => lock.tryLock(20_000),
+  'acquire()': (lock) => lock.acquire(),
+  'withLock()': (lock) => lock.withLock(() => undefined),
+};
+
+describe('a call of code whose own lock() holds the lock, outside any run', () => {
+  it.each(Object.entries(nested))('%s is warned of when it waited for 5 s', async (_, call) => {
+    const { getLock, told } = holdfast;
+    await getLock('a').lock();
+    const helper = async (): Promise<unknown> => {
+      await settle();
+      return await call(getLock('a'));
+    };
+    const waiting = helper();
+    await vi.advanceTimersByTimeAsync(4_990);
     expect(warnings()).toBe(0);
-    await vi.advanceTimersByTimeAsync(2);
-    expect(warnings()).toBe(1);
+    await vi.advanceTimersByTimeAsync(30);
+    expect(told('warning')).toMatchObject([{ lockName: 'a', ownerId: 'me:1' }]);
+    expect(told('warning')[0]?.message).toMatch(
+      /^lock "a" .* waits for itself .*holdfast\.run.*lock\.withLock/,
+    );
     await vi.advanceTimersByTimeAsync(10_000);
     expect(warnings()).toBe(1); // once for each call
-    await lock.unlock();
-    await second;
-    await lock.unlock();
+    await getLock('a').unlock();
+    await waiting;
   });
 
-  it('is warned of 1 s after it began to wait, whoever waits already', async () => {
-    const { getLock } = holdfast;
-    const lock = getLock('a');
+  it('is warned of once each call, whoever waits already', async () => {
+    const lock = holdfast.getLock('a');
     await lock.lock();
     const waiting = [lock.lock()];
-    await vi.advanceTimersByTimeAsync(600);
+    await vi.advanceTimersByTimeAsync(3_000);
     waiting.push(lock.lock());
-    await vi.advanceTimersByTimeAsync(400);
+    await vi.advanceTimersByTimeAsync(2_010);
     expect(warnings()).toBe(1);
-    await vi.advanceTimersByTimeAsync(599);
-    expect(warnings()).toBe(1);
-    await vi.advanceTimersByTimeAsync(2);
+    await vi.advanceTimersByTimeAsync(3_000);
     expect(warnings()).toBe(2);
     for (const call of waiting) {
       await lock.unlock();
@@ -91,31 +103,163 @@ describe('a call that waits for an anonymous hold of its own client', () => {
     await lock.unlock();
   });
 
-  it('is not warned of when it waits for its turn behind several short ones', async () => {
-    const { getLock } = holdfast;
-    const lock = getLock('a');
+  it('is not warned of when the lock that it held was unlocked, and somebody else has it', async () => {
+    const lock = holdfast.getLock('a');
     await lock.lock();
-    const waiting = Array.from({ length: 4 }, () => lock.lock());
-    for (const call of waiting) {
-      await vi.advanceTimersByTimeAsync(700);
-      await lock.unlock();
-      await call;
-    }
-    await vi.advanceTimersByTimeAsync(700);
+    const next = lock.acquire();
+    const waiting = lock.tryLock(20_000);
+    await vi.advanceTimersByTimeAsync(3_000);
     await lock.unlock();
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(await waiting).toBe(false);
     expect(warnings()).toBe(0);
+    await (await next).release();
   });
 
   it('is not warned of after it has given up, and leaves nothing that is due', async () => {
-    const { getLock } = holdfast;
-    const lock = getLock('a');
+    const lock = holdfast.getLock('a');
     await lock.lock();
-    const waiting = lock.tryLock(900);
-    await vi.advanceTimersByTimeAsync(950);
+    const waiting = lock.tryLock(4_900);
+    await vi.advanceTimersByTimeAsync(4_950);
     expect(await waiting).toBe(false);
     await lock.unlock();
     await vi.advanceTimersByTimeAsync(60_000);
     expect(warnings()).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('that times out is told that it waits for itself, and nothing of several locks', async () => {
+    const lock = holdfast.getLock('a');
+    await lock.lock();
+    const error = rejectionOf(lock.acquire({ wait: 500 }));
+    await vi.advanceTimersByTimeAsync(600);
+    expect(await error).toMatchObject({ code: 'LOCK_TIMEOUT', lockName: 'a' });
+    expect(String(await error)).toMatch(/waits for itself .*holdfast\.run.*lock\.withLock/);
+    expect(String(await error)).not.toContain('getMultiLock');
+    await lock.unlock();
+  });
+});
+
+describe('requests that hold a lock for 1.5 s each, and nest nothing', () => {
+  const requests: Record<string, (lock: Lock) => Promise<void>> = {
+    'with lock() and unlock()': async (lock) => {
+      await lock.lock();
+      await sleep(1_500);
+      await lock.unlock();
+    },
+    'with acquire() and release()': async (lock) => {
+      const hold = await lock.acquire();
+      await sleep(1_500);
+      await hold.release();
+    },
+  };
+  it.each(Object.entries(requests))('%s are not warned of, side by side', async (_, request) => {
+    const lock = holdfast.getLock('a');
+    const done = Promise.all(Array.from({ length: 6 }, () => request(lock)));
+    await vi.advanceTimersByTimeAsync(10_000);
+    await done;
+    expect(warnings()).toBe(0);
+  });
+
+  it.each(Object.entries(requests))(
+    '%s are not warned of when a loop starts them without awaiting them',
+    async (_, request) => {
+      const lock = holdfast.getLock('a');
+      const done: Promise<void>[] = [];
+      for (let started = 0; started < 6; started++) {
+        done.push(request(lock));
+        await vi.advanceTimersByTimeAsync(100);
+      }
+      await vi.advanceTimersByTimeAsync(10_000);
+      await Promise.all(done);
+      expect(warnings()).toBe(0);
+    },
+  );
+});
+
+describe('a call beside a lock() that is held for long', () => {
+  it('is not warned of: its context says that it is not nested', async () => {
+    const lock = holdfast.getLock('a');
+    const calls = [lock.lock(), lock.lock(), lock.acquire()];
+    await calls[0];
+    await vi.advanceTimersByTimeAsync(100_000);
+    expect(warnings()).toBe(0);
+    await lock.unlock();
+    await calls[1];
+    await lock.unlock();
+    const hold = await calls[2];
+    await hold!.release();
+  });
+
+  it('in a run is told after 30 s that it may be nested: a run has no marks of the code around it', async () => {
+    const { getLock, run, told } = holdfast;
+    const lock = getLock('a');
+    await lock.lock();
+    const waiting = run(async () => {
+      await lock.lock();
+      await lock.unlock();
+    });
+    await vi.advanceTimersByTimeAsync(29_900);
+    expect(warnings()).toBe(0);
+    await vi.advanceTimersByTimeAsync(200);
+    expect(told('warning')).toMatchObject([
+      { lockName: 'a', message: expect.stringContaining('may be nested') as unknown },
+    ]);
+    await lock.unlock();
+    await waiting;
+  });
+});
+
+describe('a call that waits for a hold of acquire(), which leaves no mark', () => {
+  it('is told after 30 s that it may be nested in it', async () => {
+    const { getLock, told } = holdfast;
+    const hold = await getLock('a').acquire();
+    const waiting = getLock('a').acquire();
+    await vi.advanceTimersByTimeAsync(29_900);
+    expect(warnings()).toBe(0);
+    await vi.advanceTimersByTimeAsync(200);
+    expect(told('warning')).toMatchObject([{ lockName: 'a', ownerId: hold.ownerId }]);
+    expect(told('warning')[0]?.message).toMatch(/may be nested.*holdfast\.run.*lock\.withLock/);
+    await vi.advanceTimersByTimeAsync(100_000);
+    expect(warnings()).toBe(1); // once for each call
+    await hold.release();
+    await (await waiting).release();
+  });
+
+  it('is told so 30 s after that hold began, if it was waiting already', async () => {
+    const { getLock, server } = holdfast;
+    server.hold('a');
+    const calls = [getLock('a').acquire(), getLock('a').acquire()];
+    await vi.advanceTimersByTimeAsync(20_000);
+    server.free('a');
+    const first = await calls[0]!;
+    await vi.advanceTimersByTimeAsync(29_990);
+    expect(warnings()).toBe(0);
+    await vi.advanceTimersByTimeAsync(20);
+    expect(warnings()).toBe(1);
+    await first.release();
+    await (await calls[1]!).release();
+  });
+
+  it('is not warned of when it waits for its turn behind several shorter ones', async () => {
+    const lock = holdfast.getLock('a');
+    const turns = Array.from({ length: 5 }, async () => {
+      const hold = await lock.acquire();
+      await sleep(20_000);
+      await hold.release();
+    });
+    await vi.advanceTimersByTimeAsync(101_000);
+    await Promise.all(turns);
+    expect(warnings()).toBe(0);
+  });
+
+  it('that times out is told both: that it may wait for itself, and that several locks are taken at once', async () => {
+    const hold = await holdfast.getLock('a').acquire();
+    const error = rejectionOf(holdfast.getLock('a').acquire({ wait: 500 }));
+    await vi.advanceTimersByTimeAsync(600);
+    expect(String(await error)).toMatch(
+      /if this call is nested in its hold, it waits for itself: .*withLock.*getMultiLock\(\)/,
+    );
+    await hold.release();
   });
 });
