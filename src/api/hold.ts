@@ -48,6 +48,7 @@ export interface Hold extends AsyncDisposable {
    *
    * @throws {@link LockLostError} the lock was lost before
    * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`
+   * @throws {@link ClosedError} the client was closed before Redis answered: the lock may be held until its lease ends
    */
   release(): Promise<void>;
 
@@ -68,6 +69,7 @@ export interface Hold extends AsyncDisposable {
    *
    * @throws {@link LockLostError} the lock was lost. If the block threw, too, JavaScript makes a `SuppressedError` of both: `error` is the
    *   loss, `suppressed` what the block threw. {@link Lock.withLock} throws the latter alone.
+   * @throws {@link ClosedError} the client was closed before Redis answered: the lock may be held until its lease ends
    */
   [Symbol.asyncDispose](): Promise<void>;
 }

@@ -48,6 +48,7 @@ export interface Lock {
    * @throws {@link LockLostError} the lock was lost before
    * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`; the lock is removed from the server as
    *   soon as that can be reached, and there is nothing left to undo
+   * @throws {@link ClosedError} the client is closed, or was before Redis answered: the lock may be held until its lease ends
    */
   unlock(): Promise<void>;
 
@@ -77,6 +78,7 @@ export interface Lock {
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
+   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
    */
   withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
   /**
@@ -86,6 +88,7 @@ export interface Lock {
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
+   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
    */
   withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
 

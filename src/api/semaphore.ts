@@ -117,6 +117,7 @@ export interface Semaphore {
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} no permit was to be had until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permit was lost before it was released
+   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
    */
   withPermits<T>(fn: (hold: PermitHold) => T | Promise<T>): Promise<T>;
   /**
@@ -126,6 +127,7 @@ export interface Semaphore {
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} the permits were not to be had until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permits were lost before they were released
+   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
    */
   withPermits<T>(options: PermitOptions, fn: (hold: PermitHold) => T | Promise<T>): Promise<T>;
 

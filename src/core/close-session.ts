@@ -23,6 +23,8 @@ export interface SessionGrant {
   /** How many of its holds are shared, or how many are not. */
   countOf(isShared: boolean): number;
   lose(lossReason: LossReason): LockLostError;
+  /** Resolves when the release that is under way is settled, whatever came of it. */
+  released(): Promise<void>;
   /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
   closed(error?: Error): void;
 }
@@ -61,10 +63,10 @@ export async function closeSession(
   const limit = pLimit(concurrency);
   const grants = [...session.grants];
   const releases = grants.map((grant) => {
-    // Of one whose release is under way nothing may be left, and that is no loss.
-    const isRepeat = grant.isReleased;
-    if (!isRepeat) grant.lose('closed');
-    return limit(() => release(session, grant, isRepeat));
+    // A second release beside one that is under way would take from that what it finds out.
+    if (grant.isReleased) return grant.released();
+    grant.lose('closed');
+    return limit(() => release(session, grant));
   });
   for (const hold of session.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
   // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
@@ -83,17 +85,20 @@ export async function closeSession(
 }
 
 /** Releases a grant; the answer also settles the earlier releases that had passed that grant on. */
-async function release(session: Closing, grant: SessionGrant, isRepeat: boolean): Promise<void> {
+async function release(session: Closing, grant: SessionGrant): Promise<void> {
   const { lock, ownerId, heldForMs } = grant;
   try {
     const isReleased = await session.bounded(lock.name, 'not known to be released', (waitLimit) =>
-      retry(session.connection, waitLimit, { name: lock.name }, (isSentAgain) => {
-        isRepeat ||= isSentAgain;
-        return lock.release(ownerId);
-      }),
+      // Gone on a repeat: the first try was executed, its answer was lost.
+      retry(
+        session.connection,
+        waitLimit,
+        { name: lock.name },
+        async (isRepeat) => (await lock.release(ownerId)) || isRepeat,
+      ),
     );
     const lost = { lockName: lock.name, ownerId, heldForMs };
-    grant.closed(isReleased || isRepeat ? undefined : lockLost(lost, 'deleted'));
+    grant.closed(isReleased ? undefined : lockLost(lost, 'deleted'));
   } catch (error) {
     grant.closed(error as Error);
   }

@@ -33,6 +33,8 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   #state: State = HELD;
   /** A renewal was sent and not answered: if the deadline passes now, the loss is for want of an answer. */
   #isRenewalUnanswered = false;
+  /** Called when nothing more will be found out about the grant; set by a closing client alone. */
+  #onForgotten: (() => void) | undefined;
 
   constructor(
     session: Session,
@@ -130,6 +132,11 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     this.abandon();
   }
 
+  async released(): Promise<void> {
+    if (this.session.grants.has(this))
+      await new Promise<void>((resolve) => (this.#onForgotten = resolve));
+  }
+
   checkDeadline(at?: Instant): void {
     // Without holds nobody relies on the grant. While it is being released the server's answer tells whether it was lost.
     if (this.#state.kind !== 'held' || this.holdCount === 0 || leftMs(this.#deadline, at) > 0)
@@ -217,5 +224,6 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   #forget(): void {
     this.session.grants.delete(this);
     this.lock.forget?.(this.ownerId);
+    this.#onForgotten?.();
   }
 }

@@ -179,8 +179,6 @@ export class Grant extends CountedGrant {
           return sent;
         },
       );
-      // A client that closes releases its grants itself, beside this.
-      isRepeat ||= this.session.isClosed;
       // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
       if (!isReleased && !isRepeat) await this.#askHowLost(waitLimit);
       this.become({ kind: 'released', isConfirmed: true });
