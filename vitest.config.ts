@@ -32,6 +32,8 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
+          // vitest would leave one processor to itself, half of a small machine.
+          maxWorkers: availableParallelism(),
           testTimeout: 5_000,
         },
       },

@@ -9,10 +9,14 @@ import {
   type Lock,
 } from '../../../src/index.js';
 import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
+import { expectWarnings } from '../../support/expected-warnings.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+// Siblings of one run that enter beside each other, for want of a better way to have two.
+expectWarnings(/ calls of one run overlap; |^a run ended while it still held lock /);
 
 /** What the network adds to each answer, in milliseconds: a call may take two, and has 100 ms for its attempt. */
 const DELAY_MS = 12;
