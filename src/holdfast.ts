@@ -8,6 +8,7 @@ import { inspected, type HoldfastDescription } from './api/description.js';
 import type { HoldfastEvents } from './api/events.js';
 import { Server } from './core/server.js';
 import { parseFunction } from './api/options.js';
+import { inTurn } from './runtime/loop-turns.js';
 import { Schedule } from './runtime/schedule.js';
 import { ioredisDriver } from './redis/ioredis/driver.js';
 import { outsideScopes } from './scopes/scope.js';
@@ -74,7 +75,7 @@ export class Holdfast extends LockSource implements AsyncDisposable {
   async ping(options: PingOptions = {}): Promise<number> {
     const { commandTimeoutMs, acquisitions } = this.#session;
     const limitMs = parsePing(options) ?? commandTimeoutMs;
-    this.#session.assertOpen();
+    if (this.#session.isClosed) throw await inTurn(this.#session.closedError());
     return await this.#server.ping(limitMs, acquisitions);
   }
 

@@ -5,6 +5,7 @@
 import type { HoldOrigin } from './own-hold.js';
 import type { AcquireRequest } from '../api/options.js';
 import { now } from '../runtime/clock.js';
+import { rejecting } from '../runtime/loop-turns.js';
 import type { Ending } from '../runtime/wait-limit.js';
 import { Holder } from '../scopes/holder.js';
 import { actingScope, currentScope, holdersAround, type Scope } from '../scopes/scope.js';
@@ -46,7 +47,7 @@ export function acquire(
     selfWait,
   );
   const begun = newOwnerId ? undefined : tryAtOnce(session, lock, request);
-  if (!begun) return new Acquisition(session, lock, request, newOwnerId).hold();
+  if (!begun) return rejecting(() => new Acquisition(session, lock, request, newOwnerId).hold());
 
   const { ownerId, sentAt, reply } = begun;
   return new Promise((resolve, reject) => {

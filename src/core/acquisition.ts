@@ -2,6 +2,7 @@
 // the server, else wait in line; and after every wait look again, since whoever was in the way may have gone.
 
 import type { SeenHolder } from '../api/errors.js';
+import { pauseIfLong } from '../runtime/loop-turns.js';
 import { WaitLimit, WaitEnded, type Ending } from '../runtime/wait-limit.js';
 import { Holder } from '../scopes/holder.js';
 import { actingScope, nearestHolder, type Scope } from '../scopes/scope.js';
@@ -60,6 +61,7 @@ export class Acquisition {
    */
   async hold(): Promise<SingleHold> {
     let isAcquired = false;
+    let failure: unknown;
     const { origin, leaseMs, position } = this.#request;
     const endCall = lockCallBegins(this.#session, this.#lock, origin, leaseMs, position);
     try {
@@ -73,13 +75,15 @@ export class Acquisition {
         if (woken && attempt === 'held') await this.#waitLimit.sleep(woken);
       }
     } catch (error) {
-      throw this.#explain(error);
+      failure = this.#explain(error);
     } finally {
       endCall?.();
       this.#endWaiting?.();
       this.#tries.leave(isAcquired);
       this.#waitLimit.dispose();
     }
+    await pauseIfLong(); // Redis need not have been asked
+    throw failure;
   }
 
   end(ending: Ending): void {

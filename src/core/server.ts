@@ -6,6 +6,7 @@ import { HoldfastError } from '../api/holdfast-error.js';
 import type { Events } from '../api/events.js';
 import { Connection, type ConnectionOptions } from '../redis/connection.js';
 import { describe, failureKind } from '../redis/failure.js';
+import { inTurn } from '../runtime/loop-turns.js';
 import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
@@ -107,7 +108,7 @@ export class Server {
       await waitLimit.within(this.connection.ping());
       return performance.now() - sentAtMs;
     } catch (error) {
-      throw this.#unanswered(error, limitMs);
+      throw await inTurn(this.#unanswered(error, limitMs));
     } finally {
       waitLimit.dispose();
     }

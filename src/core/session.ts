@@ -12,6 +12,7 @@ import { ReleasedOwners } from './released-owners.js';
 import type { Conflicting } from './key-conflict.js';
 import { closeSession, type MemberHold, type SessionGrant } from './close-session.js';
 import type { TimeLimit } from '../runtime/clock.js';
+import { inTurn } from '../runtime/loop-turns.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { Connection } from '../redis/connection.js';
 import { describe, isReply } from '../redis/failure.js';
@@ -100,7 +101,7 @@ export class Session {
     return this.#isClosed;
   }
 
-  assertOpen(lockName?: string): void {
+  assertOpen(lockName: string): void {
     if (this.#isClosed) throw this.closedError(lockName);
   }
 
@@ -152,7 +153,7 @@ export class Session {
     try {
       return await operation(waitLimit);
     } catch (error) {
-      if (!(error instanceof WaitEnded)) throw error;
+      if (!(error instanceof WaitEnded)) throw await inTurn(error);
       if (error.ending === 'closed') throw this.closedError(lockName);
       throw this.unanswered(lockName, what, this.commandTimeoutMs, error.trouble);
     } finally {
@@ -162,7 +163,7 @@ export class Session {
 
   /** Asks for something that must not be done twice, since a repeat might hit a holder who came since. */
   async askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
-    this.assertOpen(lock.name);
+    if (this.#isClosed) throw await inTurn(this.closedError(lock.name));
     const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
       retry(this.connection, waitLimit, lock, (isRepeat) => {
         if (!isRepeat) return request();
@@ -174,7 +175,7 @@ export class Session {
 
   /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
   async ask<T>(lock: Conflicting, question: (limit: TimeLimit) => Promise<T>): Promise<T> {
-    this.assertOpen(lock.name);
+    if (this.#isClosed) throw await inTurn(this.closedError(lock.name));
     const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
       retry(this.connection, waitLimit, lock, () => question(waitLimit));
     const options = { registry: this.acquisitions, isSingleAttempt: true };

@@ -11,6 +11,7 @@ import { parseLease } from '../api/options.js';
 import type { Grant } from './grant.js';
 import { releasedAlready } from './refusals.js';
 import type { HoldTerms } from './request.js';
+import { inTurn } from '../runtime/loop-turns.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
 export class SingleHold implements OwnHold {
@@ -75,7 +76,8 @@ export class SingleHold implements OwnHold {
 
   async extend(lease: number): Promise<void> {
     const leaseMs = parseLease(lease, 'lease', this.lockName);
-    this.#assertHeld('extend');
+    const refusal = this.#refusal('extend');
+    if (refusal) throw await inTurn(refusal);
     if (!(await this.#grant.extend(leaseMs))) throw releasedAlready(this.lockName, 'extend');
   }
 
@@ -91,7 +93,8 @@ export class SingleHold implements OwnHold {
 
   /** Makes it the nearest holder of its lock in this scope. */
   enterInto(scope: Scope): void {
-    this.#assertHeld('run within');
+    const refusal = this.#refusal('run within');
+    if (refusal) throw refusal;
     scope.enter(this.#grant.lock.id, this.#holder);
   }
 
@@ -216,9 +219,9 @@ export class SingleHold implements OwnHold {
     if (!this.#holder.scope) this.#session.anonymous.delete(this.#grant.lock.id, this);
   }
 
-  #assertHeld(what: string): void {
-    const loss = this.#loss ?? this.#grant.loss;
-    if (loss) throw loss;
-    if (this.#isGivenUp) throw releasedAlready(this.lockName, what);
+  /** Why it is of no use any more; undefined: it is held. */
+  #refusal(what: string): Error | undefined {
+    const released = this.#isGivenUp ? releasedAlready(this.lockName, what) : undefined;
+    return this.#loss ?? this.#grant.loss ?? released;
   }
 }

@@ -16,6 +16,7 @@ import {
 import { shown } from '../api/shown.js';
 import type { HoldOrigin, OwnHold } from '../core/own-hold.js';
 import { whileHeld } from '../core/while-held.js';
+import { rejecting } from '../runtime/loop-turns.js';
 import { actingScope, currentScope, Scope } from '../scopes/scope.js';
 import { leaveMarks, type MarkedLock } from '../scopes/unlock-marks.js';
 
@@ -53,11 +54,11 @@ export abstract class BaseLock implements Lock {
     });
   }
 
-  async tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
-    return await this.#tryAcquire(
-      this.#request('the options of tryAcquire()', options, 0),
-      'acquire',
-    );
+  tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
+    return rejecting(() => {
+      const request = this.#request('the options of tryAcquire()', options, 0);
+      return this.#tryAcquire(request, 'acquire');
+    });
   }
 
   withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
@@ -135,7 +136,7 @@ export abstract class BaseLock implements Lock {
     const marks = actingScope(currentScope()) ? [] : leaveMarks(this.marked);
     let hold: Held | undefined;
     try {
-      hold = await acquire();
+      hold = await rejecting(acquire);
       return resultOf(hold);
     } finally {
       for (const [index, mark] of marks.entries()) mark?.settle(hold?.members[index]);
@@ -188,20 +189,10 @@ export abstract class BaseLock implements Lock {
 
   async #tryAcquire(request: AcquireRequest, origin: HoldOrigin): Promise<OwnHold | undefined> {
     try {
-      return await this.acquireHold(request, origin);
+      return await rejecting(() => this.acquireHold(request, origin));
     } catch (error) {
       if (error instanceof LockTimeoutError) return undefined;
       throw error;
     }
-  }
-}
-
-/** What `call` throws before it returns a promise becomes a rejection. (An async function would make a promise of its own.) */
-function rejecting<T>(call: () => Promise<T>): Promise<T> {
-  try {
-    return call();
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    return Promise.reject(error);
   }
 }

@@ -8,6 +8,7 @@ import { BaseLock, type HeldHere } from './base-lock.js';
 import { nothingToUnlock } from '../core/lock-calls.js';
 import type { MemberTerms } from '../core/request.js';
 import type { AcquireRequest } from '../api/options.js';
+import { inTurn, pauseIfLong } from '../runtime/loop-turns.js';
 import {
   actingScope,
   currentScope,
@@ -61,9 +62,12 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   }
 
   override async unlock(): Promise<void> {
-    this.#session.assertOpen(this.name);
+    if (this.#session.isClosed) throw await inTurn(this.#session.closedError(this.name));
     if (!this.isUnlockable) {
-      throw nothingToUnlock(this.#session, this.#backend, this.isHeldAround, this.#hasFailedHere);
+      const { isHeldAround } = this;
+      throw await inTurn(
+        nothingToUnlock(this.#session, this.#backend, isHeldAround, this.#hasFailedHere),
+      );
     }
     if (actingScope(currentScope())) await this.#holdOfRun()?.release();
     else await this.#session.anonymous.unlock(this.#backend);
@@ -89,8 +93,11 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
 
   override async getHoldCount(): Promise<number> {
     const ownerId = this.currentOwnerId;
-    this.#session.assertOpen(this.name);
-    if (ownerId === undefined) return 0;
+    if (this.#session.isClosed) throw await inTurn(this.#session.closedError(this.name));
+    if (ownerId === undefined) {
+      await pauseIfLong();
+      return 0;
+    }
     return await this.#session.ask(this.#backend, async () => {
       const count = await this.#backend.holdCount(ownerId);
       if (count === 0) await this.#backend.remainTimeToLive(); // throws where something else has the name

@@ -9,6 +9,7 @@ import { MultiAcquisition } from './multi-acquisition.js';
 import { SameKeys } from './same-keys.js';
 import type { MultiHold } from './multi-hold.js';
 import type { AcquireRequest } from '../../api/options.js';
+import { inTurn } from '../../runtime/loop-turns.js';
 import type { Scope } from '../../scopes/scope.js';
 import { hasFailed, type MarkedLock } from '../../scopes/unlock-marks.js';
 import type { SingleLock } from '../single-lock.js';
@@ -56,7 +57,8 @@ export class MultiLock extends BaseLock {
     if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
       const isHeldAround = this.#members.every((member) => member.isHeldAround);
       const named = { id: this.name, name: this.name };
-      throw nothingToUnlock(this.#session, named, isHeldAround, this.marked.some(hasFailed));
+      const hasFailedHere = this.marked.some(hasFailed);
+      throw await inTurn(nothingToUnlock(this.#session, named, isHeldAround, hasFailedHere));
     }
     await this.#all((member) => member.unlock());
   }
