@@ -47,8 +47,7 @@ export class Mark {
     this.#holds = holds;
     this.#lock = { id, isShared };
     this.#outer = settled(previous);
-    const goesOn =
-      previous && previous.#state !== 'pending' && previous.#course.latest === previous;
+    const goesOn = previous && previous.#state !== 'pending' && !previous.#isOvertaken;
     this.#course = goesOn ? previous.#course : { latest: this };
     this.#course.latest = this;
   }
@@ -85,6 +84,12 @@ export class Mark {
   /** Whether it is of this lock, or of the other half of a read-write lock. */
   isOfEitherHalf({ holds, lock: { id } }: MarkedLock): boolean {
     return this.#holds === holds && this.#lock.id === id;
+  }
+
+  /** Whether a later call of its course is under way, or has the lock: one that begins now is made beside that, not behind it. */
+  get #isOvertaken(): boolean {
+    const { latest } = this.#course;
+    return latest !== this && (latest.state === 'pending' || owed(latest) !== undefined);
   }
 
   /** Whether the call failed, and neither the latest that was made behind it holds the lock, nor one around them. */

@@ -79,7 +79,8 @@ export function withFailoversHeard(redis: Redis): Redis {
 
   connector.initFailoverDetector = () => {
     connector.failoverDetector?.cleanup();
-    sentinelIterator.reset(true);
+    // The one that answered is asked first from now on; unless another has told of a failover meanwhile, which is in front already.
+    sentinelIterator.reset(overtakenBy === undefined);
     // A client that was closed meanwhile would never clean up what is opened here.
     const sentinels = connector.connecting ? sentinelIterator.sentinels : [];
     const listeners = sentinels.slice(0, MOST_SENTINELS).map(listenTo);

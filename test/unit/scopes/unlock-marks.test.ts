@@ -284,6 +284,42 @@ describe('code that made no call of its own', () => {
   });
 });
 
+describe('code whose tryLock() failed undoes what was acquired behind that call', () => {
+  it('by a helper that awaits something first, each time', async () => {
+    await elsewhere(() => lock.lock());
+    expect(await lock.tryLock()).toBe(false);
+    await elsewhere(() => lock.unlock());
+    const take = async (): Promise<void> => {
+      await settle();
+      await lock.lock();
+    };
+    for (let round = 0; round < 3; round++) {
+      await take();
+      await lock.unlock();
+    }
+    expect(client.server.heldNames).toEqual([]);
+  });
+
+  it('by a timer that it has set, also when that has failed before', async () => {
+    await elsewhere(() => lock.lock());
+    expect(await lock.tryLock()).toBe(false);
+    const [failedTwice, acquired] = [gate(), gate()];
+    let failures = 0;
+    const timer = setInterval(() => {
+      void lock.tryLock().then((isLocked) => {
+        if (isLocked) acquired.open();
+        else if (++failures === 2) failedTwice.open();
+      });
+    }, 5);
+    await failedTwice.opened;
+    await elsewhere(() => lock.unlock());
+    await acquired.opened;
+    clearInterval(timer);
+    await lock.unlock();
+    expect(client.server.heldNames).toEqual([]);
+  });
+});
+
 describe('what is remembered of failed calls ends', () => {
   it('with a run: it knows nothing of those around it, and leaves none', async () => {
     await elsewhere(() => lock.lock());
