@@ -98,8 +98,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: "if (outcome.outcome !== 'acquired') takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));",
-        to: 'void mayHaveBeenSeen;',
+        from: 'else takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));',
+        to: 'else void mayHaveBeenSeen;',
       },
     ],
   },
@@ -225,8 +225,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '        return lock.release(ownerId);\n      }),',
-        to: '        return Promise.resolve(true);\n      }),',
+        from: 'async (isRepeat) => (await lock.release(ownerId)) || isRepeat,',
+        to: '() => Promise.resolve(true),',
       },
     ],
   },
