@@ -4,6 +4,7 @@
 
 import type { Socket } from 'node:net';
 import type { Redis, RedisOptions, SentinelAddress } from 'ioredis';
+import { followCredentials } from './credentials.js';
 
 /** The leader of a failover tells of the promotion; all Sentinels tell of the switch when they know, the leader when it is done. */
 const CHANNELS = ['+promoted-slave', '+switch-master'];
@@ -20,19 +21,28 @@ interface SentinelConnector {
     sentinels: SentinelAddress[];
     reset: (isLastFirst: boolean) => void;
   };
-  /** What hears of failovers; it is cleaned up when the connection is dropped. */
+  /** What hears of failovers; it is cleaned up when the connection is dropped, for good or to make another. */
   failoverDetector?: { cleanup: () => void } | null;
   connectToSentinel?: (sentinel: SentinelAddress, options: RedisOptions) => Redis;
   /** Called when there is a socket to the server that a Sentinel named. */
   initFailoverDetector?: () => Promise<void>;
 }
 
+/** What ioredis keeps to itself: the client's connector, and whether its connection is dropped for good. */
+interface Connected {
+  readonly connector?: SentinelConnector;
+  readonly manuallyClosing?: boolean;
+}
+
 export function withFailoversHeard(redis: Redis): Redis {
-  const { connector } = redis as unknown as { connector?: SentinelConnector };
+  const connected = redis as unknown as Connected;
+  const { connector } = connected;
   const { sentinelIterator } = connector ?? {};
   if (!connector?.connectToSentinel || !connector.initFailoverDetector || !sentinelIterator)
     return redis;
   const connectTo = connector.connectToSentinel.bind(connector);
+  /** By address. They stay while the client connects anew: what is told meanwhile must not be missed. */
+  const listeners = new Map<string, Redis>();
   /** Who the master is by what was heard while a Sentinel was asked, which may not have known of it. */
   let overtakenBy: string | undefined;
 
@@ -60,6 +70,10 @@ export function withFailoversHeard(redis: Redis): Redis {
       keepAlive: redis.options.keepAlive,
       disconnectTimeout: redis.options.disconnectTimeout,
     });
+    followCredentials(listener.options, () => ({
+      username: redis.options.sentinelUsername,
+      password: redis.options.sentinelPassword,
+    }));
     listener.on('error', () => undefined); // who connects tells of Sentinels that cannot be reached
     listener.on('message', (channel: string, message: string) => {
       const { group, master } = told(channel, message);
@@ -77,16 +91,24 @@ export function withFailoversHeard(redis: Redis): Redis {
     return listener;
   };
 
+  const close = (): void => {
+    for (const listener of listeners.values()) listener.disconnect();
+    listeners.clear();
+  };
+  redis.on('end', close);
+
   connector.initFailoverDetector = () => {
-    connector.failoverDetector?.cleanup();
     // The one that answered is asked first from now on; unless another has told of a failover meanwhile, which is in front already.
     sentinelIterator.reset(overtakenBy === undefined);
-    // A client that was closed meanwhile would never clean up what is opened here.
-    const sentinels = connector.connecting ? sentinelIterator.sentinels : [];
-    const listeners = sentinels.slice(0, MOST_SENTINELS).map(listenTo);
+    for (const sentinel of sentinelIterator.sentinels) {
+      const address = `${sentinel.host} ${String(sentinel.port)}`;
+      // A client that was closed meanwhile would never close what is opened here.
+      const isWanted = connector.connecting && listeners.size < MOST_SENTINELS;
+      if (isWanted && !listeners.has(address)) listeners.set(address, listenTo(sentinel));
+    }
     connector.failoverDetector = {
       cleanup: () => {
-        for (const listener of listeners.splice(0)) listener.disconnect();
+        if (connected.manuallyClosing !== false) close();
       },
     };
     const master = overtakenBy;

@@ -9,6 +9,7 @@ interface Sentinel {
 }
 
 class Listener extends EventEmitter {
+  readonly options: { password?: string } = {};
   readonly disconnect = vi.fn();
   readonly subscribe = vi.fn<(...channels: string[]) => Promise<number>>().mockResolvedValue(1);
 }
@@ -23,7 +24,11 @@ let connector: {
   connectToSentinel: (sentinel: Sentinel) => Listener;
   initFailoverDetector: () => Promise<void>;
 };
-let redis: EventEmitter & { status: string };
+let redis: EventEmitter & {
+  status: string;
+  manuallyClosing: boolean;
+  options: { name: string; sentinelPassword?: string };
+};
 let socket: { remoteAddress: string; remotePort: number; destroy: () => void };
 
 beforeEach(() => {
@@ -42,6 +47,7 @@ beforeEach(() => {
   socket = { remoteAddress: '10.0.0.1', remotePort: 6379, destroy: vi.fn() };
   redis = Object.assign(new EventEmitter(), {
     status: 'ready',
+    manuallyClosing: false,
     options: { name: 'ours' },
     stream: socket,
     connector,
@@ -113,13 +119,39 @@ it('a connection to a Sentinel that fails disturbs nobody', async () => {
   expect(() => listeners.get('a')!.emit('error', new Error('connect ECONNREFUSED'))).not.toThrow();
 });
 
-it('the connections to Sentinels are closed with the one that they are for, and when there is another', async () => {
+it('the connections to Sentinels stay while the client connects anew, and are closed with it', async () => {
   await connector.initFailoverDetector();
-  const former = [...listeners.values()];
-  await connector.initFailoverDetector();
-  for (const { disconnect } of former) expect(disconnect).toHaveBeenCalledOnce();
+  const opened = [...listeners.values()];
   connector.failoverDetector!.cleanup();
+  connector.sentinelIterator.sentinels.push({ host: 'd' });
+  await connector.initFailoverDetector();
+  expect(opened).toEqual([...listeners.values()].slice(0, 3));
+  for (const { disconnect } of opened) expect(disconnect).not.toHaveBeenCalled();
+  redis.manuallyClosing = true;
+  connector.failoverDetector!.cleanup();
+  expect(listeners.size).toBe(4);
   for (const { disconnect } of listeners.values()) expect(disconnect).toHaveBeenCalledOnce();
+});
+
+it('the connections to Sentinels are closed when ioredis gives the client up', async () => {
+  await connector.initFailoverDetector();
+  redis.emit('end');
+  for (const { disconnect } of listeners.values()) expect(disconnect).toHaveBeenCalledOnce();
+});
+
+it('the connections to Sentinels are made anew with the credentials that there are by then', async () => {
+  await connector.initFailoverDetector();
+  redis.options.sentinelPassword = 'changed';
+  expect(listeners.get('a')!.options.password).toBe('changed');
+});
+
+it('a client listens to ten Sentinels at most', async () => {
+  connector.sentinelIterator.sentinels = Array.from({ length: 12 }, (_, host) => ({
+    host: String(host),
+  }));
+  await connector.initFailoverDetector();
+  await connector.initFailoverDetector();
+  expect(listeners.size).toBe(10);
 });
 
 it('a client that was closed while it connected opens none', async () => {
