@@ -26,10 +26,10 @@ beforeAll(async () => {
 
 afterAll(() => server[Symbol.asyncDispose]());
 
-/** The heap is that beside what a raw pair takes. */
+/** The heap is that beside what a raw pair takes: 11.3 and 13.7 KiB as measured, which vary by a third of a KiB from run to run. */
 const budgets: [string, PairCost][] = [
-  ['acquire() and release()', { promises: 14, timers: 0, heapKib: 12 }],
-  ['withLock()', { promises: 18, timers: 0, heapKib: 14 }],
+  ['acquire() and release()', { promises: 14, timers: 0, heapKib: 12.5 }],
+  ['withLock()', { promises: 18, timers: 0, heapKib: 15 }],
 ];
 
 it.each(budgets)('%s keeps to its budget', (title, budget) => {
