@@ -2,6 +2,6 @@
 export interface PairCost {
   readonly promises: number;
   readonly timers: number;
-  /** Allocated, not kept. */
+  /** Allocated, not kept; beside what a raw pair takes at the same time. */
   readonly heapKib: number;
 }

@@ -203,7 +203,7 @@ describe('a wait that is shorter than the round trip', () => {
     slow();
     const waiting = eventsOf(clients[0]!, 'waiting');
     let isTold = false;
-    // On a busy machine the answer may be read before the end of the wait is noticed, and then it is waited for that.
+    // On a busy machine the process may read the answer before it notices that the wait is over, and then the caller waits in line.
     for (let round = 0; !isTold && round < 10; round++) {
       waiting.length = 0;
       const { connections } = proxies[0]!;

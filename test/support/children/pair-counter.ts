@@ -43,11 +43,13 @@ const COUNTS = 41;
 const counts: Record<string, PairCost[]> = {};
 for (const pair of Object.values(pairs)) for (let i = 0; i < 1_000; i++) await pair();
 // In turn, so that what the process does besides falls on all of them alike.
-for (let count = 0; count < COUNTS; count++)
+for (let count = 0; count < COUNTS; count++) {
+  const rawKib = await heapKibOf(pairs['a raw pair']!);
   for (const [title, pair] of Object.entries(pairs)) {
-    const heapKib = await heapKibOf(pair);
+    const heapKib = (await heapKibOf(pair)) - rawKib;
     (counts[title] ??= []).push({ ...(await resourcesOf(pair)), heapKib });
   }
+}
 const costs = Object.fromEntries(
   Object.entries(counts).map(([title, each]) => [title, typical(each)]),
 );
@@ -57,7 +59,7 @@ stopListening();
 
 /**
  * A timer that is due or a garbage collection may fall into one count. What else a process allocates on a busy machine falls into many, and
- * is always more: so for the heap it is the lower quartile, of the raw pair, too.
+ * is always more: so for the heap it is the lower quartile.
  */
 function typical(all: readonly PairCost[]): PairCost {
   const at = (share: number, of: (cost: PairCost) => number): number =>
