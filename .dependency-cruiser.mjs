@@ -79,23 +79,19 @@ export default {
       to: { couldNotResolve: true },
     },
     {
-      name: 'ioredis-behind-its-driver',
+      name: 'libraries-behind-the-port',
       comment:
-        'what is to be known of ioredis stands in redis/ioredis/; all others know the port, redis/driver.ts',
+        'what is to be known of a client library stands in a folder of its own in redis/; all others know the port, redis/port.ts',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/redis/ioredis/' },
-      to: { path: '(^|/)node_modules/ioredis/' },
+      from: { path: '^src/', pathNot: '^src/redis/(ioredis|node-redis)/' },
+      to: { path: '(^|/)node_modules/(ioredis|redis|@redis)/' },
     },
     {
-      name: 'driver-chosen-once',
-      comment:
-        'which driver there is, is known to those who are given the source of a Redis, and to nobody else',
+      name: 'library-chosen-once',
+      comment: 'which libraries there are is known to redis/installed.ts, and to nobody else',
       severity: 'error',
-      from: {
-        path: '^src/',
-        pathNot: '^src/(redis/ioredis/|holdfast(-options)?\\.ts$|index\\.ts$)',
-      },
-      to: { path: '^src/redis/ioredis/' },
+      from: { path: '^src/', pathNot: '^src/redis/((ioredis|node-redis)/|installed\\.ts$)' },
+      to: { path: '^src/redis/(ioredis|node-redis)/' },
     },
     ...oneWay.filter(({ to }) => to.path.length > 0),
     ...ofKinds,

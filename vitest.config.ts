@@ -1,12 +1,22 @@
 // Three test projects: unit (no Redis, fake timers), integration (real servers, nothing mocked), and redisson (the same
 // servers shared with Redisson itself, where there are Java and Maven).
 import { availableParallelism, loadavg } from 'node:os';
-import { defineConfig } from 'vitest/config';
+import { fileURLToPath } from 'node:url';
+import { defineConfig, type Plugin } from 'vitest/config';
+import { substituteFor } from './test/support/library-under-test.mjs';
 import { filesThatStartServers } from './test/support/server-needs.js';
 
-// HOLDFAST_IOREDIS=5 runs the same tests on ioredis 5; child processes do it by ioredis5-loader.mjs.
-const alias =
-  process.env['HOLDFAST_IOREDIS'] === '5' ? [{ find: /^ioredis$/, replacement: 'ioredis5' }] : [];
+/** The tests run on the client library that HOLDFAST_LIBRARY names. */
+const libraryUnderTest: Plugin = {
+  name: 'library-under-test',
+  enforce: 'pre',
+  resolveId(specifier, importer) {
+    const substitute = substituteFor(specifier, importer);
+    return substitute?.startsWith('file:')
+      ? fileURLToPath(substitute)
+      : substitute && this.resolve(substitute, importer, { skipSelf: true });
+  },
+};
 
 /**
  * Most tests wait for something rather than compute: eight at a time, but half as many where a lot of other work is waiting for the
@@ -19,13 +29,13 @@ const WORKERS = load < 2 * availableParallelism() ? 8 : 4;
 const onGitHub = process.env['GITHUB_ACTIONS'] === 'true' ? ['github-actions'] : [];
 
 export default defineConfig({
-  resolve: { alias },
+  plugins: [libraryUnderTest],
   test: {
     restoreMocks: true,
     // What a test prints is shown where it fails.
     silent: 'passed-only',
     reporters: ['./test/support/progress-reporter.ts', ...onGitHub],
-    setupFiles: ['test/support/unexpected-warnings.ts'],
+    setupFiles: ['test/support/library-under-test.mjs', 'test/support/unexpected-warnings.ts'],
     projects: [
       {
         extends: true,

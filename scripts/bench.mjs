@@ -10,6 +10,5 @@ const { status } = spawnSync('npm', ['run', '--silent', 'build'], {
   shell: process.platform === 'win32',
 });
 if (status !== 0) process.exit(1);
-const ioredis5 =
-  process.env.HOLDFAST_IOREDIS === '5' ? ['--import', './test/support/ioredis5-loader.mjs'] : [];
-runNode(['--import', 'tsx', ...ioredis5, 'benchmarks/main.ts', ...process.argv.slice(2)]);
+const library = ['--import', './test/support/library-under-test.mjs'];
+runNode(['--import', 'tsx', ...library, 'benchmarks/main.ts', ...process.argv.slice(2)]);

@@ -9,7 +9,7 @@ import {
   parseWait,
 } from './api/options.js';
 import { newClientId } from './core/client-id.js';
-import type { RedisSource } from './redis/ioredis/source.js';
+import type { RedisSource } from './redis/installed.js';
 
 /**
  * Options of a {@link Holdfast}; times in milliseconds.
@@ -51,11 +51,11 @@ export interface HoldfastOptions {
 }
 
 /**
- * The state of the connection of a {@link Holdfast} to its Redis.
+ * The state of the connection of a {@link Holdfast} to its Redis. `degraded`: a master of the cluster cannot be reached; `ping()` names it.
  *
  * @group The client
  */
-export type HoldfastStatus = 'connecting' | 'ready' | 'refused' | 'closed';
+export type HoldfastStatus = 'connecting' | 'ready' | 'degraded' | 'refused' | 'closed';
 
 /**
  * Options of `ping()`.

@@ -10,7 +10,7 @@ import { Server } from './core/server.js';
 import { parseFunction } from './api/options.js';
 import { inTurn } from './runtime/loop-turns.js';
 import { Schedule } from './runtime/schedule.js';
-import { ioredisDriver } from './redis/ioredis/driver.js';
+import { libraryFor } from './redis/installed.js';
 import { outsideScopes } from './scopes/scope.js';
 import { LockSource } from './locks/lock-source.js';
 import type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-options.js';
@@ -42,10 +42,10 @@ export class Holdfast extends LockSource implements AsyncDisposable {
    */
   constructor(options: HoldfastOptions) {
     const given = parseHoldfastOptions(options);
-    const driver = ioredisDriver(options.redis);
+    const library = libraryFor(options.redis);
     const schedule = new Schedule();
     const listeners = new Listeners();
-    const server = new Server({ driver, ...given }, listeners, schedule);
+    const server = new Server({ library, ...given }, listeners, schedule);
     const session = new Session({ ...given, schedule }, server.connection, listeners);
     super(session, server, listeners);
     this.#server = server;

@@ -23,7 +23,7 @@ export type {
 } from './api/description.js';
 export type { Hold } from './api/hold.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
-export type { RedisSource } from './redis/ioredis/source.js';
+export type { RedisSource } from './redis/installed.js';
 export { HoldfastError, type ErrorCode, type ErrorContext } from './api/holdfast-error.js';
 export {
   ClosedError,
@@ -46,6 +46,7 @@ export type {
   HoldfastEvents,
   LockEvent,
   LostEvent,
+  RecoveredEvent,
   ReleasedEvent,
   RenewedEvent,
   WaitingEvent,

@@ -36,9 +36,9 @@ async function redisVersion(url: string): Promise<string> {
   }
 }
 
-/** Of the one that is used: ioredis5 stands in for it under HOLDFAST_IOREDIS=5. */
+/** Of the one that is used: ioredis5 stands for it under HOLDFAST_LIBRARY=ioredis@5. */
 function ioredisVersion(): string {
-  const name = process.env['HOLDFAST_IOREDIS'] === '5' ? 'ioredis5' : 'ioredis';
+  const name = process.env['HOLDFAST_LIBRARY'] === 'ioredis@5' ? 'ioredis5' : 'ioredis';
   const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }

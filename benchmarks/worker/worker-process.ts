@@ -11,10 +11,11 @@ const EXPECTED = ['HoldfastWarning', 'MaxListenersExceededWarning'].map(
   (name) => `--disable-warning=${name}`,
 );
 
-const IOREDIS5 =
-  process.env['HOLDFAST_IOREDIS'] === '5'
-    ? ['--import', new URL('../../test/support/ioredis5-loader.mjs', import.meta.url).href]
-    : [];
+/** The client library of this process. */
+const LIBRARY = [
+  '--import',
+  new URL('../../test/support/library-under-test.mjs', import.meta.url).href,
+];
 
 /** Made when the first is started. */
 let program: string | undefined;
@@ -47,10 +48,10 @@ export class WorkerProcess implements Disposable {
     });
   }
 
-  /** A process of Node.js, on the version of ioredis that this one has. */
+  /** A process of Node.js, on the client library of this one. */
   static node(...options: string[]): WorkerProcess {
     program ??= plainWorker();
-    return new WorkerProcess(process.execPath, [...IOREDIS5, ...EXPECTED, ...options, program]);
+    return new WorkerProcess(process.execPath, [...LIBRARY, ...EXPECTED, ...options, program]);
   }
 
   static java(args: readonly string[]): WorkerProcess {

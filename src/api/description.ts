@@ -68,7 +68,7 @@ export interface HoldfastDescription {
   /** What identifies the client on the server. */
   clientId: string;
   /** Whether its connection for commands is ready. */
-  state: 'connecting' | 'ready' | 'refused' | 'closed';
+  state: 'connecting' | 'ready' | 'degraded' | 'refused' | 'closed';
   /** How many locks it holds. */
   heldCount: number;
 }

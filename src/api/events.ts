@@ -117,6 +117,20 @@ export interface ErrorEvent {
 }
 
 /**
+ * An outage is over that an {@link ErrorEvent} told of: a connection that was lost stands again.
+ *
+ * @group Events
+ */
+export interface RecoveredEvent {
+  /** What the connection is for, in the words of the `error` event. */
+  connection: string;
+  /** Where it leads. */
+  address: string;
+  /** How long the outage was since it was told of, in milliseconds. */
+  lastedMs: number;
+}
+
+/**
  * The events of a client.
  *
  * @group Events
@@ -136,6 +150,8 @@ export interface HoldfastEvents {
   warning: (event: WarningEvent) => void;
   /** Something failed for which no caller waits. Without a listener, the first of an outage is a warning of the process. */
   error: (event: ErrorEvent) => void;
+  /** An outage is over that an `error` told of. */
+  recovered: (event: RecoveredEvent) => void;
 }
 
 /** Where everything that happens is told: to those who listen, and an error to the process if nobody does. */

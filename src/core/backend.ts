@@ -1,7 +1,7 @@
 // The seam between what all locks share (scopes, holds, grants, the watchdog) and what one kind of lock does on its server or
 // servers.
 
-import type { Connection } from '../redis/connection.js';
+import type { RedisClient } from '../redis/client.js';
 import type { TimeLimit } from '../runtime/clock.js';
 import type { GrantedLock } from './granted-lock.js';
 import type { KeyInTheWay } from './key-conflict.js';
@@ -45,7 +45,7 @@ export interface AcquirableLock extends GrantedLock {
 /** A key, and the way to its server. */
 export interface KeyPlace {
   readonly key: string;
-  readonly connection: Pick<Connection, 'isReady' | 'address' | 'homeOf'>;
+  readonly connection: Pick<RedisClient, 'isReady' | 'place' | 'homeOf'>;
 }
 
 /** An acquirable lock with all else that callers may ask of a lock. */

@@ -1,7 +1,7 @@
 // What the keys of a lock should be, and a look at what they are.
 
 import type { KeyInTheWay } from './key-conflict.js';
-import type { Connection } from '../redis/connection.js';
+import type { RedisClient } from '../redis/client.js';
 
 /** A key of a lock. */
 export interface ExpectedKey {
@@ -13,7 +13,7 @@ export interface ExpectedKey {
 
 /** The first key that is not what it should be; undefined: there is none (any more). The first of `keys` is the lock's own. */
 export async function keyOfAnotherType(
-  connection: Connection,
+  connection: RedisClient,
   keys: readonly ExpectedKey[],
 ): Promise<KeyInTheWay | undefined> {
   const types = await Promise.all(
@@ -35,7 +35,7 @@ const READ_WRITE = String(2 ** 31);
 const HINTS: Readonly<Record<string, string>> = { string: 'redlock’s' };
 
 async function hashOfAnotherKind(
-  connection: Connection,
+  connection: RedisClient,
   { key, expected }: ExpectedKey,
 ): Promise<KeyInTheWay | undefined> {
   const [fieldCount, hasMode, capacity] = await Promise.all([

@@ -3,7 +3,7 @@
 import { inspect } from 'node:util';
 import { EventEmitter } from 'eventemitter3';
 import type { ErrorEvent, Events, HoldfastEvents } from '../api/events.js';
-import { Outage } from '../redis/outage.js';
+import { News } from '../redis/outage.js';
 import { outsideScopes } from '../scopes/scope.js';
 
 type Listener<Name extends keyof HoldfastEvents> = HoldfastEvents[Name];
@@ -17,7 +17,7 @@ export class Listeners implements Events {
   readonly #down = new Set<string>();
   #isOutageWarned = false;
   /** The errors without a listener, outside an outage, of which the process was warned already. */
-  readonly #unheard = new Outage();
+  readonly #unheard = new News();
 
   on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
     this.#emitter.on(name, this.#guard(name, listener));

@@ -4,8 +4,8 @@
 import { ClosedError, UnavailableError } from '../api/errors.js';
 import { HoldfastError } from '../api/holdfast-error.js';
 import { keyConflict, type Conflicting } from './key-conflict.js';
-import { failureKind } from '../redis/failure.js';
-import type { Connection } from '../redis/connection.js';
+import { failureKind, NodeGoneError } from '../redis/failure.js';
+import type { RedisClient } from '../redis/client.js';
 import { WaitEnded, type WaitLimit } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
 
@@ -14,7 +14,7 @@ export const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;
 
 /** One server, or several, each of which is told by itself what it has refused. */
-type Asked = Pick<Connection, 'isReady' | 'whenReady'> & Partial<Pick<Connection, 'refusals'>>;
+type Asked = Pick<RedisClient, 'isReady' | 'whenReady'> & Partial<Pick<RedisClient, 'refusals'>>;
 
 export async function retry<T>(
   connection: Asked,
@@ -42,6 +42,8 @@ export async function retry<T>(
       if (kind === 'conflict') throw await keyConflict(lock, waitLimit, error);
       if (kind === 'denied' || kind === 'defect') throw refused(lock.name, error);
       waitLimit.trouble = error as Error;
+      if (error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat)
+        throw refused(lock.name, error);
       connection.refusals?.heard(error);
     }
     // Callers between whom the servers could not decide must not go on asking in step.

@@ -1,6 +1,6 @@
 // One script call that renews many leases; with `replicas`, it counts only when so many of them have acknowledged it.
 
-import type { Connection } from '../redis/connection.js';
+import type { RedisClient } from '../redis/client.js';
 import type { Script } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 import { isKept, type KeepReply } from './replies.js';
@@ -11,7 +11,7 @@ import { isKept, type KeepReply } from './replies.js';
  * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
  */
 export async function sendRenewal(
-  connection: Connection,
+  connection: RedisClient,
   script: Script,
   keys: readonly string[],
   ownerIds: readonly string[],

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { ClosedError, UnavailableError } from '../api/errors.js';
 import { HoldfastError } from '../api/holdfast-error.js';
 import type { Events } from '../api/events.js';
-import { Connection, type ConnectionOptions } from '../redis/connection.js';
+import { RedisClient, type RedisClientOptions } from '../redis/client.js';
 import { describe, failureKind } from '../redis/failure.js';
 import { inTurn } from '../runtime/loop-turns.js';
 import type { Schedule } from '../runtime/schedule.js';
@@ -13,7 +13,7 @@ import { Channels, type ChannelListener, type Subscription } from '../waiting/ch
 import { WaitLimit, WaitEnded, type Call } from '../runtime/wait-limit.js';
 import { Watchdog } from './watchdog.js';
 
-export interface NodeOptions extends ConnectionOptions {
+export interface NodeOptions extends RedisClientOptions {
   lockWatchdogTimeoutMs: number;
   /** The `keyPrefix` option; it follows the ioredis instance's own prefix. */
   keyPrefix: string;
@@ -29,7 +29,7 @@ export class Server {
   readonly listensAt: string = randomUUID();
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;
-  readonly connection: Connection;
+  readonly connection: RedisClient;
   /** What stands in front of every lock name. */
   readonly keyPrefix: string;
   readonly channels: Channels;
@@ -46,24 +46,26 @@ export class Server {
     this.schedule = schedule;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
-    this.connection = new Connection(options, events);
+    this.connection = new RedisClient(options, events);
     this.keyPrefix = this.connection.keyPrefix + options.keyPrefix;
     this.channels = new Channels(this.connection, events, this.#lookEveryMs);
     this.watchdog = new Watchdog({
       schedule,
       leaseMs: options.lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
-        // The connection itself tells that it is down; but that of a cluster is up while a node is down.
+        // The connection itself tells that it is down, or refused; but that of a cluster is up while a node is down.
+        if (this.connection.refusal) return;
         if (failureKind(error) !== 'unsent' || this.connection.isReady)
           events.emit('error', () => renewalFailed(error, leaseCount));
       },
     });
     this.connection.onReady(this.watchdog.renewAll);
+    this.connection.onRefused(this.watchdog.renewAll); // so that who stands in a line hears of it
     this.connection.onDisturbance(this.watchdog.doubt);
   }
 
   /** What all locks of a kind have in common on this server, such as how they are renewed: made for the first that asks for it. */
-  shared<T>(Kind: new (connection: Connection) => T): T {
+  shared<T>(Kind: new (connection: RedisClient) => T): T {
     let made = this.#shared.get(Kind) as T | undefined;
     if (made === undefined) this.#shared.set(Kind, (made = new Kind(this.connection)));
     return made;
@@ -102,26 +104,30 @@ export class Server {
   /** Returns in how many milliseconds the server answers. It is asked once: what counts is how it is now. */
   async ping(limitMs: number, registry: Set<Call>): Promise<number> {
     const waitLimit = new WaitLimit({ limitMs, registry, isSingleAttempt: true });
+    const asked = new Set<string>();
     try {
       await this.connection.whenReady(waitLimit);
       const sentAtMs = performance.now();
-      await waitLimit.within(this.connection.ping());
+      await waitLimit.within(this.connection.ping(asked));
       return performance.now() - sentAtMs;
     } catch (error) {
-      throw await inTurn(this.#unanswered(error, limitMs));
+      throw await inTurn(this.#unanswered(error, limitMs, asked));
     } finally {
       waitLimit.dispose();
     }
   }
 
-  #unanswered(error: unknown, limitMs: number): Error {
+  /** `silent`: those who were asked and have not answered. */
+  #unanswered(error: unknown, limitMs: number, silent: ReadonlySet<string>): Error {
     if (error instanceof HoldfastError) return error;
     const isOver = error instanceof WaitEnded;
     if (isOver && error.ending === 'closed') return new ClosedError('the client is closed');
     const cause = this.connection.lastError ?? (isOver ? undefined : (error as Error));
     const limit = isOver ? ` within ${String(limitMs)} ms` : '';
     const why = cause ? ` (last error: ${describe(cause)})` : '';
-    return new UnavailableError(`Redis did not answer${limit}${why}`, cause && { cause });
+    const where = silent.size > 0 ? [...silent].join(', ') : this.connection.place;
+    const message = `Redis (${where}) did not answer${limit}${why}`;
+    return new UnavailableError(message, cause && { cause });
   }
 
   async close(): Promise<void> {

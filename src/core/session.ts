@@ -14,7 +14,7 @@ import { closeSession, type MemberHold, type SessionGrant } from './close-sessio
 import type { TimeLimit } from '../runtime/clock.js';
 import { inTurn } from '../runtime/loop-turns.js';
 import { Schedule } from '../runtime/schedule.js';
-import type { Connection } from '../redis/connection.js';
+import type { RedisClient } from '../redis/client.js';
 import { describe, isReply } from '../redis/failure.js';
 import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
 import { Warnings } from './warnings.js';
@@ -37,8 +37,8 @@ export interface SessionOptions {
 }
 
 /** The part of a connection that locks need to know of. */
-export type Reachable = Pick<Connection, 'isReady' | 'whenReady' | 'lastError'> &
-  Partial<Pick<Connection, 'refusals' | 'hasSentinels'>>;
+export type Reachable = Pick<RedisClient, 'isReady' | 'whenReady' | 'lastError'> &
+  Partial<Pick<RedisClient, 'refusals' | 'hasSentinels'>>;
 
 export class Session {
   readonly clientId: string;

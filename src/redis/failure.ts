@@ -31,6 +31,9 @@ export class UnsentError extends Error {
   override readonly name = 'UnsentError';
 }
 
+/** A command was not sent since the node of a cluster that has its slot cannot be reached, and the cluster names no other. */
+export class NodeGoneError extends UnsentError {}
+
 /** A command was not sent since nobody waits for its outcome any more: nothing is wrong. */
 export class UnwantedError extends UnsentError {
   constructor() {
@@ -57,6 +60,15 @@ export class LostError extends Error {
   }
 }
 
+/** What answers is no Redis. */
+export class NotRedisError extends Error {
+  override readonly name = 'NotRedisError';
+
+  constructor(cause: Error) {
+    super(`what listens there does not speak the protocol of Redis (${cause.message})`, { cause });
+  }
+}
+
 /** An error in the server's own words. */
 export function replyError(words: string, options?: ErrorOptions): Error {
   const error = new Error(words, options);
@@ -79,6 +91,11 @@ export function isPassing(error: Error): boolean {
   return PASSING.test(wordsOf(error));
 }
 
+/** Whether the server wants a password first, and does nothing else until then. */
+export function isUnauthenticated(error: unknown): boolean {
+  return error instanceof Error && isReply(error) && wordsOf(error).startsWith('NOAUTH');
+}
+
 /** Whether a server said these words to somebody who may not do something. */
 export function isDenial(words: string): boolean {
   return DENIED.test(words);
@@ -92,13 +109,15 @@ export function isUnknownScript(error: unknown): boolean {
 /** Where a command was redirected to: `MOVED` for good, `ASK` this once. */
 export interface Redirection {
   readonly kind: 'MOVED' | 'ASK';
+  readonly slot: number;
   readonly address: string;
 }
 
 export function redirectionOf(error: unknown): Redirection | undefined {
   if (!(error instanceof Error)) return undefined;
-  const [, kind, address] = /^(MOVED|ASK) \d+ (\S+)/.exec(wordsOf(error)) ?? [];
-  return address === undefined ? undefined : { kind: kind as Redirection['kind'], address };
+  const [, kind, slot, address] = /^(MOVED|ASK) (\d+) (\S+)/.exec(wordsOf(error)) ?? [];
+  if (address === undefined) return undefined;
+  return { kind: kind as Redirection['kind'], slot: Number(slot), address };
 }
 
 /** Keys of one command are in several slots, on a server that keeps slots apart. */
@@ -131,6 +150,12 @@ function wordsOf({ message }: Error): string {
   return message
     .replace(IN_SCRIPT, '')
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.$/, '');
+}
+
+/** Whether nobody was there: where several were tried, who was tried says more. */
+export function isUnreachable(error: Error): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'ECONNREFUSED' || code === 'EHOSTUNREACH' || code === 'ENETUNREACH';
 }
 
 /** Whether an error only says that the connection is gone, and nothing of why. */

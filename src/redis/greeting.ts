@@ -1,20 +1,14 @@
 // What a server is asked on every new connection before anything else: which one it is, for how long it has been up, what it can do.
 
 import { UnavailableError } from '../api/errors.js';
-import type { RedisClient } from './driver.js';
-import { describe, failureKind } from './failure.js';
-import { loadScripts } from './script-loading.js';
-import {
-  isTooOld,
-  majorVersion,
-  parseServerInfo,
-  tooOldMessage,
-  type ServerInfo,
-} from './server-info.js';
+import { describe, failureKind, isUnauthenticated } from './failure.js';
+import { scripts } from './scripts.generated.js';
+import type { Session } from './session.js';
+import { ignore } from './wire.js';
 
 export interface GreetingListener {
-  /** The server is another one than on the connection before, or may be. `id` is its run id; undefined: it does not say. */
-  readonly another: (id: string | undefined) => void;
+  /** The server is another one than on the connection before, or may be. */
+  another(): void;
   /** The server is too old for holdfast; told once. */
   tooOld(error: UnavailableError): void;
 }
@@ -64,21 +58,19 @@ export class Greeting implements ServerFacts {
   }
 
   /** @throws UnavailableError the server is too old, or refuses the database */
-  async greet(client: RedisClient): Promise<void> {
-    await selectDatabase(client);
+  async greet(session: Session, database: number): Promise<void> {
+    await selectDatabase(session, database);
     const { runId } = this.#server;
-    const info = await answerOf(client, 'info', 'server');
+    const info = await answerOf(session, 'info', 'server');
     if (failureKind(info) === 'transient') throw info as Error; // the greeting is repeated
     this.#server = parseServerInfo(info instanceof Error ? '' : (info as string));
-    // One after the other: the first may make ioredis connect to a node of a cluster, for which it refuses commands until that is done.
     this.#isSharded =
-      client.cluster !== undefined &&
-      hasShardedChannels(await answerOf(client, 'pubsub', 'SHARDNUMSUB'), this.#server);
-    if (runId === undefined || runId !== this.#server.runId)
-      this.#listener.another(this.#server.runId);
+      session.isCluster &&
+      hasShardedChannels(await answerOf(session, 'pubsub', 'SHARDNUMSUB'), this.#server);
+    if (runId === undefined || runId !== this.#server.runId) this.#listener.another();
     this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
     if (!isTooOld(this.#server)) {
-      loadScripts(client);
+      loadScripts(session);
       return;
     }
     const error = new UnavailableError(tooOldMessage(this.#server));
@@ -89,16 +81,15 @@ export class Greeting implements ServerFacts {
 }
 
 /**
- * Selects the database that the client is for. ioredis has done so before, but calls the connection ready even if the server refused:
- * our locks would be in database 0 then, beside those of others.
+ * Selects the database of the locks. The libraries are not asked to: one of them calls a connection ready even if the server refused, and our
+ * locks would be in database 0 then, beside those of others.
  *
  * @throws UnavailableError the server refuses
  * @throws Error the server refuses for now, or did not answer
  */
-export async function selectDatabase(client: RedisClient): Promise<void> {
-  const { database } = client;
+export async function selectDatabase(session: Session, database: number): Promise<void> {
   if (database === 0) return;
-  const answer = await answerOf(client, 'select', String(database));
+  const answer = await answerOf(session, 'select', String(database));
   if (!(answer instanceof Error)) return;
   if (failureKind(answer) === 'transient') throw answer;
   const message = `Redis refuses database ${String(database)}: ${describe(answer)}`;
@@ -115,16 +106,74 @@ function hasShardedChannels(answer: unknown, server: ServerInfo): boolean {
   return failureKind(answer) === 'denied' ? majorVersion(server) >= 7 : !(answer instanceof Error);
 }
 
-/** What the server answered, also the error if it refuses. Throws only if there was no answer. */
-function answerOf(client: RedisClient, command: Lowercase<string>, arg: string): Promise<unknown> {
-  return client.send<unknown>(
+/** What the server answered, also the error if it refuses. Throws only if there was no answer, or the server wants a password first. */
+function answerOf(session: Session, command: Lowercase<string>, arg: string): Promise<unknown> {
+  return session.send<unknown>(
     command,
     [arg],
     (reply) => reply,
     (error) => {
       const kind = failureKind(error);
-      if (kind === 'unanswered' || kind === 'unsent') throw error;
+      if (kind === 'unanswered' || kind === 'unsent' || isUnauthenticated(error)) throw error;
       return error;
     },
   );
+}
+
+/** The oldest Redis that holdfast is made for. */
+const MINIMUM_VERSION = { major: 6, minor: 2 } as const;
+
+interface ServerInfo {
+  /** `redis_version`, which Valkey reports too; undefined when the server does not tell. */
+  readonly version: string | undefined;
+  /** Tells the server from all others, and from itself before a restart. */
+  readonly runId?: string | undefined;
+  /** For how long the server has been up at least, in milliseconds. */
+  readonly uptimeMs?: number;
+}
+
+/** The run id in an answer to INFO. */
+export function runIdIn(info: string): string | undefined {
+  return parseServerInfo(info).runId;
+}
+
+function parseServerInfo(info: string): ServerInfo {
+  const version = /^redis_version:(\S+)/m.exec(info)?.[1];
+  const runId = /^run_id:(\S+)/m.exec(info)?.[1];
+  const uptime = /^uptime_in_seconds:(\d+)/m.exec(info)?.[1];
+  if (uptime === undefined) return { version, runId };
+  // The server subtracts whole seconds of its clock: what it calls a second may be a moment.
+  return { version, runId, uptimeMs: Math.max(0, Number(uptime) - 1) * 1_000 };
+}
+
+function majorVersion(server: ServerInfo): number {
+  return Number.parseInt(server.version ?? '0', 10);
+}
+
+/** A server that does not tell its version is taken to be new enough. */
+function isTooOld({ version }: ServerInfo): boolean {
+  if (version === undefined) return false;
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return (
+    major < MINIMUM_VERSION.major ||
+    (major === MINIMUM_VERSION.major && minor < MINIMUM_VERSION.minor)
+  );
+}
+
+function tooOldMessage({ version }: ServerInfo): string {
+  return `Redis ${version ?? ''} is too old: holdfast needs Redis ${String(MINIMUM_VERSION.major)}.${String(MINIMUM_VERSION.minor)} or newer, or any Valkey`;
+}
+
+// A server that was restarted, or has taken over, knows no script: all calls at that moment would be refused, and sent again with the script in
+// full. And Redis 7.4 forgets scripts that came by EVAL sooner.
+
+/**
+ * Sends all scripts, and awaits no answer: commands that are sent on the same connection later find them. A server that refuses them
+ * is sent a script in full when it is needed; so are the nodes of a cluster, most of which may never be asked for anything.
+ */
+function loadScripts(session: Session): void {
+  if (session.isCluster) return;
+  session.gather();
+  for (const { source } of Object.values(scripts))
+    void session.send('script', ['LOAD', source], ignore, ignore);
 }

@@ -2,18 +2,15 @@
 
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
-import type { RedisClient } from './driver.js';
 import {
   describe,
   failureKind,
   isCrossSlot,
   isPassing,
   isReadOnly,
-  redirectionOf,
-  RefusedError,
   replyError,
 } from './failure.js';
-import { Outage } from './outage.js';
+import { News } from './outage.js';
 
 /** A server that refuses for no longer is about to be well again: it loads its data, or takes over from another one. */
 const LASTING_MS = 2_000;
@@ -23,9 +20,9 @@ const OVER_MS = 5_000;
 
 export class Refusals {
   readonly #events: Events;
-  readonly #told = new Outage();
+  readonly #told = new News();
   #areSlotsApart = false;
-  #address = '';
+  #place = '';
   /** When the first of the refusals that go on was heard of, and when the last, on the monotonic clock. */
   #sinceMs = -Infinity;
   #heardMs = -Infinity;
@@ -39,22 +36,14 @@ export class Refusals {
     return this.#areSlotsApart;
   }
 
-  /**
-   * The error in words that say more. A client of one server follows no `MOVED` and no `ASK`, and would be told the same for ever. (Where
-   * a cluster has only one master no lock is elsewhere, and such a client can use it.)
-   */
-  readonly explain = (error: Error, { address, cluster }: RedisClient): Error => {
+  /** The error in words that say more. `place`: where Redis is, for people. */
+  explain(error: Error, place: string, isCluster: boolean): Error {
     this.#areSlotsApart ||= isCrossSlot(error);
-    this.#address = address;
-    if (cluster) return error;
-    if (isReadOnly(error)) {
-      const hint = `${address} is a read-only replica: if it stays one, give the address of the master, a "primary endpoint"`;
-      return replyError(`${describe(error)} (${hint})`, { cause: error });
-    }
-    if (!redirectionOf(error)) return error;
-    const message = `${address} is one node of a cluster, and another one has what was asked for (${describe(error)}): give { redis: new Cluster(nodes) }, with the Cluster of ioredis`;
-    return new RefusedError(message, { cause: error });
-  };
+    this.#place = place;
+    if (isCluster || !isReadOnly(error)) return error;
+    const hint = `${place} is a read-only replica: if it stays one, give the address of the master, a "primary endpoint"`;
+    return replyError(`${describe(error)} (${hint})`, { cause: error });
+  }
 
   /** The call of somebody who waits has failed, and will be sent again: emits `error`, once, where the server goes on refusing. */
   heard(error: unknown): void {
@@ -68,7 +57,7 @@ export class Refusals {
     this.#heardMs = nowMs;
     const words = describe(error);
     if (nowMs - this.#sinceMs < LASTING_MS || !this.#told.isNews(words)) return;
-    const message = `Redis (${this.#address}) goes on refusing what callers wait for: ${words}`;
+    const message = `Redis (${this.#place}) goes on refusing what callers wait for: ${words}`;
     this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause: error }) }));
   }
 }

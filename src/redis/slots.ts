@@ -31,3 +31,37 @@ export function tagForSlotOf(key: string): string {
     if (!tags.has(slotOfNumber)) tags.set(slotOfNumber, number);
   }
 }
+
+/** Which master has which slot, each named by the address at which we reach it. */
+export interface SlotMap {
+  /** By slot; undefined: nobody is known to have it. */
+  readonly masterBySlot: readonly (string | undefined)[];
+  readonly masters: readonly string[];
+}
+
+/** A cluster of nodes that do not say where they are cannot be used. */
+export const UNNAMED_NODES =
+  'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)';
+
+/**
+ * Reads the answer to CLUSTER SLOTS.
+ *
+ * @param reachedAt - the address at which we reach the node that the answer calls by this one
+ * @throws Error the answer names no node that has slots
+ */
+export function readSlots(reply: unknown, reachedAt: (announced: string) => string): SlotMap {
+  if (!Array.isArray(reply) || reply.length === 0)
+    // A node that was restarted with nothing knows of no slots: that is no news of the cluster.
+    throw new Error('the cluster is not up (cluster_state): the node knows of no slots');
+  const masterBySlot: (string | undefined)[] = new Array<undefined>(SLOT_COUNT);
+  const masters = new Set<string>();
+  for (const [first, last, master] of reply as [number, number, [string | null, number]][]) {
+    const [host, port] = master;
+    if (host === null || host === '?') continue; // (an empty host is "the one that you have asked")
+    const address = reachedAt(`${host}:${String(port)}`);
+    masters.add(address);
+    masterBySlot.fill(address, first, last + 1);
+  }
+  if (masters.size === 0) throw new Error(UNNAMED_NODES);
+  return { masterBySlot, masters: [...masters] };
+}

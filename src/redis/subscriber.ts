@@ -1,187 +1,235 @@
-// One connection for subscriptions, to one server: subscribes the channels that are wanted, anew on every new connection. Now and then it
-// asks whether the server is there, since a connection that died without a word looks like one on which nothing is published.
+// The connection for subscriptions at one home, a server that delivers the messages of some channels: connection after connection, for as long as a
+// channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
 
-import { setTimer } from '../runtime/clock.js';
-import { inOwnContext } from '../runtime/own-context.js';
-import { ask, type Answer, type Asked } from './asking.js';
-import { failureKind } from './failure.js';
-import type { Link, SubscriptionListener } from './link.js';
+import { runIdIn } from './greeting.js';
+import type { Outage } from './outage.js';
+import { textOf, type Address } from './port.js';
+import { backOffMs, type Surroundings } from './session.js';
+import { ignore, SilenceError, Wire, type WireHeard } from './wire.js';
 
-/** How many channels a connection may keep that nobody wants, but that the server does not permit to unsubscribe. */
-const MOST_STRAYS = 1_000;
+/** A slow server would be left each time before it can confirm a subscription, and nobody's call waits for that: its limit grows up to this. */
+const LONGEST_SILENCE_MS = 30_000;
 
-export interface SubscriberListener {
-  /** The server delivers the messages of this channel from now on. */
-  subscribed(channel: string): void;
-  /** The channel is not subscribed any more. The server is asked for it again. */
-  lost(channel: string): void;
-  /** The server does not take the subscription, and may have said why. It is not asked again. */
-  refused(channel: string, error: Error | undefined): void;
-  /** There is a new connection, and all channels that are wanted were asked for on it. */
-  ready(): void;
-  /** The server does not permit to unsubscribe the channel. */
-  stuck(channel: string, error: Error): void;
-  message(channel: string, payload: string): void;
+/** How soon a subscriber that is at another server than the commands connects anew; then twice as late each time. */
+const ELSEWHERE_MS = 500;
+/** If each connection leads to another server until then (by a balancer, perhaps), the subscriber stays where it is. */
+const LONGEST_ELSEWHERE_MS = 30_000;
+
+/** How the text begins that each PING carries. */
+const ECHO = 'holdfast ping ';
+
+/** Errors that a PING never gets: they are replies to another command. */
+const ABOUT_A_SLOT = /^(MOVED|ASK|CLUSTERDOWN) /;
+
+export interface SubscriberHeard {
+  /** A new connection can be asked for channels: it has none. */
+  ready(subscriber: Subscriber): void;
+  /** The connection is gone, and all its subscriptions with it. */
+  ended(subscriber: Subscriber): void;
+  readonly message: (channel: string, payload: string) => void;
+  /** Some sharded channels are not subscribed any more. */
+  readonly moved: () => void;
 }
 
-/** A channel that is wanted. Its state is 'told' while its subscription stands. */
-interface Wanted extends Asked {
-  state: 'not asked' | 'asked' | 'told';
+/** What a subscriber knows of its server. */
+export interface Home {
+  /** Names it among the homes of a client. */
+  readonly name: string;
+  readonly isSharded: boolean;
+  /** Where it is now; undefined: that is not known at the moment. */
+  address(): Address | undefined;
+  /** The run id of the server that commands go to, where subscriber and commands must be at the same one; undefined: not known now. */
+  commandsAt?(): string | undefined;
 }
+
+type State =
+  | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout }
+  | { readonly kind: 'opening' | 'ready'; readonly wire: Wire }
+  | { readonly kind: 'closed' };
 
 export class Subscriber {
-  readonly #link: Link;
-  readonly #pingEveryMs: number;
-  readonly #listener: SubscriberListener;
-  readonly #wanted = new Map<string, Wanted>();
-  #lastNonce = 0;
+  readonly home: Home;
   /** How many channels are still subscribed though nobody wants them, since the server does not permit to unsubscribe them. */
-  #strays = 0;
+  strayCount = 0;
+  readonly #surroundings: Surroundings;
+  readonly #outage: Outage;
+  readonly #heard: SubscriberHeard;
+  #state: State;
+  #attempt = 0;
+  /** For how long the server may be silent at the moment. */
+  #silenceLimitMs: number;
   #pingTimer: NodeJS.Timeout | undefined;
-  #lookTimer: NodeJS.Timeout | undefined;
+  #pingCount = 0;
+  /** The run id of the server at the other end; undefined: not known. */
+  #runId: string | undefined;
+  #elsewhereMs = ELSEWHERE_MS;
+  #elsewhereTimer: NodeJS.Timeout | undefined;
 
-  /** `open` makes the connection. */
-  constructor(
-    open: (listener: SubscriptionListener) => Link,
-    pingEveryMs: number,
-    listener: SubscriberListener,
-  ) {
-    this.#pingEveryMs = pingEveryMs;
-    this.#listener = listener;
-    this.#link = open({
+  constructor(surroundings: Surroundings, home: Home, outage: Outage, heard: SubscriberHeard) {
+    this.#surroundings = surroundings;
+    this.home = home;
+    this.#outage = outage;
+    this.#heard = heard;
+    this.#silenceLimitMs = surroundings.silenceLimitMs;
+    this.#state = this.#open();
+  }
+
+  /** The connection, if channels can be asked for on it. */
+  get wire(): Wire | undefined {
+    return this.#state.kind === 'ready' && this.#state.wire.isReady ? this.#state.wire : undefined;
+  }
+
+  /** Whether the last attempt to connect has failed. */
+  get isFailing(): boolean {
+    return this.#attempt > 0;
+  }
+
+  /** Ends the connection, and makes another one to wherever the home is now. */
+  reconnect(reason?: Error): void {
+    if ('wire' in this.#state) this.#state.wire.end(reason);
+  }
+
+  /**
+   * A connection that died without a word looks like one on which nothing is published: from now on the server is asked whether it is there, for as
+   * long as channels are wanted.
+   */
+  watch(): void {
+    this.#pingTimer ??= this.#surroundings.clock.setTimer(() => {
+      this.#pingTimer = undefined;
+      if (!this.wire) return;
+      this.watch();
+      this.#ping(this.wire);
+    }, this.#surroundings.silenceLimitMs);
+  }
+
+  /** No channel is wanted: the server is asked no more. */
+  rest(): void {
+    clearTimeout(this.#pingTimer);
+    this.#pingTimer = undefined;
+  }
+
+  /**
+   * Commands go to another server than before, or may do so. A subscriber that is at that server already stays: while it connected anew, those who
+   * wait in line would be taken for gone.
+   */
+  commandsMoved(): void {
+    if (!this.home.commandsAt || !this.wire) return;
+    const runId = this.home.commandsAt();
+    this.#elsewhereMs = ELSEWHERE_MS;
+    const isElsewhere = this.#runId !== undefined && this.#runId !== runId;
+    if (runId === undefined || isElsewhere) this.reconnect();
+  }
+
+  close(): void {
+    const wire = 'wire' in this.#state ? this.#state.wire : undefined;
+    this.#become({ kind: 'closed' });
+    this.#outage.close();
+    wire?.end();
+  }
+
+  #become(next: State): void {
+    if (this.#state.kind === 'pausing') clearTimeout(this.#state.timer);
+    this.#state = next;
+    if (next.kind === 'opening' || next.kind === 'ready') return;
+    this.rest();
+    clearTimeout(this.#elsewhereTimer);
+    this.#runId = undefined;
+    this.strayCount = 0;
+  }
+
+  #open(): State {
+    const address = this.home.address();
+    if (!address) return this.#pause();
+    const heard: WireHeard = {
       ready: () => {
-        this.askAgain();
-        listener.ready();
+        if (!this.#isAt(wire)) return;
+        this.#become({ kind: 'ready', wire });
+        this.#attempt = 0;
+        this.#outage.over(textOf(address));
+        if (this.home.commandsAt) this.#askRunId(wire);
+        this.#heard.ready(this);
       },
-      closed: this.#down,
-      outOfStep: this.#lookSoon,
-      moved: this.#lookSoon,
-      message: (channel, payload) => {
-        if (this.#wanted.has(channel)) listener.message(channel, payload);
+      ended: (reason) => {
+        if (this.#isAt(wire)) this.#ended(wire, reason);
       },
-    });
+      message: this.#heard.message,
+      moved: this.#heard.moved,
+    };
+    const wire = new Wire(
+      this.#surroundings,
+      address,
+      'subscriptions',
+      heard,
+      this.#silenceLimitMs,
+    );
+    return { kind: 'opening', wire };
   }
 
-  get isIdle(): boolean {
-    return this.#wanted.size === 0;
+  #isAt(wire: Wire): boolean {
+    return 'wire' in this.#state && this.#state.wire === wire;
   }
 
-  subscribe(channel: string, isSharded: boolean): void {
-    if (this.#wanted.has(channel)) return;
-    const wanted: Wanted = { channel, isSharded, state: 'not asked' };
-    this.#wanted.set(channel, wanted);
-    this.#pingLater();
-    void this.#ask([wanted]);
+  #ended(wire: Wire, reason: Error | undefined): void {
+    const wasReady = this.#state.kind === 'ready';
+    const limitMs = this.#silenceLimitMs;
+    if (reason instanceof SilenceError && wasReady)
+      this.#silenceLimitMs = Math.max(limitMs, Math.min(2 * limitMs, LONGEST_SILENCE_MS));
+    this.#become(this.#pause());
+    const error = reason ?? (wasReady ? undefined : new Error('the server closed the connection'));
+    this.#outage.begin();
+    if (error) this.#outage.failed(error, textOf(wire.address));
+    this.#heard.ended(this);
   }
 
-  unsubscribe(channel: string): void {
-    const wanted = this.#wanted.get(channel);
-    if (!wanted) return;
-    this.#forget(wanted);
-    if (!this.#link.isReady || wanted.state === 'not asked') return;
-    this.#link.client.unsubscribe(channel, wanted.isSharded, (error) => {
-      if (failureKind(error) === 'denied') this.#stuck(channel, error);
-    });
+  #pause(): State {
+    const { clock, random } = this.#surroundings;
+    const again = (): void => {
+      this.#become(this.#open());
+    };
+    return { kind: 'pausing', timer: clock.setTimer(again, backOffMs(++this.#attempt, random)) };
   }
 
-  /** Asks for all channels that are wanted and were not asked for on this connection. */
-  readonly askAgain = (): void => {
-    const asked = [...this.#wanted.values()].filter(({ state }) => state === 'not asked');
-    if (asked.length > 0) void this.#ask(asked);
-  };
-
-  /** Resolves when the connection is gone. */
-  close(): Promise<void> {
-    clearTimeout(this.#pingTimer);
-    clearTimeout(this.#lookTimer);
-    this.#wanted.clear();
-    return this.#link.close();
+  #ping(wire: Wire): void {
+    const echo = ECHO + String(++this.#pingCount);
+    const { clock, silenceLimitMs } = this.#surroundings;
+    const sentAtMs = clock.nowMs();
+    void wire.send(
+      'ping',
+      [echo],
+      (pong) => {
+        if (clock.nowMs() - sentAtMs < silenceLimitMs / 2) this.#silenceLimitMs = silenceLimitMs;
+        const last: unknown = Array.isArray(pong) ? pong.at(-1) : pong;
+        // Any other text is taken for an answer to PING: a server may not know the one with an argument.
+        const isOfAnother =
+          typeof last === 'number' || (String(last).startsWith(ECHO) && last !== echo);
+        if (isOfAnother) wire.end(new Error('replies are mixed up'));
+      },
+      (error) => {
+        if (ABOUT_A_SLOT.test(error.message)) wire.end(new Error('replies are mixed up'));
+      },
+    );
   }
 
-  async #ask(asked: readonly Wanted[]): Promise<void> {
-    if (!this.#link.isReady) return; // when it is ready, all are asked for
-    for (const wanted of asked) wanted.state = 'asked';
-    const answers = await ask(this.#link, asked, ++this.#lastNonce);
-    if (answers === 'lost') return; // on the next connection all are asked for again
-    if (answers === 'mixed up') {
-      // Until nothing is unanswered for once, each reply would be taken for that to another command.
-      this.#link.reconnect();
-      return;
-    }
-    for (const wanted of asked) {
-      const isStillWanted = this.#wanted.get(wanted.channel) === wanted;
-      if (isStillWanted && wanted.state === 'asked')
-        this.#answered(wanted, answers.get(wanted), asked);
-    }
+  /** Before it subscribes, since under RESP2 a connection that has subscribed may not ask. Nobody waits for the answer. */
+  #askRunId(wire: Wire): void {
+    const read = (info: unknown): void => {
+      if (!this.#isAt(wire)) return;
+      this.#runId = runIdIn(String(info));
+      this.#lookLater(wire);
+    };
+    void wire.send('info', ['server'], read, ignore); // lost, or not permitted: the id stays unknown
   }
 
-  #answered(wanted: Wanted, answer: Answer, askedTogether: readonly Wanted[]): void {
-    if (answer === 'told') {
-      wanted.state = 'told';
-      this.#listener.subscribed(wanted.channel);
-      return;
-    }
-    wanted.state = 'not asked';
-    const isPerhapsOfAnother = !wanted.isSharded && askedTogether.length > 1;
-    if (isPerhapsOfAnother && answer && failureKind(answer) === 'denied') {
-      void this.#ask([wanted]); // alone: a SUBSCRIBE for several is refused if one of them is denied
-      return;
-    }
-    this.#forget(wanted);
-    this.#listener.refused(wanted.channel, answer);
-  }
-
-  #forget(wanted: Wanted): void {
-    this.#wanted.delete(wanted.channel);
-    if (!this.isIdle) return;
-    clearTimeout(this.#pingTimer);
-    this.#pingTimer = undefined;
-  }
-
-  readonly #down = (): void => {
-    this.#strays = 0;
-    for (const wanted of this.#wanted.values()) this.#lost(wanted);
-  };
-
-  #lost(wanted: Wanted): void {
-    const wasTold = wanted.state === 'told';
-    wanted.state = 'not asked';
-    if (wasTold) this.#listener.lost(wanted.channel);
-  }
-
-  /** A slot that moves away takes its channels with it: the server unsubscribes us, and the driver's client strikes them off its list. */
-  readonly #look = (): void => {
-    clearTimeout(this.#lookTimer);
-    this.#lookTimer = undefined;
-    const standing = this.#link.client.shardedChannels;
-    for (const wanted of this.#wanted.values()) {
-      if (wanted.isSharded && wanted.state === 'told' && !standing.has(wanted.channel))
-        this.#lost(wanted);
-    }
-    this.askAgain();
-  };
-
-  /** Looks when all that came in one piece was read: a slot may take several channels with it. */
-  readonly #lookSoon = (): void => {
-    this.#lookTimer ??= inOwnContext(() => setTimer(this.#look, 1));
-  };
-
-  #pingLater(): void {
-    this.#pingTimer ??= inOwnContext(() => setTimer(this.#ping, this.#pingEveryMs));
-  }
-
-  readonly #ping = (): void => {
-    this.#pingTimer = undefined;
-    if (this.isIdle) return;
-    this.#pingLater();
-    void this.#ask([]).then(this.#look);
-  };
-
-  /** Only a new connection gets rid of such channels. That is worth it when no channel is wanted, or when they are too many. */
-  #stuck(channel: string, error: Error): void {
-    this.#listener.stuck(channel, error);
-    if (++this.#strays <= MOST_STRAYS && !this.isIdle) return;
-    this.#strays = 0;
-    this.#link.reconnect();
+  /** If it is at another server, it looks again later: a Sentinel that shows the way may not know yet who has taken over. */
+  #lookLater(wire: Wire): void {
+    const isThere = (): boolean => this.home.commandsAt?.() === this.#runId;
+    if (this.#runId === undefined || isThere()) return;
+    if (this.#elsewhereMs > LONGEST_ELSEWHERE_MS) return;
+    this.#elsewhereTimer = this.#surroundings.clock.setTimer(() => {
+      if (!this.#isAt(wire) || isThere()) return;
+      if (this.home.commandsAt?.() === undefined) this.#lookLater(wire);
+      else this.reconnect();
+    }, this.#elsewhereMs);
+    this.#elsewhereMs *= 2;
   }
 }

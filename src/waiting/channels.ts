@@ -3,8 +3,8 @@
 
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
-import type { Connection } from '../redis/connection.js';
-import { Subscribers } from '../redis/subscribers.js';
+import type { RedisClient } from '../redis/client.js';
+import { Subscriptions } from '../redis/subscriptions.js';
 
 /** How long a channel stays subscribed when nobody listens, so that a hot lock does not churn. */
 const LINGER_MS = 2_000;
@@ -70,7 +70,7 @@ export class Channels {
   readonly #events: Events;
   readonly #lookEveryMs: number;
   readonly #channels = new Map<string, Channel>();
-  readonly #subscribers: Subscribers;
+  readonly #subscriptions: Subscriptions;
   /** Which commands are denied on which kinds of channels, as far as that was reported. */
   readonly #denied = new Set<string>();
   #isClosed = false;
@@ -78,10 +78,10 @@ export class Channels {
   #lingerTimer: NodeJS.Timeout | undefined;
 
   /** `lookEveryMs`: how often those who wait look for themselves. */
-  constructor(connection: Connection, events: Events, lookEveryMs: number) {
+  constructor(connection: RedisClient, events: Events, lookEveryMs: number) {
     this.#events = events;
     this.#lookEveryMs = lookEveryMs;
-    this.#subscribers = new Subscribers(connection, {
+    this.#subscriptions = new Subscriptions(connection, {
       subscribed: (name) => {
         this.#channels.get(name)?.confirm();
       },
@@ -110,7 +110,7 @@ export class Channels {
     if (!channel) {
       channel = new Channel();
       this.#channels.set(name, channel);
-      this.#subscribers.subscribe(name, isSharded);
+      this.#subscriptions.subscribe(name, isSharded);
     }
     channel.listeners.add(listener);
     const joined = channel;
@@ -162,7 +162,7 @@ export class Channels {
     this.#isClosed = true;
     clearTimeout(this.#lingerTimer);
     this.#channels.clear();
-    await this.#subscribers.close();
+    await this.#subscriptions.close();
   }
 
   /** Unsubscribes the channels that have been idle for long enough; runs seldom, however many listeners come and go. */
@@ -172,7 +172,7 @@ export class Channels {
       if (channel.listeners.size > 0) continue;
       if (performance.now() - channel.idleSinceMs >= LINGER_MS) {
         this.#channels.delete(name);
-        this.#subscribers.unsubscribe(name);
+        this.#subscriptions.unsubscribe(name);
       } else this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS / 4);
     }
   };

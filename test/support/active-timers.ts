@@ -38,7 +38,7 @@ createHook({
 function callerOutsideNode(): string {
   const frames = new Error().stack?.split('\n').slice(2) ?? [];
   const outside = frames.find(
-    (frame) => !frame.includes('node:') && !frame.includes('active-timers'),
+    (frame) => !/node:|active-timers|\/src\/runtime\/clock/.test(frame),
   );
   return outside?.trim() ?? 'by Node';
 }

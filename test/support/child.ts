@@ -29,7 +29,7 @@ export class Child implements AsyncDisposable {
   constructor(program: URL, env: Record<string, string>) {
     this.#file = basename(program.pathname);
     this.#process = fork(fileURLToPath(program), {
-      execArgv: ['--import', 'tsx', ...ioredis5Loader()],
+      execArgv: ['--import', 'tsx', '--import', LIBRARY],
       env: { ...process.env, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
@@ -105,10 +105,8 @@ export class Child implements AsyncDisposable {
   }
 }
 
-function ioredis5Loader(): string[] {
-  if (process.env['HOLDFAST_IOREDIS'] !== '5') return [];
-  return ['--import', new URL('ioredis5-loader.mjs', import.meta.url).href];
-}
+/** The same client library as in this process. */
+const LIBRARY = new URL('library-under-test.mjs', import.meta.url).href;
 
 const running = new Set<ChildProcess>();
 process.once('exit', () => {

@@ -7,11 +7,10 @@ import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
 import { FairPlace } from '../../src/locks/fair/fair-place.js';
 import { Schedule } from '../../src/runtime/schedule.js';
 import { Server } from '../../src/core/server.js';
-import type { Connection } from '../../src/redis/connection.js';
-import type { Driver, RedisClient, Sender } from '../../src/redis/driver.js';
+import type { RedisClient } from '../../src/redis/client.js';
 import { LostError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
-import type { Link, SubscriptionListener } from '../../src/redis/link.js';
+import type { Connection, Heard, Library, Sender } from '../../src/redis/port.js';
 import { scripts } from '../../src/redis/scripts.generated.js';
 import { expectOutages } from './expected-warnings.js';
 import { settle } from './occupancy.js';
@@ -54,13 +53,14 @@ export class FakeFairRedis {
   readonly sent: Sent[] = [];
   /** Every SUBSCRIBE and UNSUBSCRIBE: `subscribe <channel>`. */
   readonly subscriptions: string[] = [];
-  #subscriber: SubscriptionListener | undefined;
+  #subscriber: Heard | undefined;
   #unconfirmed: (() => void)[] = [];
   #lastOwnerNumber = 0;
 
   constructor(clientId = 'me') {
     const options = {
-      driver: IDLE,
+      library: this.#library(),
+      clock: { nowMs: () => performance.now(), setTimer: setTimerOfConnection },
       lockWatchdogTimeoutMs: PLACE_LEASE_MS,
       keyPrefix: '',
       silenceLimitMs: 10_000,
@@ -70,16 +70,12 @@ export class FakeFairRedis {
     };
     this.server = new Server(options, new Listeners(), new Schedule());
     const { connection } = this.server;
-    const run: Connection['run'] = async (script, keys, args, read) =>
+    const run: RedisClient['run'] = async (script, keys, args, read) =>
       read(await this.#send(nameOf(script), keys, args));
     const send: Sender['send'] = async (command, args, read) =>
       read(await this.#send(command, [], args));
     vi.spyOn(connection, 'run').mockImplementation(run);
     vi.spyOn(connection, 'senderFor').mockReturnValue({ send } as Partial<Sender> as Sender);
-    vi.spyOn(connection, 'linkSubscriber').mockImplementation((_client, _home, listener) => {
-      this.#subscriber = listener;
-      return this.#link();
-    });
     const newOwnerId = (): string => `${clientId}:${String(++this.#lastOwnerNumber)}`;
     this.lock = new FairLockBackend(this.server, '', this.keys.lock, newOwnerId);
   }
@@ -140,8 +136,9 @@ export class FakeFairRedis {
 
   /** The subscriber's connection is lost, and there is a new one, on which everything is subscribed anew. */
   reconnectSubscriber(): void {
-    this.#subscriber?.closed(new LostError());
+    this.#subscriber?.ended(new LostError());
     this.#unconfirmed = [];
+    vi.advanceTimersByTime(LONGEST_FIRST_PAUSE_MS);
     this.#subscriber?.ready();
   }
 
@@ -159,23 +156,42 @@ export class FakeFairRedis {
     });
   }
 
-  #link(): Link {
-    const subscribe: RedisClient['subscribe'] = (channels, _isSharded, answered) => {
-      this.subscriptions.push(...channels.map((channel) => `subscribe ${channel}`));
-      this.#unconfirmed.push(() => {
-        answered(undefined);
-      });
-    };
-    const unsubscribe = (channel: string): void => {
-      this.subscriptions.push(`unsubscribe ${channel}`);
-    };
-    const ask = (_ping: string, [echo]: readonly string[]): Promise<unknown> =>
-      new Promise((resolve) => {
-        this.#unconfirmed.push(() => {
-          resolve(echo);
+  /** The connection for commands stays on its way; that for subscriptions is ready at once. */
+  #library(): Library {
+    return {
+      target: { kind: 'single', address: { host: 'nowhere', port: 1 }, database: 0 },
+      keyPrefix: '',
+      open: (_address, purpose, heard) => {
+        if (purpose === 'commands') return IDLE;
+        this.#subscriber = heard;
+        queueMicrotask(() => {
+          heard.ready();
         });
-      });
-    return { client: { subscribe, unsubscribe }, isReady: true, ask } as unknown as Link;
+        return this.#subscriberConnection();
+      },
+    };
+  }
+
+  #subscriberConnection(): Connection {
+    return {
+      ...IDLE,
+      subscribe: (channels, _isSharded, answered) => {
+        this.subscriptions.push(...channels.map((channel) => `subscribe ${channel}`));
+        this.#unconfirmed.push(() => {
+          answered(undefined);
+        });
+      },
+      unsubscribe: (channel) => {
+        this.subscriptions.push(`unsubscribe ${channel}`);
+      },
+      send: (command, [echo], read) =>
+        new Promise((resolve) => {
+          if (command === 'ping')
+            this.#unconfirmed.push(() => {
+              resolve(read(echo));
+            });
+        }),
+    };
   }
 }
 
@@ -183,8 +199,25 @@ function nameOf(script: unknown): string {
   return Object.entries(scripts).find(([, known]) => known === script)?.[0] ?? 'unknown';
 }
 
-/** A driver whose clients never connect. */
-const IDLE: Driver = {
-  keyPrefix: '',
-  connect: () => ({ listen: () => undefined }) as unknown as RedisClient,
+const realSetTimeout = setTimeout;
+
+/** Only pauses between connections are of the tests' time: how long a connection may be silent is not what they are about. */
+function setTimerOfConnection(callback: () => void, delayMs: number): NodeJS.Timeout {
+  return delayMs <= LONGEST_FIRST_PAUSE_MS
+    ? setTimeout(callback, delayMs)
+    : realSetTimeout(callback, delayMs).unref();
+}
+
+/** How long a lost connection is waited for at most. */
+const LONGEST_FIRST_PAUSE_MS = 63;
+
+/** A connection that never comes about. */
+const IDLE: Connection = {
+  bytesRead: 0,
+  send: () => new Promise(() => undefined),
+  gather: () => undefined,
+  flush: () => undefined,
+  subscribe: () => undefined,
+  unsubscribe: () => undefined,
+  close: () => Promise.resolve(),
 };

@@ -1,12 +1,11 @@
 // A client without Redis: real scopes, holds and locks over a server in memory.
-import { EventEmitter } from 'node:events';
-import type { Redis } from 'ioredis';
 import { vi } from 'vitest';
 import { Session, type Reachable } from '../../src/core/session.js';
 import type { HoldfastEvents } from '../../src/api/events.js';
 import { Listeners } from '../../src/core/listeners.js';
-import { Holdfast } from '../../src/holdfast.js';
+import { runAsOneOwner } from '../../src/core/run.js';
 import type { Lock } from '../../src/api/lock.js';
+import { outsideScopes } from '../../src/scopes/scope.js';
 import { SingleLock } from '../../src/locks/single-lock.js';
 import { FakeNode, FakeServer } from './fake-backend.js';
 
@@ -50,15 +49,12 @@ export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
   vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
     processWarnings.push(String(warning));
   });
-  // Only its scopes are used: they are the process's, not those of one client.
-  const scopes = new Holdfast({ redis: idleRedis() });
   const told = new Map<keyof HoldfastEvents, unknown[]>();
   for (const name of EVENT_NAMES) {
     const list: unknown[] = [];
     told.set(name, list);
     const listen = (event: unknown): void => void list.push(event);
     (events as EventEmitterLike).on(name, listen);
-    scopes.on(name, listen);
   }
   return {
     server,
@@ -66,8 +62,8 @@ export function fakeHoldfast(options: FakeOptions = {}): FakeHoldfast {
     events,
     processWarnings,
     getLock: (name) => new SingleLock(session, node.lock(name)),
-    run: (fn) => scopes.run(fn),
-    detach: (fn) => scopes.detach(fn),
+    run: (fn) => runAsOneOwner(fn, session.warnings),
+    detach: outsideScopes,
     told: (name) => told.get(name) as Parameters<HoldfastEvents[typeof name]>[0][],
   };
 }
@@ -85,15 +81,3 @@ const EVENT_NAMES = [
   'warning',
   'error',
 ] as const satisfies (keyof HoldfastEvents)[];
-
-/** A Redis instance whose duplicates never connect. */
-function idleRedis(): Redis {
-  const idle = {
-    isCluster: false,
-    status: 'wait',
-    options: {},
-    duplicate: () =>
-      Object.assign(new EventEmitter(), { status: 'end', isCluster: false, options: {} }),
-  };
-  return idle as unknown as Redis;
-}

@@ -174,7 +174,7 @@ class SimulatedLink {
   readonly counter: LastToken | undefined;
   readonly connection: Pick<
     ReentrantLockBackend['connection'],
-    'address' | 'isReady' | 'lastError' | 'server' | 'onReady' | 'refusals'
+    'place' | 'isReady' | 'lastError' | 'server' | 'onReady' | 'refusals'
   >;
   readonly #master: SimulatedMaster;
   readonly #delays: () => Delays;
@@ -201,7 +201,7 @@ class SimulatedLink {
       };
     }
     this.connection = {
-      address: this.id,
+      place: this.id,
       refusals: new Refusals(new Listeners()),
       onReady: () => () => undefined, // it sees no need to tell: a restart takes no time
       get isReady() {

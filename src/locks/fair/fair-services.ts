@@ -1,6 +1,6 @@
 // What the fair locks of one client share on one Redis: their lines, who may be granted one, and how places are renewed.
 
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { Lines } from '../../waiting/lines.js';
 import type { FairLine } from './fair-line.js';
 import { Grantees } from './grantees.js';
@@ -11,7 +11,7 @@ export class FairServices {
   readonly lines: Lines<FairLine> = new Lines<FairLine>();
   readonly renewer: PlaceRenewer;
 
-  constructor(connection: Connection) {
+  constructor(connection: RedisClient) {
     this.renewer = new PlaceRenewer(connection);
   }
 }

@@ -1,8 +1,9 @@
 // How the places that a client has in lines for fair locks are renewed: many in one call.
 
+import { UnavailableError } from '../../api/errors.js';
 import { now, type Instant } from '../../runtime/clock.js';
-import type { Connection } from '../../redis/connection.js';
-import { RefusedError } from '../../redis/failure.js';
+import type { RedisClient } from '../../redis/client.js';
+import { failureKind } from '../../redis/failure.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts, type Script } from '../../redis/scripts.generated.js';
 import type { Renewable, Renewer, Watched } from '../../core/renewal.js';
@@ -40,11 +41,11 @@ const FAIR: PlaceScript = {
 
 export class PlaceRenewer implements Renewer<RenewedPlace> {
   readonly kind: string;
-  readonly #connection: Connection;
+  readonly #connection: RedisClient;
   readonly #places: PlaceScript;
   #lastNonce = 0;
 
-  constructor(connection: Connection, places: PlaceScript = FAIR) {
+  constructor(connection: RedisClient, places: PlaceScript = FAIR) {
     this.kind = places.kind;
     this.#connection = connection;
     this.#places = places;
@@ -73,8 +74,9 @@ export class PlaceRenewer implements Renewer<RenewedPlace> {
       (replies as (string | number)[]).map((reply) => read(reply, nonce)),
     );
     renewal.catch((error: unknown) => {
-      // The line is where we cannot follow it, and nobody would ever wake us: by a try of its own each caller learns that.
-      if (error instanceof RefusedError) for (const { target: place } of batch) place.wake();
+      // The server refuses us, and nobody would ever wake these callers: by a try of its own each of them learns that.
+      if (error instanceof UnavailableError || failureKind(error) === 'denied')
+        for (const { target: place } of batch) place.wake();
     });
     return renewal;
   }

@@ -2,7 +2,7 @@
 
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { ExpectedKey } from '../../core/key-types.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { replyError } from '../../redis/failure.js';
 import type { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
@@ -15,10 +15,10 @@ const EXPECTED = 'the last fencing token';
 export class TokenCounter implements Fencing, LastToken {
   readonly keys: readonly [string];
   readonly args: readonly [number];
-  readonly #connection: Connection;
+  readonly #connection: RedisClient;
 
   /** `tokenTtlMs`: how long a token is remembered; 0: for ever. */
-  constructor(connection: Connection, keys: LockKeys, tokenTtlMs: number) {
+  constructor(connection: RedisClient, keys: LockKeys, tokenTtlMs: number) {
     this.#connection = connection;
     this.keys = [keys.counter(connection.isCluster)];
     this.args = [tokenTtlMs];

@@ -65,7 +65,7 @@ export class SameKeys {
 
   #refusal(one: Place, other: Place, home: string): OptionError {
     const [first = '', second = ''] = [one, other].map(
-      ({ lockName, connection }) => `"${lockName}" by ${connection.address}`,
+      ({ lockName, connection }) => `"${lockName}" by ${connection.place}`,
     );
     return new OptionError(
       `lock "${this.#lockName}": its members ${first} and ${second} are the same key, "${one.key}", of the same server (${home}): each must be another lock`,

@@ -6,13 +6,13 @@ import { OptionError } from '../../api/errors.js';
 import type { Cleanup } from '../../core/cleanup.js';
 import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
 import type { VoteReply } from '../reentrant/voting.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { describe } from '../../redis/failure.js';
 
 /** How many commands were not answered in time, and still are not, by connection; whatever lock they were for. */
-const overdue = new WeakMap<Connection, number>();
+const overdue = new WeakMap<RedisClient, number>();
 
-function overdueOf(connection: Connection): number {
+function overdueOf(connection: RedisClient): number {
   return overdue.get(connection) ?? 0;
 }
 
@@ -25,7 +25,7 @@ export class Master {
   readonly #asked = new Map<string, Promise<boolean>>();
 
   constructor(lock: ReentrantLockBackend, cleanup: Cleanup) {
-    this.name = lock.connection.address;
+    this.name = lock.connection.place;
     this.lock = lock;
     this.#cleanup = cleanup;
   }

@@ -8,7 +8,7 @@ import { renewalFailed } from '../../core/server.js';
 import type { Line } from '../../waiting/line.js';
 import { Lines } from '../../waiting/lines.js';
 import { Watchdog } from '../../core/watchdog.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import type { Master } from './master.js';
 import { ExtensionLimit } from './extension-limit.js';
 import { RedRenewer, type RedTarget } from './red-renewer.js';
@@ -31,7 +31,7 @@ export class QuorumServices {
   readonly #watchdog: Watchdog;
   readonly #renewer: RedRenewer;
   /** The masters' connections, and what ends listening to them. */
-  readonly #connections = new Map<Connection, () => void>();
+  readonly #connections = new Map<RedisClient, () => void>();
   #longestLeaseMs: number;
 
   constructor(owner: Session, events: Events) {

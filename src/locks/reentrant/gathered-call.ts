@@ -1,7 +1,7 @@
 // An acquire or a release that waits to be sent with others, and how many of them become one call of gather.lua.
 
 import type { TimeLimit } from '../../runtime/clock.js';
-import type { Argument } from '../../redis/driver.js';
+import type { Argument } from '../../redis/port.js';
 import { UnwantedError } from '../../redis/failure.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts, type Script } from '../../redis/scripts.generated.js';

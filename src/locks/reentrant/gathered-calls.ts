@@ -3,7 +3,7 @@
 // other.
 
 import { NO_LIMIT, type TimeLimit } from '../../runtime/clock.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { isReply, RefusedError, UnsentError } from '../../redis/failure.js';
 import type { LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
@@ -27,7 +27,7 @@ const FADES = 0.9;
 
 /** The part of a connection that sends the calls. */
 export type Carrier = Pick<
-  Connection,
+  RedisClient,
   'isBusy' | 'isSlotted' | 'run' | 'postpone' | 'sendNow' | 'senderFor'
 >;
 

@@ -3,16 +3,16 @@
 import type { KeepReply } from '../../core/replies.js';
 import { sendRenewal } from '../../core/send-renewal.js';
 import type { TimeLimit } from '../../runtime/clock.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import type { Renewer, Watched } from '../../core/renewal.js';
 
 export class HoldRenewer implements Renewer<LockKeys> {
   readonly kind = 'hold';
-  readonly #connection: Connection;
+  readonly #connection: RedisClient;
 
-  constructor(connection: Connection) {
+  constructor(connection: RedisClient) {
     this.#connection = connection;
   }
 

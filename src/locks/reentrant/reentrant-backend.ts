@@ -7,7 +7,7 @@ import type { Waiter } from '../../core/waiter.js';
 import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { TimeLimit } from '../../runtime/clock.js';
 import type { Server } from '../../core/server.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { scripts } from '../../redis/scripts.generated.js';
 import { keyOfAnotherType, type ExpectedKey } from '../../core/key-types.js';
 import { ContestedBackend } from './contested-backend.js';
@@ -122,7 +122,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   }
 
   /** The connection to the lock's server. */
-  get connection(): Connection {
+  get connection(): RedisClient {
     return this.server.connection;
   }
 

@@ -3,15 +3,15 @@
 import type { KeepReply } from '../../core/replies.js';
 import { sendRenewal } from '../../core/send-renewal.js';
 import type { Renewer, Watched } from '../../core/renewal.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { hashTag, type LockKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.generated.js';
 
 export class WeightedRenewer implements Renewer<LockKeys> {
   readonly kind = 'weighted hold';
-  readonly #connection: Connection;
+  readonly #connection: RedisClient;
 
-  constructor(connection: Connection) {
+  constructor(connection: RedisClient) {
     this.#connection = connection;
   }
 

@@ -1,7 +1,7 @@
 // What the weighted locks of one client share on one Redis: their lines, who may be let in, and how leases and places are renewed.
 
 import { scripts } from '../../redis/scripts.generated.js';
-import type { Connection } from '../../redis/connection.js';
+import type { RedisClient } from '../../redis/client.js';
 import { Lines } from '../../waiting/lines.js';
 import type { FairLine } from '../fair/fair-line.js';
 import { Grantees } from '../fair/grantees.js';
@@ -20,7 +20,7 @@ export class WeightedServices {
   readonly renewer: PlaceRenewer;
   readonly holds: WeightedRenewer;
 
-  constructor(connection: Connection) {
+  constructor(connection: RedisClient) {
     this.renewer = new PlaceRenewer(connection, WEIGHTED);
     this.holds = new WeightedRenewer(connection);
   }

@@ -88,6 +88,8 @@ export class CrewMember implements AsyncDisposable {
       HOLDFAST_CHAOS_ORDER: JSON.stringify(order),
       ...(this.#library === undefined ? {} : { HOLDFAST_CHAOS_LIBRARY: this.#library }),
       NODE_NO_WARNINGS: '1', // they are written to the journal
+      // Those on ioredis share locks with those on node-redis.
+      HOLDFAST_LIBRARY: this.index % 2 === 0 ? 'ioredis@6' : 'redis@6',
     });
   }
 }

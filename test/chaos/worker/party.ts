@@ -1,7 +1,7 @@
 // One client (of a Redlock: one for each master) and its locks; it may be closed, and is then opened anew.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { Cluster, type RedisOptions } from 'ioredis';
+import { Cluster } from 'ioredis';
 import type { FencedLock, Holdfast, HoldfastOptions, Lock, Semaphore } from '../../../src/index.js';
 import type { Kind } from '../plan.js';
 import type { Random } from '../random.js';
@@ -228,7 +228,7 @@ function sourceOf(address: Exclude<Address, { topology: 'masters' }>): HoldfastO
       return address.url;
     case 'sentinel': {
       const { name, sentinels, natMap } = address;
-      return { name, sentinels, natMap } as RedisOptions;
+      return { name, sentinels, natMap };
     }
     case 'cluster': {
       const { nodes, natMap } = address;

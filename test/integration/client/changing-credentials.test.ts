@@ -193,7 +193,7 @@ function changing(start: () => Promise<Servers>): void {
     told.push(error);
     given.change(password);
     await eventually(() => client.getLock(uniqueName()).withLock(() => undefined));
-    expect(client.status).toBe('ready');
+    await expect.poll(() => client.status, { timeout: 10_000 }).toBe('ready');
   });
 }
 

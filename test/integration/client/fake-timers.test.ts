@@ -3,8 +3,22 @@ import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest'
 import { Holdfast } from '../../../src/index.js';
 import { uniqueName } from '../../support/unique-name.js';
 
+/** node-redis writes by `setImmediate`. */
+const FAKED: (
+  | 'setTimeout'
+  | 'clearTimeout'
+  | 'setInterval'
+  | 'clearInterval'
+  | 'setImmediate'
+  | 'clearImmediate'
+  | 'Date'
+  | 'performance'
+)[] = ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'Date', 'performance'];
+if (!process.env['HOLDFAST_LIBRARY']?.startsWith('redis@'))
+  FAKED.push('setImmediate', 'clearImmediate');
+
 beforeEach(() => {
-  vi.useFakeTimers();
+  vi.useFakeTimers({ toFake: FAKED });
 });
 afterEach(() => {
   vi.useRealTimers();

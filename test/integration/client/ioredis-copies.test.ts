@@ -7,7 +7,7 @@ import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-const other = process.env['HOLDFAST_IOREDIS'] === '5' ? 'ioredis' : 'ioredis5';
+const other = process.env['HOLDFAST_LIBRARY'] === 'ioredis@5' ? 'ioredis' : 'ioredis5';
 const copy = createRequire(import.meta.url)(other) as {
   Redis: typeof Redis;
   Cluster: typeof Cluster;

@@ -50,14 +50,16 @@ describe.skipIf(topologiesUnavailable)('when a replica has taken over in a clust
 
       await master!.kill();
       await expect.poll(() => listened(admin), { timeout: 30_000 }).toEqual([0]);
-      expect(await attemptsAt(master!.port)).toBe(0);
+      // (Whoever was looking for the slots at that moment may have asked it once more.)
+      const attempts = (): Promise<number> => attemptsAt(master!.port);
+      await expect.poll(attempts, { timeout: 15_000 }).toBe(0);
 
       const before = warnings.length;
       expect(before).toBeGreaterThan(0);
       // A second outage, in which no node is lost: the subscriber cannot come back.
       await admin.config('SET', 'maxclients', '1');
       await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-      const subscriber = `the sharded subscriber (${replica!.host}:${String(replica!.port)})`;
+      const subscriber = `the sharded subscriber connection to Redis (${replica!.host}:${String(replica!.port)})`;
       await expect
         .poll(() => warnings.slice(before), { timeout: 10_000 })
         .toEqual([expect.stringContaining(subscriber)]);
@@ -70,8 +72,10 @@ describe.skipIf(topologiesUnavailable)('when a replica has taken over in a clust
   }, 90_000);
 });
 
-function member({ nodes }: Servers): Holdfast {
-  const redis = new Cluster(nodes, { lazyConnect: true });
+/** Starts from the other masters: whoever looks for the slots at a start-up node may ask it after its death, too. */
+function member({ nodes, masters }: Servers): Holdfast {
+  const others = nodes.filter(({ port }) => port !== masters[0]!.port);
+  const redis = new Cluster(others, { lazyConnect: true });
   return newClient({ redis, lockWatchdogTimeout: 60_000, commandTimeout: 3_000 });
 }
 

@@ -20,7 +20,7 @@ beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'holdfast-package-'));
   const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', project]);
   const packed = stdout.trim().split('\n').at(-1)!;
-  const ioredis = process.env['HOLDFAST_IOREDIS'] === '5' ? 'ioredis5' : 'ioredis';
+  const ioredis = process.env['HOLDFAST_LIBRARY'] === 'ioredis@5' ? 'ioredis5' : 'ioredis';
   await write('package.json', JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
   const packages = [`./${packed}`, `ioredis@${await installedVersion(ioredis)}`];
   await run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', ...packages], {
@@ -67,7 +67,7 @@ describe('the packed package', () => {
     await write('old/use.mjs', `import { Holdfast } from 'holdfast';\n${USE}`);
     await expect(runInProject('old/use.mjs')).rejects.toMatchObject({
       stderr: expect.stringMatching(
-        /Error: holdfast needs ioredis 5\.11 or newer, or 6, and finds 4\.28\.5 \(.*package\.json\): npm install ioredis@6/,
+        /option "redis" needs ioredis 5\.11 or newer, or 6, and holdfast finds 4\.28\.5 \(.*package\.json\): npm install ioredis/,
       ) as unknown,
     });
   });

@@ -81,8 +81,10 @@ describe('a user who lacks', () => {
 
   describe('the keys of the last fencing tokens', () => {
     const withoutKeys = RULES.filter((rule) => !rule.startsWith('~redisson_lock_token'));
-    const named = (name: string, script: string): string =>
-      `NOPERM this user has no permission for the key "${counterOf(PREFIX + name)}" (~redisson_lock_token:*), which ${script}.lua needs`;
+    const refusal = (name: string, script: string): RegExp =>
+      new RegExp(
+        `^lock "${name}": NOPERM this user has no permission for one of the keys .*"${counterOf(PREFIX + name)}".*, which ${script}.lua needs$`,
+      );
 
     beforeAll(async () => {
       const rules = ['reset', '>secret', ...withoutKeys];
@@ -92,25 +94,28 @@ describe('a user who lacks', () => {
     it.each([
       ...FENCED_KINDS,
       { title: 'a fenced lock whose calls are gathered', options: {}, script: 'acquireFenced' },
-    ])('is told which one of $title it is, and nothing is changed', async ({ title, options }) => {
-      await using client = clientOf('without-counters');
-      const isGathered = title.includes('gathered');
-      const names = Array.from({ length: isGathered ? 30 : 1 }, () => uniqueName());
-      const script = 'fair' in options ? 'join' : 'acquire-fenced';
-      const acquire = (name: string): Promise<unknown> =>
-        rejectionOf(client.getFencedLock(name, options).acquire({ wait: 5_000 }));
-      const errors = await Promise.all(names.map(acquire));
-      for (const [index, name] of names.entries())
-        expect(errors[index]).toMatchObject({
-          code: 'REDIS_UNAVAILABLE',
-          lockName: name,
-          message: `lock "${name}": ${named(name, script)}`,
-        });
-      for (const name of names)
-        expect(await admin.exists(PREFIX + name, counterOf(PREFIX + name))).toBe(0);
-    });
+    ])(
+      'is told that one of the keys of $title is, and nothing is changed',
+      async ({ title, options }) => {
+        await using client = clientOf('without-counters');
+        const isGathered = title.includes('gathered');
+        const names = Array.from({ length: isGathered ? 30 : 1 }, () => uniqueName());
+        const script = 'fair' in options ? 'join' : 'acquire-fenced';
+        const acquire = (name: string): Promise<unknown> =>
+          rejectionOf(client.getFencedLock(name, options).acquire({ wait: 5_000 }));
+        const errors = await Promise.all(names.map(acquire));
+        for (const [index, name] of names.entries())
+          expect(errors[index]).toMatchObject({
+            code: 'REDIS_UNAVAILABLE',
+            lockName: name,
+            message: expect.stringMatching(refusal(name, script)) as string,
+          });
+        for (const name of names)
+          expect(await admin.exists(PREFIX + name, counterOf(PREFIX + name))).toBe(0);
+      },
+    );
 
-    it('is told which one of a fenced Redlock it is, and nothing is left', async () => {
+    it('is told that one of the keys of a fenced Redlock is, and nothing is left', async () => {
       await using client = clientOf('without-counters');
       const name = uniqueName();
       const lock = client.getRedLock(client.getFencedLock(name), {
@@ -119,7 +124,7 @@ describe('a user who lacks', () => {
       });
       expect(await rejectionOf(lock.acquire({ wait: 10_000 }))).toMatchObject({
         code: 'REDIS_UNAVAILABLE',
-        message: `lock "${name}": ${named(name, 'vote')}`,
+        message: expect.stringMatching(refusal(name, 'vote')) as string,
       });
       expect(await admin.exists(PREFIX + name, counterOf(PREFIX + name))).toBe(0);
     });
@@ -132,9 +137,7 @@ describe('a user who lacks', () => {
       const lock = client.getFencedLock(uniqueName());
       const error = await rejectionOf(lock.acquire({ wait: 2_000 }));
       expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-      expect((error as Error).message).toContain(
-        `one of the keys "${PREFIX}${lock.name}", "${counterOf(PREFIX + lock.name)}" (~redisson_lock_token:*), which acquire-fenced.lua needs`,
-      );
+      expect((error as Error).message).toMatch(refusal(lock.name, 'acquire-fenced'));
       expect(await admin.exists(PREFIX + lock.name)).toBe(0);
     });
 
@@ -144,7 +147,7 @@ describe('a user who lacks', () => {
       const lock = client.getFencedLock(uniqueName());
       expect(await rejectionOf(lock.acquire({ wait: 5_000 }))).toMatchObject({
         code: 'REDIS_UNAVAILABLE',
-        message: `lock "${lock.name}": ${named(lock.name, 'acquire-fenced')}`,
+        message: expect.stringMatching(refusal(lock.name, 'acquire-fenced')) as string,
       });
     });
   });

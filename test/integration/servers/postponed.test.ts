@@ -1,13 +1,13 @@
 // What a connection was told to send at the end of the turn goes first, whatever else is sent before that.
 import { expect, inject, it, vi } from 'vitest';
 import { Listeners } from '../../../src/core/listeners.js';
-import { Connection } from '../../../src/redis/connection.js';
-import { ioredisDriver } from '../../../src/redis/ioredis/driver.js';
+import { RedisClient } from '../../../src/redis/client.js';
+import { libraryFor } from '../../../src/redis/installed.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
 import { eventually } from '../../support/eventually.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-const ways: [string, (connection: Connection) => Promise<unknown> | undefined][] = [
+const ways: [string, (connection: RedisClient) => Promise<unknown> | undefined][] = [
   ['the end of the turn', () => undefined],
   ['a script', (one) => one.run(scripts.release, [uniqueName()], ['me:1', '', ''], () => 1)],
   ['a command', (one) => one.command('exists', uniqueName())],
@@ -15,9 +15,9 @@ const ways: [string, (connection: Connection) => Promise<unknown> | undefined][]
 ];
 
 it.each(ways)('%s sends what was postponed, once', async (way, act) => {
-  const driver = ioredisDriver(inject('redisUrl'));
-  const options = { driver, silenceLimitMs: 10_000, replicas: 0, commandTimeoutMs: 1_000 };
-  const connection = new Connection(options, new Listeners());
+  const library = libraryFor(inject('redisUrl'));
+  const options = { library, silenceLimitMs: 10_000, replicas: 0, commandTimeoutMs: 1_000 };
+  const connection = new RedisClient(options, new Listeners());
   await eventually(() => {
     expect(connection.isReady).toBe(true);
     return Promise.resolve();

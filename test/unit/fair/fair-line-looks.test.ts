@@ -39,7 +39,7 @@ describe('the lock is looked at', () => {
     for (let i = 0; i < 5; i++) await waitingFor(4_000);
     await expectNextLookIn(4_000);
     expect(redis().last('handOver').args[0]).toBe(''); // nobody gives anything up
-    expect(vi.getTimerCount()).toBe(2); // the watchdog's, and the subscriber's PING
+    expect(vi.getTimerCount()).toBe(1); // the watchdog's
   });
 
   it('when the lease is over that the last look found', async () => {

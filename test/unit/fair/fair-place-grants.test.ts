@@ -113,7 +113,7 @@ describe('a grant', () => {
     const { length } = redis().sent;
     await redis().grant(1, place);
     expect(redis().sent).toHaveLength(length);
-    expect(vi.getTimerCount()).toBe(3); // the channels linger, and the subscriber's PING with them; the watchdog's is at rest
+    expect(vi.getTimerCount()).toBe(2); // the channels linger; the watchdog's is at rest
   });
 
   it('that comes when the lock is not held any more is given back', async () => {

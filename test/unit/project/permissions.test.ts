@@ -6,7 +6,7 @@ import { permittedCommands, readmePermissions } from '../../support/permissions.
 /** What the client sends besides what is in the scripts. */
 const OF_THE_CLIENT = {
   server: ['ping', 'info', 'script|load', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
-  cluster: ['cluster|slots', 'cluster|info', 'asking', 'ssubscribe', 'sunsubscribe'],
+  cluster: ['cluster|slots', 'asking', 'ssubscribe', 'sunsubscribe'],
 };
 const PUBLISHED_BY = {
   server: ['publish', 'pubsub|numsub'],

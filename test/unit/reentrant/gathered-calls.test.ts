@@ -1,4 +1,6 @@
 // Acquires and releases that are gathered: which commands they become, in which order, and what each caller is answered.
+import { nextTick } from 'node:process';
+import { inOwnContext } from '../../../src/runtime/own-context.js';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { GatheredCalls, type Carrier } from '../../../src/locks/reentrant/gathered-calls.js';
@@ -11,8 +13,7 @@ import {
   UnwantedError,
 } from '../../../src/redis/failure.js';
 import { hashTag, LockKeys } from '../../../src/redis/keys.js';
-import { Postponed } from '../../../src/redis/postponed.js';
-import type { Argument, Sender } from '../../../src/redis/driver.js';
+import type { Argument, Sender } from '../../../src/redis/port.js';
 import type { Script } from '../../../src/redis/scripts.generated.js';
 import type { TimeLimit } from '../../../src/runtime/clock.js';
 
@@ -34,10 +35,10 @@ class FakeCarrier implements Carrier {
   isReady = true;
   unanswered = 1;
   onRun: () => void = () => undefined;
-  readonly #postponed = new Postponed();
+  #postponed: (() => void) | undefined;
 
   get isBusy(): boolean {
-    return this.unanswered > 0 || this.#postponed.isPending;
+    return this.unanswered > 0 || this.#postponed !== undefined;
   }
 
   get commands(): string[] {
@@ -45,11 +46,16 @@ class FakeCarrier implements Carrier {
   }
 
   postpone(send: () => void): void {
-    this.#postponed.postpone(send);
+    this.#postponed = send;
+    nextTick(() => {
+      this.sendNow();
+    });
   }
 
   sendNow(): void {
-    this.#postponed.sendNow();
+    const send = this.#postponed;
+    this.#postponed = undefined;
+    if (send) inOwnContext(send);
   }
 
   senderFor(key: string): Sender | undefined {
@@ -64,7 +70,7 @@ class FakeCarrier implements Carrier {
     limit?: TimeLimit,
     sender?: Sender,
   ): Promise<T> {
-    this.#postponed.sendNow();
+    this.sendNow();
     this.onRun();
     if (!this.isReady) return Promise.reject(new UnsentError('not connected'));
     return new Promise((resolve, reject) => {

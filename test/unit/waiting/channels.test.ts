@@ -1,7 +1,7 @@
 // Channels of a client that is closed: others may still hold on to it.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Listeners } from '../../../src/core/listeners.js';
-import type { Connection } from '../../../src/redis/connection.js';
+import type { RedisClient } from '../../../src/redis/client.js';
 import { Channels } from '../../../src/waiting/channels.js';
 
 beforeEach(() => {
@@ -12,11 +12,15 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it('a closed client subscribes to nothing more, and leaves no timer', () => {
+it('a closed client subscribes to nothing more, and leaves no timer', async () => {
   const connect = vi.fn();
-  const homes = { of: () => '', connect, onChange: vi.fn() };
-  const channels = new Channels({ homes } as unknown as Connection, new Listeners(), 10_000);
-  void channels.close();
+  const client = {
+    surroundings: { library: { open: connect }, closing: new Set() },
+    onTopology: vi.fn(),
+    onReady: vi.fn(),
+  };
+  const channels = new Channels(client as unknown as RedisClient, new Listeners(), 10_000);
+  await channels.close();
   const listener = { subscribed: vi.fn(), message: vi.fn() };
   const subscription = channels.subscribe('orders', false, listener);
   expect(subscription.isSubscribed).toBe(false);

@@ -1,0 +1,234 @@
+// One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
+
+import { LostError, NotRedisError, replyError, UnsentError } from '../failure.js';
+import type { Argument, Connection, Heard } from '../port.js';
+import { redacted } from '../redaction.js';
+
+/** What we need of the package `redis`, or `@redis/client`. */
+export interface NodeRedis {
+  createClient(options: object): NodeRedisClient;
+}
+
+export interface NodeRedisClient {
+  /** Another one of the same class; what these options do not say is as in its own. */
+  duplicate(options: object): NodeRedisClient;
+  on(event: string, listener: (value: unknown) => void): unknown;
+  connect(): Promise<unknown>;
+  destroy(): void;
+  sendCommand(args: readonly string[]): Promise<unknown>;
+  subscribe(channels: readonly string[], listener: Listener): Promise<void>;
+  sSubscribe(channels: readonly string[], listener: Listener): Promise<void>;
+  unsubscribe(channel: string): Promise<void>;
+  sUnsubscribe(channel: string): Promise<void>;
+}
+
+type Listener = (payload: string, channel: string) => void;
+
+/** A Buffer is one, too. */
+export type Prefix = string | Uint8Array;
+
+/** The options of node-redis that we read; all others are passed on. */
+export interface NodeRedisOptions {
+  readonly url?: string | undefined;
+  readonly socket?: {
+    readonly host?: string | undefined;
+    readonly port?: number | string | undefined;
+    readonly path?: string | undefined;
+    readonly family?: number | undefined;
+    readonly tls?: boolean | undefined;
+  };
+  readonly username?: string | undefined;
+  readonly password?: string | undefined;
+  readonly credentialsProvider?: unknown;
+  readonly database?: number | undefined;
+  readonly keyPrefix?: Prefix | undefined;
+  readonly name?: string | undefined;
+}
+
+/** What is ours of every connection, whatever the user gave. */
+const OURS: object = {
+  url: undefined,
+  disableOfflineQueue: true,
+  // We select, and name the connection: see ioredis/connection.ts.
+  database: undefined,
+  name: undefined,
+  disableClientInfo: true,
+  keyPrefix: undefined,
+  readonly: false,
+  pingInterval: undefined,
+  commandsQueueMaxLength: undefined,
+  // Else version 6 would make an AbortSignal with a timer for every command.
+  commandOptions: { timeout: undefined },
+  // Version 6 refuses it with RESP 2, and it would connect anew by itself.
+  maintNotifications: 'disabled',
+  clientSideCache: undefined,
+  emitInvalidate: undefined,
+  himportRegistry: undefined,
+};
+
+/** The names of node-redis' classes of errors. (A bundler that renames them would also break node-redis' own documentation of them.) */
+const REPLY = /^(SimpleError|BlobError|ErrorReply|MultiErrorReply)$/;
+const UNSENT = /^(ClientOfflineError|ClientClosedError)$/;
+const LOST = /^(SocketClosedUnexpectedlyError|DisconnectsClientError)$/;
+
+export class NodeRedisConnection implements Connection {
+  /** Its socket is private: what is counted are replies and messages. */
+  bytesRead = 0;
+  readonly #heard: Heard;
+  readonly #abort = new AbortController();
+  readonly #client: NodeRedisClient | undefined;
+  #state: 'opening' | 'ready' | 'ended' = 'opening';
+  /** Why it has ended, as far as is known. */
+  #reason: Error | undefined;
+  #hasSubscribed = false;
+
+  /** `template`: only duplicated. `readOptions`: the user's options for this attempt, with the address in `socket`. They may have getters, which may throw. */
+  constructor(template: NodeRedisClient, readOptions: () => NodeRedisOptions, heard: Heard) {
+    this.#heard = heard;
+    try {
+      const { socket, ...options } = readOptions();
+      this.#client = template.duplicate({
+        ...options,
+        ...OURS,
+        socket: {
+          ...socket,
+          reconnectStrategy: false,
+          socketTimeout: undefined,
+          // A subscriber only listens: the kernel has to find out that nobody is at the other end any more.
+          keepAlive: true,
+          keepAliveInitialDelay: 10_000,
+          // `destroy()` does not end a socket that is still connecting.
+          signal: this.#abort.signal,
+        },
+      });
+    } catch (error) {
+      setImmediate(() => {
+        this.#end(asFailure(error));
+      });
+      return;
+    }
+    this.#connect(this.#client);
+  }
+
+  send<T>(
+    command: Lowercase<string>,
+    args: readonly Argument[],
+    read: (reply: unknown) => T,
+    failed: (error: Error) => T | Promise<T>,
+  ): Promise<T> {
+    const sent =
+      this.#client?.sendCommand([command, ...args.map(String)]) ??
+      Promise.reject<unknown>(new UnsentError('not connected'));
+    return sent.then(
+      (reply) => {
+        this.bytesRead++;
+        // Under RESP2 every string comes as a Buffer behind a SUBSCRIBE that was refused.
+        return read(this.#hasSubscribed ? withoutBuffers(reply) : reply);
+      },
+      (error: unknown) => {
+        this.bytesRead++;
+        const failure = asFailure(error);
+        return failed(failure instanceof LostError ? (this.#reason ?? failure) : failure);
+      },
+    );
+  }
+
+  gather(): void {
+    // it always writes at the end of the turn
+  }
+
+  flush(): void {
+    // it cannot
+  }
+
+  subscribe(
+    channels: readonly string[],
+    isSharded: boolean,
+    answered: (refusal: Error | undefined) => void,
+  ): void {
+    this.#hasSubscribed = true;
+    const answer = (refusal?: Error): void => {
+      this.bytesRead++;
+      if (this.#state === 'ended') return;
+      if (refusal instanceof LostError || refusal instanceof UnsentError) return;
+      answered(refusal);
+    };
+    this.#client?.[isSharded ? 'sSubscribe' : 'subscribe'](channels, this.#message).then(
+      () => {
+        answer();
+      },
+      (error: unknown) => {
+        answer(asFailure(error));
+      },
+    );
+  }
+
+  unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
+    this.#client?.[isSharded ? 'sUnsubscribe' : 'unsubscribe'](channel).catch((error: unknown) => {
+      failed(asFailure(error));
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#end(undefined);
+    await new Promise(setImmediate); // when the socket is destroyed
+  }
+
+  readonly #message: Listener = (payload, channel) => {
+    this.bytesRead++;
+    if (this.#state !== 'ended') this.#heard.message(channel, payload);
+  };
+
+  #connect(client: NodeRedisClient): void {
+    // (Also for a reply that no command awaited: earlier ones may have been taken for those to other commands.)
+    client.on('error', (error) => {
+      this.#end(asFailure(error));
+    });
+    client.on('sharded-channel-moved', () => {
+      if (this.#state !== 'ended') this.#heard.moved();
+    });
+    client.connect().then(
+      () => {
+        if (this.#state !== 'opening') return;
+        this.#state = 'ready';
+        this.#heard.ready();
+      },
+      (error: unknown) => {
+        this.#end(asFailure(error));
+      },
+    );
+  }
+
+  #end(reason: Error | undefined): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#reason = reason;
+    this.#abort.abort();
+    try {
+      this.#client?.destroy();
+    } catch {
+      // it was closed already
+    }
+    // All that was unanswered fails in this turn; nobody hears of an end within a call of theirs.
+    queueMicrotask(() => {
+      this.#heard.ended(reason);
+    });
+  }
+}
+
+/** What node-redis rejects with, as one of the failures that port.ts lists. None of them holds a password. */
+function asFailure(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error(String(error));
+  const { name } = error.constructor;
+  redacted(error);
+  if (REPLY.test(name)) return replyError(error.message, { cause: error });
+  if (UNSENT.test(name)) return new UnsentError('not connected', { cause: error });
+  if (LOST.test(name)) return new LostError({ cause: error });
+  if (error.message.startsWith('Unknown RESP type')) return new NotRedisError(error);
+  return error;
+}
+
+function withoutBuffers(reply: unknown): unknown {
+  if (Buffer.isBuffer(reply)) return reply.toString();
+  return Array.isArray(reply) ? reply.map(withoutBuffers) : reply;
+}

@@ -1,0 +1,64 @@
+// What stands between the port and the client: a session is one attempt at one Redis, be it a server, the master that Sentinels name, or a cluster.
+// Like a connection it is ready at most once and ends exactly once; whoever wants Redis again opens another (reconnecting.ts).
+
+import { setTimer } from '../runtime/clock.js';
+import { inOwnContext } from '../runtime/own-context.js';
+import type { Address, Library, Sender } from './port.js';
+
+/** What a session tells. */
+export interface SessionHeard {
+  readonly ready: () => void;
+  /** undefined: nobody said why, or the session was left for a better one. */
+  readonly ended: (reason: Error | undefined) => void;
+  /** Something went wrong that does not end it: with one node of a cluster. */
+  readonly hurt: (error: Error) => void;
+}
+
+export interface Session extends Sender {
+  readonly isReady: boolean;
+  /** Whether anything that was sent is unanswered. */
+  readonly owesAnswer: boolean;
+  /** The server that commands go to; undefined: there are several, or it is not known yet. */
+  readonly address: Address | undefined;
+  readonly isCluster: boolean;
+  /** Ends it for this reason; undefined: it is not wanted any more. */
+  end(reason?: Error): void;
+}
+
+export interface Clock {
+  /** Milliseconds on a monotonic clock. */
+  readonly nowMs: () => number;
+  /** Calls back once, in no caller's asynchronous context; `clearTimeout` prevents it. */
+  readonly setTimer: (callback: () => void, delayMs: number) => NodeJS.Timeout;
+}
+
+export const PROCESS_CLOCK: Clock = {
+  nowMs: () => performance.now(),
+  setTimer: (callback, delayMs) => inOwnContext(() => setTimer(callback, delayMs)),
+};
+
+/** What everything on the way to one Redis needs. It is passed in here, once. */
+export interface Surroundings {
+  readonly library: Library;
+  readonly clock: Clock;
+  /** A number from 0 to 1, as `Math.random()` gives it. */
+  readonly random: () => number;
+  /** A connection that leaves something unanswered for so long is used up, in milliseconds. */
+  readonly silenceLimitMs: number;
+  /** What new connections are called; undefined from when the server does not permit that, so that its log of refusals is not filled. */
+  connectionName: string | undefined;
+  /** The sockets that are being closed. */
+  readonly closing: Set<Promise<void>>;
+}
+
+/** In milliseconds. */
+const FIRST_PAUSE_MS = 62.5;
+const LONGEST_PAUSE_MS = 1_250;
+
+/**
+ * How long to wait before the next attempt after so many that failed: 37 to 63 ms after the first, up to 1.25 s, with jitter so that a fleet does
+ * not come back as one.
+ */
+export function backOffMs(attempt: number, random: () => number): number {
+  return Math.min(FIRST_PAUSE_MS * 2 ** (attempt - 1), LONGEST_PAUSE_MS) * (0.6 + 0.4 * random());
+}

@@ -1,0 +1,232 @@
+// A connection of the library that is watched: it ends, too, when it owes an answer and no byte came for too long. What has ended has ended for
+// good; whoever wants another opens another.
+
+import { inOwnContext } from '../runtime/own-context.js';
+import { failureKind, LostError, UnsentError } from './failure.js';
+import type { Address, Connection, Heard, Purpose, Sender } from './port.js';
+import type { Session, Surroundings } from './session.js';
+
+export type WireHeard = Pick<Heard, 'ready' | 'ended'> & Partial<Heard>;
+
+/** After a blocked event loop answers may be here, unread. They have so long to be read before the silence counts. */
+const TO_READ_MS = 1;
+
+/** Where the timer rings so late, what is due may not even have been written: it has its whole time once more. */
+const BLOCKED_MS = 250;
+
+/** The reason of a wire that was left since it was silent. */
+export class SilenceError extends Error {
+  override readonly name = 'SilenceError';
+}
+
+/**
+ * - `opening`: the library connects and shakes hands
+ * - `ready`: commands can be sent
+ * - `ended`: nothing is sent any more; `reason`: why we ended it, for what it cut off
+ */
+type State =
+  | { readonly kind: 'opening' | 'ready' }
+  | { readonly kind: 'ended'; readonly reason: Error | undefined };
+
+export class Wire implements Session {
+  readonly address: Address;
+  readonly isCluster = false;
+  readonly #connection: Connection;
+  readonly #surroundings: Surroundings;
+  readonly #limitMs: number;
+  readonly #heard: WireHeard;
+  #state: State = { kind: 'opening' };
+  #unansweredCount = 0;
+  /** Since when nothing was heard, while something is due. */
+  #quietSinceMs: number;
+  #seenBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #ringsAtMs = 0;
+  #wasBlocked = false;
+
+  /** `limitMs`: for how long it may leave its handshake, or a command, unanswered without a sign of life. */
+  constructor(
+    surroundings: Surroundings,
+    address: Address,
+    purpose: Purpose,
+    heard: WireHeard,
+    limitMs: number = surroundings.silenceLimitMs,
+  ) {
+    this.address = address;
+    this.#surroundings = surroundings;
+    this.#limitMs = limitMs;
+    this.#heard = heard;
+    this.#quietSinceMs = surroundings.clock.nowMs();
+    // It serves all callers, so nothing of it may run in the context of the one who needs it first.
+    this.#connection = inOwnContext(() =>
+      surroundings.library.open(address, purpose, {
+        ready: () => {
+          if (this.#state.kind !== 'opening') return;
+          this.#state = { kind: 'ready' };
+          this.#quietSinceMs = surroundings.clock.nowMs();
+          if (purpose !== 'sentinel') this.#name();
+          heard.ready();
+        },
+        ended: (reason) => {
+          if (this.#end(undefined)) heard.ended(reason);
+        },
+        message: (channel, payload) => {
+          if (this.#state.kind !== 'ended') heard.message?.(channel, payload);
+        },
+        moved: () => {
+          if (this.#state.kind !== 'ended') heard.moved?.();
+        },
+      }),
+    );
+    this.#watch(limitMs);
+  }
+
+  get isReady(): boolean {
+    return this.#state.kind === 'ready';
+  }
+
+  get owesAnswer(): boolean {
+    return this.#unansweredCount > 0;
+  }
+
+  readonly send: Sender['send'] = (command, args, read, failed) => {
+    if (!this.isReady) return unsent('not connected', failed);
+    // Commands are written together only while others are unanswered: on an idle connection they must not wait for the end of the turn.
+    if (this.#asked()) this.#connection.gather();
+    return this.#connection.send(
+      command,
+      args,
+      (reply) => {
+        this.#answered();
+        return read(reply);
+      },
+      (error) => {
+        this.#answered();
+        return failed(this.#explained(error));
+      },
+    );
+  };
+
+  gather(): void {
+    if (this.isReady) this.#connection.gather();
+  }
+
+  flush(): void {
+    if (this.isReady) this.#connection.flush();
+  }
+
+  /** `answered` is called unless the wire ends first. */
+  readonly subscribe: Connection['subscribe'] = (channels, isSharded, answered) => {
+    if (!this.isReady) return;
+    this.#asked();
+    this.#connection.subscribe(channels, isSharded, (refusal) => {
+      this.#answered();
+      if (this.isReady) answered(refusal);
+    });
+  };
+
+  readonly unsubscribe: Connection['unsubscribe'] = (channel, isSharded, failed) => {
+    if (this.isReady) this.#connection.unsubscribe(channel, isSharded, failed);
+  };
+
+  end(reason?: Error): void {
+    if (!this.#end(reason)) return;
+    queueMicrotask(() => {
+      this.#heard.ended(reason);
+    });
+  }
+
+  /** Returns false if it has ended before. */
+  #end(reason: Error | undefined): boolean {
+    if (this.#state.kind === 'ended') return false;
+    this.#state = { kind: 'ended', reason };
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const { closing } = this.#surroundings;
+    const closed = this.#connection.close().finally(() => closing.delete(closed));
+    closing.add(closed);
+    return true;
+  }
+
+  #name(): void {
+    const { connectionName } = this.#surroundings;
+    if (connectionName === undefined) return;
+    void this.send('client', ['SETNAME', connectionName], ignore, (error) => {
+      if (failureKind(error) === 'denied') this.#surroundings.connectionName = undefined;
+    });
+  }
+
+  /** The library knows only that the connection is gone: what our own end of it has cut off is told why. */
+  #explained(error: Error): Error {
+    const reason = this.#state.kind === 'ended' ? this.#state.reason : undefined;
+    return reason && error instanceof LostError ? reason : error;
+  }
+
+  /** Something is to be answered. Returns whether something else was, too. */
+  #asked(): boolean {
+    if (this.#unansweredCount++ > 0) return true;
+    this.#quietSinceMs = this.#surroundings.clock.nowMs();
+    this.#seenBytes = this.#connection.bytesRead;
+    if (!this.#timer) this.#watch(this.#limitMs);
+    return false;
+  }
+
+  #answered(): void {
+    this.#unansweredCount--;
+    this.#quietSinceMs = this.#surroundings.clock.nowMs();
+  }
+
+  get #isDue(): boolean {
+    return this.#state.kind === 'opening' || (this.isReady && this.owesAnswer);
+  }
+
+  /** (The timer is not set anew for each command, only when it rings.) */
+  #watch(delayMs: number): void {
+    this.#ringsAtMs = this.#surroundings.clock.nowMs() + delayMs;
+    this.#timer = this.#surroundings.clock.setTimer(this.#ring, delayMs);
+  }
+
+  readonly #ring = (): void => {
+    this.#timer = undefined;
+    if (!this.#isDue) return;
+    const nowMs = this.#surroundings.clock.nowMs();
+    // Once in a row, or whoever blocks again and again would never learn of a silent server.
+    this.#wasBlocked = !this.#wasBlocked && nowMs - this.#ringsAtMs > BLOCKED_MS;
+    if (this.#wasBlocked) {
+      this.#quietSinceMs = nowMs;
+      this.#watch(this.#limitMs);
+      return;
+    }
+    const quietSinceMs = this.#quietSinceMs;
+    this.#timer = this.#surroundings.clock.setTimer(() => {
+      this.#timer = undefined;
+      if (this.#isDue) this.#look(quietSinceMs);
+    }, TO_READ_MS);
+  };
+
+  /** What was unread a moment ago is read by now. */
+  #look(quietSinceMs: number): void {
+    const nowMs = this.#surroundings.clock.nowMs();
+    const { bytesRead } = this.#connection;
+    if (bytesRead !== this.#seenBytes) this.#quietSinceMs = nowMs;
+    this.#seenBytes = bytesRead;
+    const leftMs = this.#quietSinceMs + this.#limitMs - nowMs;
+    if (leftMs > 0 || this.#quietSinceMs !== quietSinceMs) {
+      this.#watch(leftMs);
+      return;
+    }
+    const what = this.#state.kind === 'opening' ? 'handshake' : 'answer';
+    this.end(new SilenceError(`no ${what} within ${String(this.#limitMs)} ms`));
+  }
+}
+
+/** For a reply, or a failure, that nobody is interested in. */
+export const ignore = (): void => undefined;
+
+/** The failure of a command that was not written. */
+export function unsent<T>(
+  why: string | UnsentError,
+  failed: (error: Error) => T | Promise<T>,
+): Promise<T> {
+  return Promise.reject<T>(typeof why === 'string' ? new UnsentError(why) : why).catch(failed);
+}

@@ -1,0 +1,1 @@
+export function substituteFor(specifier: string, importer?: string): string | undefined;

@@ -1,0 +1,531 @@
+// What may stand for Redis: everything else is refused at once, in words that say what it is, and without its password.
+import { Cluster, Redis } from 'ioredis';
+import { createRequire } from 'node:module';
+import { inspect } from 'node:util';
+import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
+import { afterEach, describe, expect, it } from 'vitest';
+import { OptionError } from '../../../src/api/errors.js';
+import { libraryFor } from '../../../src/redis/installed.js';
+import type { NodeRedis } from '../../../src/redis/node-redis/connection.js';
+import { nodeRedisLibrary } from '../../../src/redis/node-redis/library.js';
+import type { Library, Target } from '../../../src/redis/port.js';
+import { parseRedisUrl, type RedisUrl } from '../../../src/redis/redis-url.js';
+
+const SECRET = 'hunter2-secret';
+
+const redis5 = createRequire(import.meta.url)('redis5') as {
+  createClient: typeof createClient;
+  createCluster: typeof createCluster;
+};
+
+const created: (Redis | Cluster)[] = [];
+
+afterEach(() => {
+  for (const client of created.splice(0)) client.disconnect();
+});
+
+class Config {
+  readonly host = 'h';
+}
+
+function idle<Client extends Redis | Cluster>(client: Client): Client {
+  created.push(client);
+  return client;
+}
+
+function idleRedis(options: object): Redis {
+  return idle(new Redis({ ...options, lazyConnect: true }));
+}
+
+function idleCluster(nodes: readonly unknown[], options: object = {}): Cluster {
+  return idle(new Cluster(nodes as string[], { ...options, lazyConnect: true }));
+}
+
+describe('a text is refused', () => {
+  it.each([
+    ['an empty one', '', "is ''"],
+    ['an http URL', `http://:${SECRET}@localhost:6379`, 'begins with http://'],
+    ['a URL of another database', `postgres://u:${SECRET}@localhost/1`, 'begins with postgres://'],
+    ['a URL of an unknown scheme', 'valkey://localhost', 'redis://, or rediss://'],
+    ['a URL without a host', `redis://:${SECRET}`, 'no URL that can be used'],
+    ['a port that is none', `redis://:${SECRET}@localhost:port`, 'no URL that can be used'],
+    ['a port out of range', `redis://:${SECRET}@localhost:66666`, 'no URL that can be used'],
+    ['only a port, out of range', '66666', 'must be a whole number up to 65535'],
+    ['a "/" in the password', `redis://:${SECRET}/x@localhost:6379`, 'percent-encoded'],
+    ['a "/" that leaves a port', `redis://user:123/${SECRET}@localhost`, 'percent-encoded'],
+    ['a "?" that leaves a port', `redis://user:123?${SECRET}@localhost`, 'percent-encoded'],
+    ['a "#" that leaves a port', `redis://user:123#${SECRET}@localhost`, 'percent-encoded'],
+    ['a "#" that leaves a host', `redis://${SECRET}#x@localhost`, 'percent-encoded'],
+    ['"@" and "?" in the password', `redis://user:abc@de?${SECRET}@host:6379`, 'percent-encoded'],
+    ['an "@" in the query', `redis://user:pass@host?keyPrefix=${SECRET}@`, 'percent-encoded'],
+    ['an "&" in a password in the query', `redis://h?password=ab&${SECRET}`, '"&"'],
+    ['a "%" in the password', `redis://:%${SECRET}@localhost`, 'percent-encoded'],
+    ['a database that is no number', `redis://:${SECRET}@localhost/main`, 'number of a database'],
+    ['an unknown name in the query', `redis://:${SECRET}@h?ssl=true`, 'none of username, password'],
+    ['a database with letters', 'redis://h?db=2x', "db is '2x'"],
+    ['a family that is none', 'redis://h?family=ten', "family is 'ten'"],
+    ['no scheme, but a database', `:${SECRET}@localhost:6379/2`, 'it must begin with redis://'],
+    ['no scheme, and no port', `:${SECRET}`, 'no URL that can be used'],
+    ['something else', `what is ${SECRET}?`, 'no URL that can be used'],
+  ])('%s', (_title, text, words) => {
+    refused(text, words);
+    refused({ url: text }, words);
+  });
+
+  it('in an array, or as an instance of URL', () => {
+    const url = `redis://:${SECRET}@localhost:6379`;
+    refused([url], 'is an array of 1: it must be a URL such as redis://localhost:6379');
+    refused(new URL(url), 'is an instance of URL: it must be');
+  });
+});
+
+describe('a text is read as', () => {
+  const [database, isTls] = [0, false];
+
+  it.each<[string, RedisUrl]>([
+    ['redis://localhost', { address: { host: 'localhost', port: 6379 }, database, isTls }],
+    [
+      'redis://user:p%40ss@host:7000/3',
+      {
+        address: { host: 'host', port: 7000 },
+        database: 3,
+        isTls,
+        username: 'user',
+        password: 'p@ss',
+      },
+    ],
+    [
+      'redis://:pass@[::1]:7000/',
+      { address: { host: '::1', port: 7000 }, database, isTls, password: 'pass' },
+    ],
+    [
+      'redis://host?db=2&keyPrefix=app:&connectionName=me',
+      {
+        address: { host: 'host', port: 6379 },
+        database: 2,
+        isTls,
+        keyPrefix: 'app:',
+        connectionName: 'me',
+      },
+    ],
+    [
+      'redis://host?username=user&password=pass&family=6',
+      {
+        address: { host: 'host', port: 6379 },
+        database,
+        isTls,
+        username: 'user',
+        password: 'pass',
+        family: 6,
+      },
+    ],
+    ['REDISS://host', { address: { host: 'host', port: 6379 }, database, isTls: true }],
+    ['//host:7000', { address: { host: 'host', port: 7000 }, database, isTls }],
+    ['host:7000', { address: { host: 'host', port: 7000 }, database, isTls }],
+    [':pass@host', { address: { host: 'host', port: 6379 }, database, isTls, password: 'pass' }],
+    ['7000', { address: { host: 'localhost', port: 7000 }, database, isTls }],
+    ['/var/run/redis.sock', { address: { path: '/var/run/redis.sock' }, database, isTls }],
+  ])('%s', (text, url) => {
+    expect(parseRedisUrl('option "redis"', text)).toEqual(url);
+  });
+});
+
+describe('for a URL', () => {
+  it('a library tells where Redis is, and what the URL names', () => {
+    const library = libraryFor('redis://host:7000/3?keyPrefix=app:&connectionName=me');
+    expect(library.target).toEqual(single({ host: 'host', port: 7000 }, 3));
+    expect(library).toMatchObject({ keyPrefix: 'app:', connectionName: 'me' });
+    expect(libraryFor('/tmp/redis.sock').target).toEqual(single({ path: '/tmp/redis.sock' }));
+  });
+});
+
+describe('options are refused', () => {
+  it.each<[string, unknown, string]>([
+    ['nothing', undefined, 'is undefined: it must be a URL'],
+    ['null', null, 'is null: it must be a URL'],
+    ['a number', 6379, 'is 6379: it must be a URL'],
+    ['a URL as host', { host: `redis://:${SECRET}@h` }, "host is 'redis://…': it must be the name"],
+    ['a password in the host', { host: `:${SECRET}@h` }, "host is '…@h'"],
+    ['a number as host', { host: 6379 }, 'host is 6379'],
+    ['a URL as path', { path: `redis://:${SECRET}@h` }, 'path is a URL'],
+    ['a port that is none', { port: 'redis' }, "port is 'redis': it must be a whole number"],
+    ['a port out of range', { port: 66_666 }, 'port is 66666: it must be a whole number up to'],
+    ['a database that is none', { db: -1 }, 'db is -1'],
+    ['a database with letters', { db: '2x' }, "db is '2x'"],
+    ['a port with letters', { port: '63x' }, "port is '63x'"],
+    ['an instance of a class', new Config(), 'is an instance of Config: it must be a URL'],
+    ['a promise', Promise.resolve({ host: 'h' }), 'a Promise (was an await forgotten?)'],
+    ['a class', Redis, 'is a function'],
+  ])('%s', (_title, source, words) => {
+    refused(source, words);
+  });
+
+  const noName = 'name is undefined: it must be the name of the master';
+  const noSentinel = 'is an array of 0: it must be an array of at least one Sentinel';
+
+  it.each<[string, object, string]>([
+    ['Sentinels without a name', { sentinels: [{ host: 'h' }] }, noName],
+    ['an empty name', { sentinels: [{ host: 'h' }], name: '' }, "name is ''"],
+    ['no Sentinels', { sentinels: [], name: 'x' }, `sentinels ${noSentinel}`],
+    ['one Sentinel without a list', { sentinels: { host: 'h' }, name: 'x' }, 'is an object'],
+    [
+      'a text as Sentinel',
+      { sentinels: [`:${SECRET}@h`], name: 'x' },
+      "sentinels[0] is '…@h': it must be where a Sentinel is: { host, port }",
+    ],
+    [
+      'a URL as the host of a Sentinel',
+      { sentinels: [{ host: `redis://:${SECRET}@h` }], name: 'x' },
+      "Sentinel's host is 'redis://…'",
+    ],
+    [
+      'a port of a Sentinel that is none',
+      { sentinels: [{ host: 'h', port: 'x' }], name: 'x' },
+      "Sentinel's port is 'x'",
+    ],
+  ])('in the form of ioredis: %s', (_title, source, words) => {
+    refused(source, words);
+  });
+
+  it.each<[string, object, string]>([
+    ['a URL as host', { socket: { host: `redis://:${SECRET}@h` } }, "host is 'redis://…'"],
+    ['a URL as path', { socket: { path: `redis://:${SECRET}@h` } }, 'path is a URL'],
+    ['a port that is none', { socket: { port: 'x' } }, "port is 'x'"],
+    ['a database that is none', { socket: {}, database: -1 }, 'database is -1'],
+    ['no root nodes', { rootNodes: [] }, 'rootNodes is an array of 0: it must be an array of at'],
+    [
+      'a root node that cannot be read',
+      { rootNodes: [{ url: `redis://:${SECRET}@h:port` }] },
+      'a root node of the cluster: its url is no URL',
+    ],
+    [
+      'a database of a cluster',
+      { rootNodes: [{ url: `redis://:${SECRET}@h/2` }] },
+      'the database of a root node of the cluster is 2: it must be 0',
+    ],
+    [
+      'a database in its defaults',
+      { rootNodes: [{ url: 'redis://h' }], defaults: { database: 1, password: SECRET } },
+      'the database of the defaults of the cluster is 1: it must be 0',
+    ],
+    ['Sentinels without a name', { sentinelRootNodes: [{ host: 'h', port: 1 }] }, noName],
+    ['no Sentinels', { sentinelRootNodes: [], name: 'x' }, `sentinelRootNodes ${noSentinel}`],
+    [
+      'a URL as the host of a Sentinel',
+      { sentinelRootNodes: [{ host: `redis://:${SECRET}@h`, port: 1 }], name: 'x' },
+      "Sentinel's host is 'redis://…'",
+    ],
+  ])('in the form of node-redis: %s', (_title, source, words) => {
+    refused(source, words);
+  });
+});
+
+describe('options of ioredis', () => {
+  it('say where one server is', () => {
+    expect(libraryFor({}).target).toEqual(single({ host: 'localhost', port: 6379 }));
+    expect(libraryFor({ host: null, port: '7000', db: '2' }).target).toEqual(
+      single({ host: 'localhost', port: 7000 }, 2),
+    );
+    expect(libraryFor({ path: '/tmp/s', host: 'h' }).target).toEqual(single({ path: '/tmp/s' }));
+    expect(libraryFor({ host: 'h', keyPrefix: 'app:', connectionName: 'me' })).toMatchObject({
+      target: single({ host: 'h', port: 6379 }),
+      keyPrefix: 'app:',
+      connectionName: 'me',
+    });
+  });
+
+  it('say where Sentinels are, and which master they watch', () => {
+    const { target } = libraryFor({
+      sentinels: [{ host: 's1' }, { host: 's2', port: 7000 }],
+      name: 'main',
+      db: 3,
+      updateSentinels: false,
+      natMap: { '10.0.0.1:6379': { host: 'outside', port: 1 } },
+    });
+    expect(target).toMatchObject({
+      kind: 'sentinel',
+      name: 'main',
+      database: 3,
+      isFixed: true,
+      sentinels: [
+        { host: 's1', port: 26_379 },
+        { host: 's2', port: 7000 },
+      ],
+    });
+    expect(remapped(target, '10.0.0.1:6379')).toEqual({ host: 'outside', port: 1 });
+    expect(remapped(target, '10.0.0.2:6379')).toBeUndefined();
+  });
+
+  it('are read without what is for each attempt', () => {
+    const options = {
+      host: 'h',
+      get password(): string {
+        throw new Error('no token today');
+      },
+    };
+    expect(libraryFor(options).target).toEqual(single({ host: 'h', port: 6379 }));
+  });
+});
+
+describe('a client of ioredis', () => {
+  it('is read, and not used', () => {
+    const client = idleRedis({
+      host: 'h',
+      port: 7000,
+      db: 2,
+      keyPrefix: 'a:',
+      connectionName: 'b',
+    });
+    const library = libraryFor(client);
+    expect(library.target).toEqual(single({ host: 'h', port: 7000 }, 2));
+    expect(library).toMatchObject({ keyPrefix: 'a:', connectionName: 'b' });
+    expect(client.status).toBe('wait');
+  });
+
+  it('of a cluster is read, and not used', () => {
+    const natMap = { '10.0.0.1:6379': { host: 'outside', port: 1 } };
+    const nodes = [{ host: 'n1', port: 7001 }, 'redis://user:pass@n2:7002', 7003];
+    const redisOptions = { connectionName: 'me' };
+    const client = idleCluster(nodes, { natMap, keyPrefix: 'app:', redisOptions });
+    const library = libraryFor(client);
+    expect(library.target).toMatchObject({
+      kind: 'cluster',
+      startup: [
+        { host: 'n1', port: 7001 },
+        { host: 'n2', port: 7002 },
+        { host: expect.any(String) as string, port: 7003 },
+      ],
+    });
+    expect(remapped(library.target, '10.0.0.1:6379')).toEqual({ host: 'outside', port: 1 });
+    expect(library).toMatchObject({ keyPrefix: 'app:', connectionName: 'me' });
+    expect(client.status).toBe('wait');
+  });
+
+  it('may translate the addresses of a cluster by a function', () => {
+    const natMap = (at: string) => (at === 'a:1' ? { host: 'outside', port: 1 } : null);
+    const { target } = libraryFor(idleCluster([{ host: 'h' }], { natMap }));
+    expect(remapped(target, 'a:1')).toEqual({ host: 'outside', port: 1 });
+    expect(remapped(target, 'a:2')).toBeUndefined();
+  });
+
+  it('is refused if its host or path is a URL', () => {
+    refused(idleRedis({ host: `redis://:${SECRET}@localhost` }), 'host is');
+    const url = `http://:${SECRET}@localhost`;
+    refused(idle(new Redis(url, { lazyConnect: true })), 'path is a URL');
+  });
+
+  it('is refused if a start-up node of its cluster cannot be used', () => {
+    const nodes = [
+      [`redis://user:abc@de?${SECRET}@host:6379`, 'a start-up node of the cluster is no URL'],
+      [`redis://:${SECRET}@localhost:port`, 'a start-up node of the cluster is no URL'],
+      [{ host: `redis://:${SECRET}@localhost` }, "its host is 'redis://…'"],
+      [{ host: 'h', db: 1 }, 'a start-up node of the cluster is 1: it must be 0'],
+    ] as const;
+    for (const [node, words] of nodes) refused(idleCluster([node]), words);
+    refused(idleCluster([]), 'without start-up nodes');
+  });
+
+  it('is refused if it was closed', async () => {
+    const client = idleRedis({ password: SECRET });
+    client.disconnect();
+    await expect.poll(() => client.status).toBe('end');
+    refused(client, 'is a client of ioredis that was closed: give one that is open');
+  });
+});
+
+describe.each([
+  ['6', { createClient, createCluster }],
+  ['5', redis5],
+])('a client of node-redis %s', (_version, nodeRedis) => {
+  it('is read, and not used', () => {
+    const url = `redis://user:${SECRET}@host:7000/2`;
+    const client = nodeRedis.createClient({ url, name: 'me' });
+    expect(libraryFor(client)).toMatchObject({
+      target: single({ host: 'host', port: 7000 }, 2),
+      connectionName: 'me',
+      keyPrefix: '',
+    });
+    expect(client.isOpen).toBe(false);
+  });
+
+  it('may have been made from options, or from none', () => {
+    const { createClient: create } = nodeRedis;
+    const atPath = create({ socket: { path: '/tmp/redis.sock', tls: false }, database: 1 });
+    expect(libraryFor(atPath).target).toEqual(single({ path: '/tmp/redis.sock' }, 1));
+    expect(libraryFor(create()).target).toEqual(single({ host: 'localhost', port: 6379 }));
+  });
+
+  it('of a cluster is read, and not used', () => {
+    const client = nodeRedis.createCluster({
+      rootNodes: [{ url: 'redis://n1:7001' }, { socket: { host: 'n2', port: 7002 } }],
+      defaults: { name: 'me' },
+      nodeAddressMap: { '10.0.0.1:6379': { host: 'outside', port: 1 } },
+    });
+    const library = libraryFor(client);
+    expect(library).toMatchObject({
+      target: {
+        kind: 'cluster',
+        startup: [
+          { host: 'n1', port: 7001 },
+          { host: 'n2', port: 7002 },
+        ],
+      },
+      connectionName: 'me',
+    });
+    expect(remapped(library.target, '10.0.0.1:6379')).toEqual({ host: 'outside', port: 1 });
+    expect(remapped(library.target, '10.0.0.2:6379')).toBeUndefined();
+  });
+});
+
+describe('a client of node-redis', () => {
+  it('that hides its options is refused, with what would be right', () => {
+    const words = 'it must be what createClient() or createCluster() returns, or plain options';
+    const options = { password: SECRET };
+    const sentinel = createSentinel({
+      name: 'main',
+      sentinelRootNodes: [{ host: 'h', port: 1 }],
+      nodeClientOptions: options,
+    });
+    refused(sentinel, words);
+    refused(sentinel, 'for Sentinels { name, sentinelRootNodes, nodeClientOptions }');
+    refused(createClientPool(options), words);
+  });
+});
+
+describe('options of node-redis', () => {
+  it('say where one server is', () => {
+    expect(libraryFor({ url: 'redis://u:p@host:7000/2' }).target).toEqual(
+      single({ host: 'host', port: 7000 }, 2),
+    );
+    const library = libraryFor({ socket: { host: 'h', port: 7000 }, database: 1, keyPrefix: 'a:' });
+    expect(library.target).toEqual(single({ host: 'h', port: 7000 }, 1));
+    expect(library.keyPrefix).toBe('a:');
+  });
+
+  it('go behind their URL, as in node-redis itself', () => {
+    const options = { url: 'redis://h:7000/2', database: 3, socket: { host: 'other' } };
+    expect(libraryFor(options).target).toEqual(single({ host: 'h', port: 7000 }, 2));
+    const unsaid = { url: 'redis://h', database: 3 };
+    expect(libraryFor(unsaid).target).toEqual(single({ host: 'h', port: 6379 }, 3));
+    const named = libraryFor({ url: 'redis://h?keyPrefix=app:&connectionName=me' });
+    expect(named).toMatchObject({ keyPrefix: 'app:', connectionName: 'me' });
+  });
+
+  it('say where the nodes of a cluster are', () => {
+    const rootNodes = [{ url: 'redis://n1:7001' }, { socket: { host: 'n2', port: 7002 } }];
+    const nodeAddressMap = (at: string) =>
+      at === 'a:1' ? { host: 'outside', port: 1 } : undefined;
+    const { target } = libraryFor({ rootNodes, nodeAddressMap });
+    expect(target).toMatchObject({
+      kind: 'cluster',
+      startup: [
+        { host: 'n1', port: 7001 },
+        { host: 'n2', port: 7002 },
+      ],
+    });
+    expect(remapped(target, 'a:1')).toEqual({ host: 'outside', port: 1 });
+  });
+
+  it('say where Sentinels are, and which master they watch', () => {
+    const library = libraryFor({
+      name: 'main',
+      sentinelRootNodes: [{ host: 's1', port: 7000 }, { host: 's2' }],
+      nodeClientOptions: { database: 3, name: 'me' },
+    });
+    expect(library).toMatchObject({
+      target: {
+        kind: 'sentinel',
+        name: 'main',
+        database: 3,
+        isFixed: false,
+        sentinels: [
+          { host: 's1', port: 7000 },
+          { host: 's2', port: 26_379 },
+        ],
+      },
+      connectionName: 'me',
+    });
+  });
+
+  it('are read without what is for each attempt', () => {
+    const options = {
+      socket: { host: 'h' },
+      get password(): string {
+        throw new Error('no token today');
+      },
+    };
+    expect(libraryFor(options).target).toEqual(single({ host: 'h', port: 6379 }));
+    expect(libraryFor({ rootNodes: [options] }).target.kind).toBe('cluster');
+  });
+
+  it('give the credentials of the URL, and keep those beside it that it does not name', () => {
+    const given = optionsOf({ url: 'rediss://user:pass@h?family=6', username: 'x', RESP: 3 });
+    expect(given).toMatchObject({ username: 'user', password: 'pass', RESP: 3 });
+    expect(given['socket']).toMatchObject({ host: 'h', port: 6379, tls: true, family: 6 });
+    const credentialsProvider = { type: 'async-credentials-provider' };
+    expect(optionsOf({ url: 'redis://h', credentialsProvider })).toMatchObject({
+      credentialsProvider,
+    });
+  });
+});
+
+describe('a client of another library is refused', () => {
+  it('of GLIDE', () => {
+    class GlideClient {
+      customCommand(): void {
+        // only its name counts
+      }
+    }
+    refused(new GlideClient(), 'a client of GLIDE, which tells nobody when its connection is lost');
+    refused(new GlideClient(), 'give a client of ioredis or node-redis, a URL, or options');
+  });
+
+  it('of ioredis-mock', () => {
+    class RedisMock {
+      readonly options = { password: SECRET };
+      readonly status = 'ready';
+      duplicate(): this {
+        return this;
+      }
+    }
+    refused(new RedisMock(), 'a client of ioredis-mock, which has no server');
+  });
+});
+
+function single(address: object, database = 0): Target {
+  return { kind: 'single', address, database } as Target;
+}
+
+function remapped(target: Target, announced: string): unknown {
+  return target.kind === 'single' ? undefined : target.remap(announced);
+}
+
+/** What node-redis is given for a connection. */
+function optionsOf(source: object): Record<string, unknown> {
+  let given: object = {};
+  const template = {
+    duplicate(options: object) {
+      given = options;
+      throw new Error('none is needed');
+    },
+  };
+  const nodeRedis = { createClient: () => template } as unknown as NodeRedis;
+  const library: Library = nodeRedisLibrary(source, () => nodeRedis);
+  const silent = (): void => undefined;
+  const heard = { ready: silent, ended: silent, message: silent, moved: silent };
+  if (library.target.kind === 'single') library.open(library.target.address, 'commands', heard);
+  return given as Record<string, unknown>;
+}
+
+/** Also: its password is nowhere in the error. */
+function refused(source: unknown, words: string): void {
+  let error: unknown;
+  try {
+    libraryFor(source);
+  } catch (thrown) {
+    error = thrown;
+  }
+  expect(error).toBeInstanceOf(OptionError);
+  expect(String(error)).toContain(words);
+  expect(inspect(error, { depth: Infinity, showHidden: true })).not.toContain(SECRET);
+}
