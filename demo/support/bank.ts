@@ -1,7 +1,7 @@
 // The accounts, as plain keys in Redis, and beside them a ledger that cannot go wrong: it is only ever added to,
 // in the same transaction that writes the balances. Where balance and ledger differ, money went astray.
 
-import { Redis } from 'ioredis';
+import { plainRedis, type PlainRedis } from '../../test/support/plain-redis.js';
 
 const ACCOUNTS = ['Anna', 'Ben', 'Clara', 'David'] as const;
 const OPENING_CENTS = 1_000_00;
@@ -28,13 +28,11 @@ export interface Account {
 }
 
 export class Bank {
-  readonly #redis: Redis;
+  readonly #redis: PlainRedis;
   readonly #prefix: string;
 
   constructor(url: string, prefix: string) {
-    // A server that is gone was ours, and will not come back.
-    this.#redis = new Redis(url, { retryStrategy: () => null });
-    this.#redis.on('error', () => undefined); // whoever waits for an answer learns it
+    this.#redis = plainRedis(url);
     this.#prefix = prefix;
   }
 
@@ -44,8 +42,8 @@ export class Bank {
       [this.#balance(name), OPENING_CENTS],
       [this.#ledger(name), OPENING_CENTS],
     ]);
-    await this.#redis.mset(...entries.flat());
-    await this.#redis.del(this.#transferCount, this.#token);
+    await this.#redis.send('MSET', ...entries.flat());
+    await this.#redis.send('DEL', this.#transferCount, this.#token);
   }
 
   /**
@@ -57,24 +55,23 @@ export class Bank {
     const [from, to] = twoOf(ACCOUNTS);
     const cents = 1 + Math.floor(Math.random() * LARGEST_TRANSFER_CENTS);
 
-    const balances = await this.#redis.mget(this.#balance(from), this.#balance(to));
+    const balances = await this.#get(this.#balance(from), this.#balance(to));
     await think();
     const [fromCents, toCents] = [Number(balances[0]) - cents, Number(balances[1]) + cents];
     if (token !== undefined) {
       const keys = [this.#token, this.#balance(from), this.#balance(to)];
       keys.push(this.#ledger(from), this.#ledger(to), this.#transferCount);
       const args = [token, fromCents, toCents, cents];
-      const reply = await this.#redis.eval(GUARDED, keys.length, ...keys, ...args);
+      const reply = await this.#redis.send('EVAL', GUARDED, keys.length, ...keys, ...args);
       return (reply as number | null) ?? undefined;
     }
-    const replies = await this.#redis
-      .multi()
-      .mset(this.#balance(from), fromCents, this.#balance(to), toCents)
-      .decrby(this.#ledger(from), cents)
-      .incrby(this.#ledger(to), cents)
-      .incr(this.#transferCount)
-      .exec();
-    return replies!.at(-1)![1] as number;
+    const replies = await this.#redis.transaction(
+      ['MSET', this.#balance(from), fromCents, this.#balance(to), toCents],
+      ['DECRBY', this.#ledger(from), cents],
+      ['INCRBY', this.#ledger(to), cents],
+      ['INCR', this.#transferCount],
+    );
+    return replies.at(-1) as number;
   }
 
   /**
@@ -85,22 +82,20 @@ export class Bank {
     const [from, to] = twoOf(ACCOUNTS);
     const cents = 1 + Math.floor(Math.random() * LARGEST_TRANSFER_CENTS);
 
-    const balances = await this.#redis.mget(this.#balance(from), this.#balance(to));
+    const balances = await this.#get(this.#balance(from), this.#balance(to));
     await think();
     const [fromCents, toCents] = [Number(balances[0]) - cents, Number(balances[1]) + cents];
-    await this.#redis
-      .multi()
-      .set(this.#balance(from), fromCents)
-      .decrby(this.#ledger(from), cents)
-      .exec();
+    await this.#redis.transaction(
+      ['SET', this.#balance(from), fromCents],
+      ['DECRBY', this.#ledger(from), cents],
+    );
     await linger();
-    const replies = await this.#redis
-      .multi()
-      .set(this.#balance(to), toCents)
-      .incrby(this.#ledger(to), cents)
-      .incr(this.#transferCount)
-      .exec();
-    return replies!.at(-1)![1] as number;
+    const replies = await this.#redis.transaction(
+      ['SET', this.#balance(to), toCents],
+      ['INCRBY', this.#ledger(to), cents],
+      ['INCR', this.#transferCount],
+    );
+    return replies.at(-1) as number;
   }
 
   /** Adds up all balances, in cents, one after the other; `linger` is in front of each. */
@@ -108,19 +103,21 @@ export class Bank {
     let sumCents = 0;
     for (const name of ACCOUNTS) {
       await linger();
-      sumCents += Number(await this.#redis.get(this.#balance(name)));
+      const [balance] = await this.#get(this.#balance(name));
+      sumCents += Number(balance);
     }
     return sumCents;
   }
 
   /** The largest token that anybody came with. */
   async largestToken(): Promise<string | undefined> {
-    return (await this.#redis.get(this.#token)) ?? undefined;
+    const [token] = await this.#get(this.#token);
+    return token ?? undefined;
   }
 
   async accounts(): Promise<Account[]> {
     const keys = ACCOUNTS.flatMap((name) => [this.#balance(name), this.#ledger(name)]);
-    const values = await this.#redis.mget(...keys);
+    const values = await this.#get(...keys);
     return ACCOUNTS.map((name, index) => ({
       name,
       balanceCents: Number(values[2 * index]),
@@ -132,12 +129,15 @@ export class Bank {
   async clear(): Promise<void> {
     const keys = ACCOUNTS.flatMap((name) => [this.#balance(name), this.#ledger(name)]);
     const ours = [this.#transferCount, this.#token, this.#lastToken];
-    await this.#redis.del(...keys, ...ours);
+    await this.#redis.send('DEL', ...keys, ...ours);
   }
 
   disconnect(): void {
-    // Once more would keep the process for as long as ioredis waits for the end of a connection: 2 s.
-    if (this.#redis.status !== 'end') this.#redis.disconnect();
+    this.#redis.disconnect();
+  }
+
+  async #get(...keys: string[]): Promise<(string | null)[]> {
+    return (await this.#redis.send('MGET', ...keys)) as (string | null)[];
   }
 
   #balance(name: string): string {

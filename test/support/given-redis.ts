@@ -1,6 +1,7 @@
 // The Redis that HOLDFAST_REDIS_URL names, or else a throwaway one: for the demo, the benchmarks and the tests.
-import { Redis } from 'ioredis';
+import { plainRedis, type PlainRedis } from './plain-redis.js';
 import { startRedis } from './redis-server.js';
+import { NEVER, settledWithin } from './settled-within.js';
 
 export interface GivenRedis extends AsyncDisposable {
   readonly url: string;
@@ -27,16 +28,11 @@ export function withoutPassword(url: string): string {
 /** @throws {@link UnusableRedisError} it does not answer, or does not let us in */
 async function assertUsable(url: string): Promise<void> {
   let trouble: Error | undefined;
-  let redis: Redis | undefined;
+  let redis: PlainRedis | undefined;
   try {
-    redis = new Redis(url, {
-      lazyConnect: true,
-      connectTimeout: ANSWER_LIMIT_MS,
-      commandTimeout: ANSWER_LIMIT_MS,
-      retryStrategy: () => null,
-    });
-    redis.on('error', (error: Error) => (trouble ??= error));
-    await redis.ping();
+    redis = plainRedis(url, (error) => (trouble ??= error));
+    const answer = await settledWithin(redis.send('PING'), ANSWER_LIMIT_MS);
+    if (answer === NEVER) trouble ??= new Error(`no answer within ${ANSWER_LIMIT_MS} ms`);
   } catch (error) {
     trouble ??= error as Error;
   } finally {

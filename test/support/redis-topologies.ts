@@ -1,5 +1,4 @@
 // Starts groups of Redis servers: independent masters, a master with a replica, a Sentinel set-up, a cluster.
-import { Redis } from 'ioredis';
 import { eventually } from './eventually.js';
 import { openReplicationLink, type Address, type ReplicationLink } from './replication-link.js';
 import { startRedisProcess } from './redis-process.js';
@@ -271,6 +270,7 @@ async function masterState(sentinel: RedisServer, name: string): Promise<Record<
 }
 
 async function call(server: Address, command: string, ...args: string[]): Promise<unknown> {
+  const { Redis } = await import('ioredis'); // only here: startMasters() needs no client library
   const redis = new Redis({
     host: server.host,
     port: server.port,

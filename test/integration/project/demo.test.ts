@@ -1,9 +1,12 @@
-// The demo: what it shows of fencing tokens and of readers; and where something is in its way: a terminal that closes, somebody who has seen enough,
-// a Redis that was named and cannot be used.
+// The demo: what it shows of fencing tokens, also on node-redis alone, and of readers; and where something is in its way: a terminal that closes,
+// somebody who has seen enough, a Redis that was named and cannot be used.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { Redis } from 'ioredis';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { startRedis } from '../../support/redis-server.js';
 
@@ -43,6 +46,15 @@ describe('the demo', () => {
     expect(seen()).toMatch(/ the late write +accepted +refused\n +cents lost +[1-9][\d,]* +0\n/);
     expect(await keysOn(redis.url)).toEqual([]);
     expect(workers.filter(isRunning)).toEqual([]);
+  }, 90_000);
+
+  it('shows the same where node-redis is installed, and no ioredis', async () => {
+    await using project = await projectWith(['redis', 'tsx', 'eventemitter3', 'p-limit']);
+    await using redis = await startRedis();
+    const { demo, seen } = play(redis.url, '--fenced', project.path);
+    expect(await once(demo, 'close')).toEqual([0, null]);
+    expect(seen()).toMatch(/ the late write +accepted +refused\n +cents lost +[1-9][\d,]* +0\n/);
+    expect(await keysOn(redis.url)).toEqual([]);
   }, 90_000);
 
   it('shows that readers overlap and add up right while others write, past two kills, and leaves nothing behind', async () => {
@@ -103,10 +115,29 @@ async function failureOf(url: string): Promise<string> {
   return printed.join('');
 }
 
+/** The demo in a folder of its own, where only these packages are installed. */
+async function projectWith(
+  packages: readonly string[],
+): Promise<AsyncDisposable & { path: string }> {
+  const path = await mkdtemp(join(tmpdir(), 'holdfast-demo-'));
+  for (const folder of ['src', 'demo', 'test/support'])
+    await cp(folder, join(path, folder), { recursive: true });
+  await writeFile(join(path, 'package.json'), '{ "type": "module" }');
+  await mkdir(join(path, 'node_modules'));
+  for (const name of packages)
+    await symlink(resolve('node_modules', name), join(path, 'node_modules', name));
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
+}
+
 /** What it prints to stdout, played on this Redis, and its process. */
-function play(url: string, show: string): { demo: ChildProcess; seen: () => string } {
+function play(
+  url: string,
+  show: string,
+  cwd = process.cwd(),
+): { demo: ChildProcess; seen: () => string } {
   const env = { ...process.env, HOLDFAST_REDIS_URL: url, FORCE_COLOR: '0' };
   const demo = spawn(process.execPath, [...DEMO, show], {
+    cwd,
     env,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
