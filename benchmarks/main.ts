@@ -9,6 +9,7 @@ import { printTargets } from './report/target.js';
 import { contended } from './rows/contended.js';
 import { handOver } from './rows/hand-over.js';
 import { holds } from './rows/holds.js';
+import { libraries } from './rows/libraries.js';
 import { line } from './rows/line.js';
 import { readWrite } from './rows/read-write.js';
 import { redlock } from './rows/redlock.js';
@@ -23,6 +24,7 @@ import { Progress } from './support/progress.js';
 const ROWS: readonly Row[] = [
   uncontended,
   token,
+  libraries,
   contended,
   handOver,
   waiters,
@@ -48,7 +50,7 @@ const rows = ROWS.filter(({ name }) => positionals.length === 0 || positionals.i
 
 await using redis = await givenRedis().catch(failPlainly);
 const machine = await describeMachine(redis.url);
-for (const [what, value] of Object.entries(machine)) console.log(`${what.padEnd(9)}${value}`);
+for (const [what, value] of Object.entries(machine)) console.log(`${what.padEnd(12)}${value}`);
 // A process of Java takes longer to start and to warm up than a quick run may take.
 const javas = effort === 'full' ? redissonContenders() : [];
 const redisson = javas.filter(({ isShared }) => !isShared);

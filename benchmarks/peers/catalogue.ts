@@ -1,12 +1,12 @@
 // Everybody who takes part, by name.
 
-import { fair, fenced, plain, readWrite, semaphore } from './holdfast.js';
+import { fair, fenced, onNodeRedis, plain, readWrite, semaphore } from './holdfast.js';
 import { localMutex } from './local-mutex.js';
 import { nodeRedisson, nodeRedissonTuned } from './node-redisson.js';
 import { nothing } from './nothing.js';
 import type { Peer } from './peer.js';
 import { publish } from './publish.js';
-import { raw } from './raw.js';
+import { raw, rawOnNodeRedis } from './raw.js';
 import {
   redisSemaphore,
   redisSemaphorePermits,
@@ -33,10 +33,12 @@ const COMPETITORS: readonly Peer[] = [
 
 export const PEERS: readonly Peer[] = [
   raw,
+  rawOnNodeRedis,
   localMutex,
   publish,
   nothing,
   plain,
+  onNodeRedis,
   fair,
   fenced,
   readWrite,

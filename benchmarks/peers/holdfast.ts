@@ -16,6 +16,18 @@ export const plain: Peer = {
     ),
 };
 
+/** The same, with the options of node-redis. */
+export const onNodeRedis: Peer = {
+  id: 'holdfast-node-redis',
+  label: 'holdfast getLock, node-redis',
+  role: 'ours',
+  pollMs: 0,
+  async connect({ urls }) {
+    const clients = await connectedTo(urls.map((url) => ({ url })));
+    return lockClient(clients, ([client], name) => client!.getLock(name));
+  },
+};
+
 export const fair: Peer = {
   id: 'holdfast-fair',
   label: 'holdfast getFairLock',
@@ -81,8 +93,15 @@ async function connect(options: PeerOptions, getLock: GetLock): Promise<PeerClie
   return lockClient(await connected(options), getLock);
 }
 
-async function connected({ urls, leaseMs }: PeerOptions): Promise<HoldfastClient[]> {
-  const clients = urls.map(
+function connected({ urls, leaseMs }: PeerOptions): Promise<HoldfastClient[]> {
+  return connectedTo(urls, leaseMs);
+}
+
+async function connectedTo(
+  sources: readonly (string | object)[],
+  leaseMs?: number,
+): Promise<HoldfastClient[]> {
+  const clients = sources.map(
     (redis) => new Holdfast({ redis, ...(leaseMs && { lockWatchdogTimeout: leaseMs }) }),
   );
   await Promise.all(clients.map((client) => client.getLock('bench:connected').isLocked()));

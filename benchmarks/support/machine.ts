@@ -11,6 +11,7 @@ export interface Machine {
   readonly Node: string;
   readonly Redis: string;
   readonly ioredis: string;
+  readonly 'node-redis': string;
 }
 
 export async function describeMachine(url: string): Promise<Machine> {
@@ -19,7 +20,8 @@ export async function describeMachine(url: string): Promise<Machine> {
     CPU: `${cpu?.model.trim() ?? 'unknown'}, ${availableParallelism()} cores, load ${loadavg()[0]!.toFixed(2)}`,
     Node: process.versions.node,
     Redis: await redisVersion(url),
-    ioredis: ioredisVersion(),
+    ioredis: versionOf('ioredis'),
+    'node-redis': versionOf('redis'),
   };
 }
 
@@ -37,8 +39,8 @@ async function redisVersion(url: string): Promise<string> {
 }
 
 /** Of the one that is used: ioredis5 stands for it under HOLDFAST_LIBRARY=ioredis@5. */
-function ioredisVersion(): string {
-  const name = process.env['HOLDFAST_LIBRARY'] === 'ioredis@5' ? 'ioredis5' : 'ioredis';
+function versionOf(library: 'ioredis' | 'redis'): string {
+  const name = process.env['HOLDFAST_LIBRARY'] === `${library}@5` ? `${library}5` : library;
   const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
