@@ -15,35 +15,38 @@ export interface TlsServer extends AsyncDisposable {
   readonly ca: string;
 }
 
+/** A certificate that nobody else has signed, and its key, as PEM. Who trusts it names it as `ca`. */
+export interface Certificate {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** Why no certificate can be made here, or undefined. */
+export const certificatesUnavailable: string | undefined = hasOpenssl()
+  ? undefined
+  : 'needs openssl on the PATH';
+
 /** Why there can be none here, or undefined. */
 export const tlsUnavailable: string | undefined =
   topologiesUnavailable ??
-  (hasOpenssl() ? undefined : 'needs openssl on the PATH') ??
+  certificatesUnavailable ??
   (hasTls() ? undefined : `${program()} was built without TLS`);
 
-export async function startTlsServer(): Promise<TlsServer> {
-  const folder = mkdtempSync(join(tmpdir(), 'holdfast-tls-'));
-  const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
+/** `names`: for whom it is, such as `DNS:localhost,IP:127.0.0.1`. */
+export function makeCertificate(names: string): Certificate {
+  const folder = newFolder();
   try {
-    execFileSync(
-      'openssl',
-      [
-        ...[
-          'req',
-          '-x509',
-          '-newkey',
-          'rsa:2048',
-          '-nodes',
-          '-days',
-          '2',
-          '-subj',
-          '/CN=localhost',
-        ],
-        ...['-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1', '-keyout', key],
-        ...['-out', certificate],
-      ],
-      { stdio: 'ignore' },
-    );
+    const [key, certificate] = makeCertificateIn(folder, names);
+    return { certificate: readFileSync(certificate, 'utf8'), key: readFileSync(key, 'utf8') };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+export async function startTlsServer(): Promise<TlsServer> {
+  const folder = newFolder();
+  try {
+    const [key, certificate] = makeCertificateIn(folder, 'DNS:localhost,IP:127.0.0.1');
     const port = await freePort();
     const server = await startRedisProcess({
       args: [
@@ -67,6 +70,24 @@ export async function startTlsServer(): Promise<TlsServer> {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+function newFolder(): string {
+  return mkdtempSync(join(tmpdir(), 'holdfast-tls-'));
+}
+
+/** Returns where its key and the certificate are. */
+function makeCertificateIn(folder: string, names: string): [key: string, certificate: string] {
+  const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
+  execFileSync(
+    'openssl',
+    [
+      ...['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=localhost'],
+      ...['-addext', `subjectAltName=${names}`, '-keyout', key, '-out', certificate],
+    ],
+    { stdio: 'ignore' },
+  );
+  return [key, certificate];
 }
 
 function program(): string {
