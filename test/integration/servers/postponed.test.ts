@@ -22,6 +22,8 @@ it.each(ways)('%s sends what was postponed, once', async (way, act) => {
     expect(connection.isReady).toBe(true);
     return Promise.resolve();
   });
+  // The server was greeted and given the scripts: their answers may be on their way.
+  await expect.poll(() => connection.isBusy).toBe(false);
   const send = vi.fn();
   connection.postpone(send);
   expect(connection.isBusy).toBe(true);
