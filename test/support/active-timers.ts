@@ -37,9 +37,7 @@ createHook({
 
 function callerOutsideNode(): string {
   const frames = new Error().stack?.split('\n').slice(2) ?? [];
-  const outside = frames.find(
-    (frame) => !/node:|active-timers|\/src\/runtime\/clock/.test(frame),
-  );
+  const outside = frames.find((frame) => !/node:|active-timers|\/src\/runtime\/clock/.test(frame));
   return outside?.trim() ?? 'by Node';
 }
 
