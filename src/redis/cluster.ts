@@ -9,6 +9,7 @@ import {
   isReply,
   isUnreachable,
   NodeGoneError,
+  noneReached,
   redirectionOf,
   replyError,
 } from './failure.js';
@@ -27,6 +28,7 @@ const REFRESH_PAUSE_MS = 250;
 const STAGGER_MS = 200;
 /** How soon a node that has left the cluster is looked at again, if it owes answers. */
 const LEAVING_MS = 50;
+const NO_CLUSTER = 'cluster support disabled';
 /** Commands without a key: any node answers them. */
 const KEYLESS = new Set(['info', 'ping', 'pubsub', 'script']);
 
@@ -507,14 +509,15 @@ export class Node implements Sender {
 
 /** Why nobody has answered: what says most. */
 function explained(said: readonly Error[], tried: readonly string[]): Error {
-  const addresses = [...new Set(tried)].sort().join(', ');
-  return (
+  const reason =
     said.find((error) => failureKind(error) === 'denied') ??
     said.find(({ message }) => message === UNNAMED_NODES) ??
     said.find((error) => isReply(error)) ??
     said.find((error) => !isMereLoss(error) && !isUnreachable(error)) ??
-    new Error(`no node of the cluster can be reached (tried ${addresses})`)
-  );
+    noneReached('node of the cluster', tried, said);
+  if (!reason.message.endsWith(NO_CLUSTER)) return reason;
+  const words = `${reason.message}: give this server as a single one, not as a cluster`;
+  return replyError(words, { cause: reason });
 }
 
 function ofNode(reason: Error, address: string): Error {

@@ -60,6 +60,19 @@ export class LostError extends Error {
   }
 }
 
+/** The connection was closed before the server had said anything: a mere loss, too. */
+export class HungUpError extends Error {
+  override readonly name = 'HungUpError';
+  readonly code = 'ECONNRESET';
+
+  constructor(options?: ErrorOptions) {
+    super(
+      'the connection was closed before anything was answered: is Redis up there, or does this port want TLS?',
+      options,
+    );
+  }
+}
+
 /** What answers is no Redis. */
 export class NotRedisError extends Error {
   override readonly name = 'NotRedisError';
@@ -162,6 +175,26 @@ export function isUnreachable(error: Error): boolean {
 export function isMereLoss(error: Error): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return error instanceof LostError || code === 'EPIPE' || code === 'ECONNRESET';
+}
+
+/** Behind what a client with TLS says of a port without it: that only stays silent, or its answer is taken for TLS. */
+export const TLS_IS_ON = '; TLS is on: does this port speak TLS?';
+
+const MAYBE_NO_TLS = /ETIMEDOUT|^Connection timeout|wrong version number/;
+
+/** Why a connection has ended from which nothing was read, with a hint at a port of the other kind: no library gives one. */
+export function unheardEnd<T extends Error | undefined>(reason: T, isTls: boolean): T | Error {
+  if (!isTls) return reason && !isMereLoss(reason) ? reason : new HungUpError({ cause: reason });
+  if (!reason || !MAYBE_NO_TLS.test(reason.message)) return reason;
+  return new Error(reason.message.trim() + TLS_IS_ON, { cause: reason });
+}
+
+/** None of several servers could be reached. */
+export function noneReached(what: string, tried: readonly string[], said: readonly Error[]): Error {
+  const addresses = [...new Set(tried)].sort().join(', ');
+  const hungUp = said.find((error) => error instanceof HungUpError);
+  const why = hungUp ? `: ${hungUp.message}` : '';
+  return new Error(`no ${what} can be reached (tried ${addresses})${why}`);
 }
 
 /** An error in words for an operator. */

@@ -95,6 +95,8 @@ export interface Sender {
 export interface Connection extends Sender {
   /** Grows with all that is read: by bytes, or by replies and messages where the library hides its socket. */
   readonly bytesRead: number;
+  /** Whether it speaks TLS. */
+  readonly isTls: boolean;
   /** Subscribes classic channels together, or a single sharded one. `answered` comes exactly once, unless the connection ends first. */
   subscribe(
     channels: readonly string[],

@@ -1,7 +1,16 @@
 // The master that Sentinels name. Each client listens to all of them, so that a master that is replaced is left at once, before it
 // knows itself that it is none any more: until then it would go on granting locks, beside the new one.
 
-import { failureKind, isDenial, isMereLoss, isUnreachable, RefusedError } from './failure.js';
+import {
+  failureKind,
+  HungUpError,
+  isDenial,
+  isMereLoss,
+  isUnreachable,
+  noneReached,
+  RefusedError,
+  replyError,
+} from './failure.js';
 import { addressIn, textOf, type Address, type Sender, type Target } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
 import { ignore, unsent, Wire } from './wire.js';
@@ -308,7 +317,11 @@ export class SentinelSession implements Session {
       },
       ended: (reason) => {
         const isUnsaid = reason === undefined || isMereLoss(reason);
-        this.end(isUnsaid && this.#state.kind === 'connecting' ? new Error(NO_MASTER) : reason);
+        const why =
+          reason instanceof HungUpError
+            ? `at the server that Sentinel names ${reason.message}`
+            : NO_MASTER;
+        this.end(isUnsaid && this.#state.kind === 'connecting' ? new Error(why) : reason);
       },
     });
     this.#state = { kind: 'connecting', wire };
@@ -338,6 +351,7 @@ export class SentinelSession implements Session {
 }
 
 const UNKNOWN_NAME = 'No such master with that name';
+const NO_SENTINEL = /unknown command '?sentinel/i;
 
 /** Why no Sentinel has named a master: what says most. */
 function explained(
@@ -350,10 +364,15 @@ function explained(
   if (denial) return new RefusedError(`Sentinel: ${denial.message}`);
   if (errors.some(({ message }) => message.includes(UNKNOWN_NAME)))
     return new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);
+  const noSentinel = said.find(({ error }) => NO_SENTINEL.test(error.message));
+  if (noSentinel) {
+    const { error: cause, sentinel } = noSentinel;
+    const words = `what listens at ${sentinel} is no Sentinel (${cause.message})`;
+    return replyError(words, { cause });
+  }
   const reason = errors.find((error) => !isMereLoss(error) && !isUnreachable(error));
   if (reason) return reason;
-  const tried = [...new Set([...given, ...said.map(({ sentinel }) => sentinel)])].sort().join(', ');
-  return new Error(`no Sentinel can be reached (tried ${tried})`);
+  return noneReached('Sentinel', [...given, ...said.map(({ sentinel }) => sentinel)], errors);
 }
 
 /** The fields of one Sentinel: a list of names and values (RESP2), a map, or an object. */

@@ -2,7 +2,7 @@
 // good; whoever wants another opens another.
 
 import { inOwnContext } from '../runtime/own-context.js';
-import { failureKind, LostError, UnsentError } from './failure.js';
+import { failureKind, LostError, TLS_IS_ON, unheardEnd, UnsentError } from './failure.js';
 import type { Address, Connection, Heard, Purpose, Sender } from './port.js';
 import type { Session, Surroundings } from './session.js';
 
@@ -68,7 +68,9 @@ export class Wire implements Session {
           heard.ready();
         },
         ended: (reason) => {
-          if (this.#end(undefined)) heard.ended(reason);
+          // (Of a subscriber that is ready nothing need have been asked.)
+          const isAsked = this.#state.kind === 'opening' || purpose !== 'subscriptions';
+          if (this.#end(undefined)) heard.ended(isAsked ? this.#hinted(reason) : reason);
         },
         message: (channel, payload) => {
           if (this.#state.kind !== 'ended') heard.message?.(channel, payload);
@@ -158,8 +160,14 @@ export class Wire implements Session {
 
   /** The library knows only that the connection is gone: what our own end of it has cut off is told why. */
   #explained(error: Error): Error {
-    const reason = this.#state.kind === 'ended' ? this.#state.reason : undefined;
+    if (this.#state.kind !== 'ended') return this.#hinted(error); // it ends in this turn, if it is lost
+    const { reason } = this.#state;
     return reason && error instanceof LostError ? reason : error;
+  }
+
+  #hinted<T extends Error | undefined>(reason: T): T | Error {
+    const { bytesRead, isTls } = this.#connection;
+    return bytesRead > 0 ? reason : unheardEnd(reason, isTls);
   }
 
   /** Something is to be answered. Returns whether something else was, too. */
@@ -215,8 +223,10 @@ export class Wire implements Session {
       this.#watch(leftMs);
       return;
     }
-    const what = this.#state.kind === 'opening' ? 'handshake' : 'answer';
-    this.end(new SilenceError(`no ${what} within ${String(this.#limitMs)} ms`));
+    const isOpening = this.#state.kind === 'opening';
+    const what = isOpening ? 'handshake' : 'answer';
+    const hint = isOpening && this.#connection.isTls ? TLS_IS_ON : '';
+    this.end(new SilenceError(`no ${what} within ${String(this.#limitMs)} ms${hint}`));
   }
 }
 

@@ -214,6 +214,7 @@ const LONGEST_FIRST_PAUSE_MS = 63;
 /** A connection that never comes about. */
 const IDLE: Connection = {
   bytesRead: 0,
+  isTls: false,
   send: () => new Promise(() => undefined),
   gather: () => undefined,
   flush: () => undefined,

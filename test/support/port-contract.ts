@@ -215,6 +215,7 @@ export function portContract(
       const attempt = new Attempt(libraryOf({}), address);
       await attempt.ready;
       await expect(attempt.ask('echo', 'here')).resolves.toBe('here');
+      expect(attempt.connection.isTls).toBe(false);
       await closed(attempt);
     });
 
@@ -375,6 +376,7 @@ export function portContract(
       const trusting = new Attempt(libraryOf({ ca: tls.ca }), { host, port: tls.port });
       await trusting.ready;
       await expect(trusting.ask('echo', 'by TLS')).resolves.toBe('by TLS');
+      expect(trusting.connection.isTls).toBe(true);
       await trusting.connection.close();
       expect(await trusting.ended).toBeUndefined();
       const wary = new Attempt(libraryOf({ ca: '' }), { host, port: tls.port });

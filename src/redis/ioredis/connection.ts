@@ -108,6 +108,10 @@ export class IoredisConnection implements Connection {
     return (this.#redis?.stream as { bytesRead?: number } | undefined)?.bytesRead ?? 0;
   }
 
+  get isTls(): boolean {
+    return Boolean(this.#redis?.options.tls);
+  }
+
   send<T>(
     command: Lowercase<string>,
     args: readonly Argument[],

@@ -1,6 +1,6 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
-import { LostError, NotRedisError, replyError, UnsentError } from '../failure.js';
+import { isReply, LostError, NotRedisError, replyError, UnsentError } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
 import { redacted } from '../redaction.js';
 
@@ -74,6 +74,7 @@ const LOST = /^(SocketClosedUnexpectedlyError|DisconnectsClientError)$/;
 export class NodeRedisConnection implements Connection {
   /** Its socket is private: what is counted are replies and messages. */
   bytesRead = 0;
+  isTls = false;
   readonly #heard: Heard;
   readonly #abort = new AbortController();
   readonly #client: NodeRedisClient | undefined;
@@ -87,6 +88,7 @@ export class NodeRedisConnection implements Connection {
     this.#heard = heard;
     try {
       const { socket, ...options } = readOptions();
+      this.isTls = Boolean(socket?.tls);
       this.#client = template.duplicate({
         ...options,
         ...OURS,
@@ -126,8 +128,8 @@ export class NodeRedisConnection implements Connection {
         return read(this.#hasSubscribed ? withoutBuffers(reply) : reply);
       },
       (error: unknown) => {
-        this.bytesRead++;
         const failure = asFailure(error);
+        if (isReply(failure)) this.bytesRead++;
         return failed(failure instanceof LostError ? (this.#reason ?? failure) : failure);
       },
     );
@@ -148,7 +150,7 @@ export class NodeRedisConnection implements Connection {
   ): void {
     this.#hasSubscribed = true;
     const answer = (refusal?: Error): void => {
-      this.bytesRead++;
+      if (!refusal || isReply(refusal)) this.bytesRead++;
       if (this.#state === 'ended') return;
       if (refusal instanceof LostError || refusal instanceof UnsentError) return;
       answered(refusal);
