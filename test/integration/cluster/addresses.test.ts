@@ -24,6 +24,7 @@ interface Place {
 
 /** How a user says where a cluster is, whatever the library. */
 interface Given {
+  /** One of them: where the others are, it says. */
   readonly nodes: readonly Place[];
   readonly map?: Readonly<Record<string, Place>> | ((announced: string) => Place | undefined);
   readonly tls?: { readonly ca?: string[]; readonly servername: string };
@@ -188,13 +189,13 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
 
     describe.each(libraries)('with an object of %s that maps addresses', (_, make) => {
       itServes(make, () => ({
-        nodes: servers.nodes,
+        nodes: servers.nodes.slice(0, 1),
         map: Object.fromEntries(servers.nodes.map((node, index) => [addressOf(index), node])),
       }));
     });
 
     it.each(libraries)('and that %s maps nowhere says where nobody listens', async (_, make) => {
-      const redis = make({ nodes: servers.nodes });
+      const redis = make({ nodes: servers.nodes.slice(0, 1) });
       await using client = newClient({ redis, commandTimeout: 2_000 });
       const told = nextEvent(client, 'error');
       const error = await rejectionOf(client.getLock(uniqueName()).tryLock());
@@ -211,7 +212,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
 
     describe.each(libraries)('with a function of %s that maps addresses', (_, make) => {
       itServes(make, () => ({
-        nodes: servers.nodes,
+        nodes: servers.nodes.slice(0, 1),
         map: (announced) =>
           servers.nodes.find((node, index) => announced === `node-${index}.invalid:${node.port}`),
       }));
@@ -222,7 +223,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     beforeAll(() => announce(servers.nodes.map(({ port }) => ({ host: 'localhost', port }))));
 
     describe.each(libraries)('with %s', (_, make) => {
-      itServes(make, () => ({ nodes: servers.nodes }));
+      itServes(make, () => ({ nodes: servers.nodes.slice(0, 1) }));
     });
   });
 
@@ -248,7 +249,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     });
 
     const given = (servername = NAME, ca = [certificate, ofAnother]): Given => ({
-      nodes: proxies,
+      nodes: proxies.slice(0, 1),
       tls: { servername, ca: ca.map((each) => each.certificate) },
     });
 
