@@ -28,12 +28,21 @@ export class Health {
 
   /** Whether a majority is connected, or no more will be for now. */
   get isSettled(): boolean {
-    return this.isReachable || this.#count((master) => master.isConnecting) === 0;
+    return this.isReachable || !this.#isConnecting;
   }
 
-  /** Waits for connections that are being made, until `isGivenUp`. */
+  /** Waits for connections that are being made, until a majority is there or `isGivenUp`. */
   async whenSettled(isGivenUp: () => boolean): Promise<void> {
     while (!this.isSettled && !isGivenUp()) await sleep(CONNECTING_MS);
+  }
+
+  /** The same for all of them: until none is being made, or `isGivenUp`. */
+  async whenAllSettled(isGivenUp: () => boolean): Promise<void> {
+    while (this.#isConnecting && !isGivenUp()) await sleep(CONNECTING_MS);
+  }
+
+  get #isConnecting(): boolean {
+    return this.#count((master) => master.isConnecting) > 0;
   }
 
   #count(is: (master: Master) => boolean): number {

@@ -134,6 +134,9 @@ export class RedLockBackend implements LockBackend {
   }
 
   async forceUnlock(wordMs: number): Promise<string | undefined> {
+    // From a master that is not asked the holder's renewals would spread again to those that are.
+    const endsAtMs = performance.now() + this.nodeTimeoutMs;
+    await this.health.whenAllSettled(() => performance.now() > endsAtMs);
     const forced = await this.all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
     // Others may have left single votes: the holder is whom most of them knew.
     const count = (owner: string): number => forced.filter((other) => other === owner).length;

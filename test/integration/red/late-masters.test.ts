@@ -147,3 +147,22 @@ describe('a lock whose majority is gone right after it was acquired', () => {
     await nodes.nothingLeft(lock);
   });
 });
+
+it('forceUnlock() also frees the lock on a master that is still being connected', async () => {
+  await using holder = await LateMasters.start(3, []);
+  const name = uniqueName();
+  const hold = await holder.client.lock(name).acquire();
+  const [first, second, third] = nodes.servers;
+  await using late = await startProxy(third!.port);
+  late.blackhole('downstream');
+  await using forcer = new RedClient([first!.url, second!.url, late.url]);
+  await Promise.all([0, 1].map((index) => forcer.members[index]!.getLock('connected').isLocked()));
+  const forcing = forcer.lock(name, PATIENT).forceUnlock();
+  setTimeout(() => {
+    late.heal();
+  }, 200);
+  expect(await forcing).toBe(true);
+  expect((await nodes.owners({ name })).slice(0, 3)).toEqual(['', '', '']);
+  await expect(hold.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+  await nodes.nothingLeft({ name });
+});
