@@ -341,11 +341,20 @@ export class RedisClient {
     role: string,
     listener: Pick<ReconnectingListener, 'greet' | 'ready' | 'refused'>,
   ): Reconnecting {
-    return new Reconnecting(this.surroundings, this.outageOf(role), () => this.place, {
-      open: (heard) => this.#open(heard),
-      ...listener,
-      explain: (error) => this.#explain(error),
+    const reconnecting = new Reconnecting(
+      this.surroundings,
+      this.outageOf(role),
+      () => this.place,
+      {
+        open: (heard) => this.#open(heard),
+        ...listener,
+        explain: (error) => this.#explain(error),
+      },
+    );
+    this.#sentinels?.onSwitch((_, isTold) => {
+      if (isTold) reconnecting.hurry();
     });
+    return reconnecting;
   }
 
   #open(heard: SessionHeard): Session {

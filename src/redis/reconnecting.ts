@@ -162,6 +162,11 @@ export class Reconnecting {
     if (this.session === session) session.end();
   }
 
+  /** Another server has taken over: the next attempt need not wait. */
+  hurry(): void {
+    if (this.#state.kind === 'pausing') this.#become(this.#open());
+  }
+
   close(): void {
     const { session } = this;
     this.#become({ kind: 'closed' });

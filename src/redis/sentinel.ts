@@ -42,6 +42,9 @@ type Listener =
   | { readonly kind: 'asking' | 'listening'; readonly wire: Wire }
   | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout };
 
+/** `isTold`: a Sentinel has told so by itself, unasked. */
+type SwitchListener = (master: Address, isTold: boolean) => void;
+
 /**
  * The Sentinels of one client: who is the master, and when that changes. All are listened to, since one may be deaf, or silent, or gone. They are
  * asked in turn; first the one that told or answered last, since the others may not have heard.
@@ -49,7 +52,7 @@ type Listener =
 export class Sentinels {
   readonly #surroundings: Surroundings;
   readonly #target: SentinelTarget;
-  readonly #sessions = new Set<(master: Address) => void>();
+  readonly #switchListeners = new Set<SwitchListener>();
   /** All that are known, as `host:port`, in the order in which they are asked. */
   #known: string[];
   readonly #listeners = new Map<string, Listener>();
@@ -75,9 +78,9 @@ export class Sentinels {
   }
 
   /** Calls back when another server is the master, or may be; until the function that it returns is called. */
-  onSwitch(listener: (master: Address) => void): () => void {
-    this.#sessions.add(listener);
-    return () => this.#sessions.delete(listener);
+  onSwitch(listener: SwitchListener): () => void {
+    this.#switchListeners.add(listener);
+    return () => this.#switchListeners.delete(listener);
   }
 
   close(): void {
@@ -126,7 +129,7 @@ export class Sentinels {
           const master = this.#announced(channel, text);
           if (!master) return;
           this.#toldCount++;
-          this.#named(master, sentinel);
+          this.#named(master, sentinel, true);
         },
         ended: (reason) => {
           reject(reason ?? new Error('the Sentinel closed the connection'));
@@ -216,10 +219,10 @@ export class Sentinels {
   }
 
   /** `sentinel` has named the master: it is asked first from now on. */
-  #named(master: Address, sentinel: string): void {
+  #named(master: Address, sentinel: string, isTold = false): void {
     this.#master = master;
     this.#known = [sentinel, ...this.#known.filter((each) => each !== sentinel)];
-    for (const session of this.#sessions) session(master);
+    for (const listener of this.#switchListeners) listener(master, isTold);
   }
 
   readonly #learnOthers = (reply: unknown): void => {
