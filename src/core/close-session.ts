@@ -4,7 +4,7 @@
 import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import type { ClosedError, LockLostError, LossReason, SeenHolder } from '../api/errors.js';
-import { WaitLimit, type Call } from '../runtime/wait-limit.js';
+import { WaitLimit, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
 import type { Cleanup, Removable } from './cleanup.js';
 import { lockLost, type LostLock } from './loss.js';
 import { retry } from './retry.js';
@@ -38,7 +38,7 @@ export interface MemberHold extends LostLock {
 interface Closing {
   readonly commandTimeoutMs: number;
   readonly connection: Parameters<typeof retry>[0];
-  readonly acquisitions: ReadonlySet<Call>;
+  readonly acquisitions: Set<Call>;
   readonly grants: ReadonlySet<SessionGrant>;
   readonly memberHolds: ReadonlySet<MemberHold>;
   readonly cleanup: Cleanup;
@@ -47,6 +47,7 @@ interface Closing {
     lockName: string,
     what: string,
     operation: (waitLimit: WaitLimit) => Promise<T>,
+    options: Partial<WaitLimitOptions>,
   ): Promise<T>;
 }
 
@@ -76,7 +77,9 @@ export async function closeSession(
   try {
     await waitLimit.within(Promise.allSettled(releases));
   } catch {
-    limit.clearQueue(); // Redis does not answer: the leases end by themselves
+    // Redis does not answer: the leases end by themselves.
+    limit.clearQueue();
+    for (const call of [...session.acquisitions]) call.end('timeout');
   }
   for (const grant of grants) grant.closed(session.closedError(grant.lock.name));
   // Also if there is no time left: it is what ends the retries.
@@ -88,14 +91,14 @@ export async function closeSession(
 async function release(session: Closing, grant: SessionGrant): Promise<void> {
   const { lock, ownerId, heldForMs } = grant;
   try {
-    const isReleased = await session.bounded(lock.name, 'not known to be released', (waitLimit) =>
-      // Gone on a repeat: the first try was executed, its answer was lost.
-      retry(
-        session.connection,
-        waitLimit,
-        { name: lock.name },
-        async (isRepeat) => (await lock.release(ownerId)) || isRepeat,
-      ),
+    // Gone on a repeat: the first try was executed, its answer was lost.
+    const send = async (isRepeat: boolean): Promise<boolean> =>
+      (await lock.release(ownerId)) || isRepeat;
+    const isReleased = await session.bounded(
+      lock.name,
+      'not known to be released',
+      (waitLimit) => retry(session.connection, waitLimit, { name: lock.name }, send),
+      { registry: session.acquisitions },
     );
     const lost = { lockName: lock.name, ownerId, heldForMs };
     grant.closed(isReleased ? undefined : lockLost(lost, 'deleted'));
