@@ -225,8 +225,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'async (isRepeat) => (await lock.release(ownerId)) || isRepeat,',
-        to: '() => Promise.resolve(true),',
+        from: '=>\n      (await lock.release(ownerId)) || isRepeat;',
+        to: '=> Promise.resolve(isRepeat || true);',
       },
     ],
   },
