@@ -37,7 +37,7 @@ export async function retry<T>(
       if (error instanceof HoldfastError)
         throw error.lockName === undefined ? refused(lock.name, error) : error;
       const kind = failureKind(error);
-      isRepeat ||= kind === 'unanswered';
+      isRepeat ||= error instanceof Undecided ? error.mayHaveRun : kind === 'unanswered';
       waitLimit.mayHaveRun = isRepeat;
       if (kind === 'conflict') throw await keyConflict(lock, waitLimit, error);
       if (kind === 'denied' || kind === 'defect') throw refused(lock.name, error);

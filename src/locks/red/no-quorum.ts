@@ -6,13 +6,24 @@ import { Undecided } from '../../core/undecided.js';
 
 export class NoQuorum extends Undecided {
   override readonly told: QuorumError;
+  override readonly mayHaveRun: boolean;
 
-  /** @param what - what could not be done, as in "not acquired" */
-  constructor(lockName: string, what: string, quorum: number, nodes: readonly NodeAnswer[]) {
+  /**
+   * @param what - what could not be done, as in "not acquired"
+   * @param mayHaveRun - whether a master may have done it
+   */
+  constructor(
+    lockName: string,
+    what: string,
+    quorum: number,
+    nodes: readonly NodeAnswer[],
+    mayHaveRun: boolean,
+  ) {
     const votes = nodes.filter(({ answer }) => answer === 'acquired').length;
     const count = `${String(votes)} of ${String(nodes.length)} masters confirm it, ${String(quorum)} are needed`;
     const message = `lock "${lockName}" ${what}: ${count} (${nodes.map(inWords).join('; ')})`;
     super(message);
+    this.mayHaveRun = mayHaveRun;
     this.told = new QuorumError(message, { lockName, nodes });
   }
 }

@@ -78,6 +78,12 @@ export function refusalOfMany(
   return refusals.length > tolerated ? refusals[0] : undefined;
 }
 
+/** Whether a master did what it was asked to do, or may have: its answer did not come. */
+export function mayHaveRun(answer: Answer<unknown>): boolean {
+  if (answer?.kind === 'answered') return answer.value !== false;
+  return answer?.error === undefined || failureKind(answer.error) === 'unanswered';
+}
+
 /** The values of those who answered. */
 export function values<T>(answers: readonly Answer<T>[]): T[] {
   return answers.flatMap((answer) => (answer?.kind === 'answered' ? [answer.value] : []));

@@ -14,7 +14,7 @@ import { Health } from './health.js';
 import type { Master } from './master.js';
 import type { RedLockParts } from './masters.js';
 import { NoQuorum } from './no-quorum.js';
-import { poll, refusalOfMany, values, type Answer } from './poll.js';
+import { mayHaveRun, poll, refusalOfMany, values, type Answer } from './poll.js';
 import type { QuorumServices } from './quorum-services.js';
 import { kept } from './red-renewer.js';
 import { RedWaiter } from './red-waiter.js';
@@ -211,7 +211,8 @@ export class RedLockBackend implements LockBackend {
       if (decision !== undefined || !isFinal) return decision;
       const refusal = refusalOfMany(answers, this.masters.length - this.quorum);
       if (refusal) return refusal;
-      const failure = new NoQuorum(this.name, what, this.quorum, answers.map(this.#nodeAnswer));
+      const nodes = answers.map(this.#nodeAnswer);
+      const failure = new NoQuorum(this.name, what, this.quorum, nodes, answers.some(mayHaveRun));
       const isOver = this.health.isHopeless || (isLook && !this.health.isReachable);
       return isOver ? failure.told : failure;
     });

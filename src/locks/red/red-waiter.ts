@@ -73,7 +73,7 @@ export class RedWaiter extends LineWaiter {
     if (vote.outcome === 'acquired') return { ...vote, sentAt };
     if (vote.outcome === 'held') return vote;
     const { name, quorum } = this.#lock;
-    const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes);
+    const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes, true);
     throw this.request.waitMs > 0 && !health.isHopeless ? failure : failure.told;
   }
 }

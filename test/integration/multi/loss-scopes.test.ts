@@ -102,7 +102,9 @@ it('a member that the scope held already outlives the loss of another one', asyn
     );
     expect(error).toMatchObject(isLost);
     expect(outer.remaining()).toBeGreaterThan(0);
-    expect(await redis.hgetall(b.name)).toEqual({ [outer.ownerId]: '1' });
+    await eventually(async () => {
+      expect(await redis.hgetall(b.name)).toEqual({ [outer.ownerId]: '1' });
+    });
   });
   expect(await redis.exists(b.name)).toBe(0);
 });

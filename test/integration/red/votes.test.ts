@@ -88,8 +88,8 @@ describe('part 3: a majority, and validity that is left', () => {
     const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
     const hold = await lock.acquire({ lease: 10_000 });
     const tookMs = performance.now() - startedAtMs;
-    // Before the votes at least two other commands were answered, one after another.
-    expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (tookMs - 2 * 300) - 100);
+    // Before the votes at least one other command was answered.
+    expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (tookMs - 300) - 100);
     await hold.release();
     await nodes.nothingLeft(lock);
     await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));

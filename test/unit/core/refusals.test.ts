@@ -33,10 +33,11 @@ it('where several may hold, one is not called the holder of all', () => {
 
 it('a master of a Redlock whose holder has no lease says so', () => {
   const [answer, holder] = ['held' as const, HOLDER];
-  const error = new NoQuorum('a', 'not acquired', 2, [
+  const nodes = [
     { node: 'x:1', answer, holder, holderTtlMs: -1 },
     { node: 'y:1', answer, holder, holderTtlMs: 900 },
-  ]);
+  ];
+  const error = new NoQuorum('a', 'not acquired', 2, nodes, false);
   expect(error.message).toContain(
     `(x:1: held by ${HOLDER} without expiry; y:1: held by ${HOLDER} for 900 ms)`,
   );

@@ -1,6 +1,7 @@
 // Asking until there is an answer: what is asked again, what is not, and that a repeat is known to be one.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { retry } from '../../../src/core/retry.js';
+import { NoQuorum } from '../../../src/locks/red/no-quorum.js';
 import { LostError } from '../../../src/redis/failure.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
@@ -54,6 +55,21 @@ it('a refusal for now is asked again, not as a repeat: it did not run', async ()
   expect(await asking).toBe('answer');
   expect(send.mock.calls).toEqual([[false], [false]]);
 });
+
+it.each([
+  ['none of the masters can have done it', false],
+  ['one of the masters may have done it', true],
+])(
+  'masters that do not decide are asked again, as a repeat if need be: %s',
+  async (_, mayHaveRun) => {
+    send.mockRejectedValueOnce(new NoQuorum('orders', 'not released', 2, [], mayHaveRun));
+    send.mockResolvedValueOnce('answer');
+    const asking = ask();
+    await vi.advanceTimersByTimeAsync(40);
+    expect(await asking).toBe('answer');
+    expect(send.mock.calls).toEqual([[false], [mayHaveRun]]);
+  },
+);
 
 it.each([
   ['NOPERM this user has no permissions', 'REDIS_UNAVAILABLE'],
