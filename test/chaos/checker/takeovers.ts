@@ -8,7 +8,7 @@ const SETTLES_WITHIN_MS = 1_000;
 
 interface Takeover {
   readonly server: number;
-  /** When it was still a replica; where it never was one, since when there are two masters. */
+  /** When it was still a replica; -Infinity: there were two masters when they were first looked at. */
   readonly from: number;
   /** Until when another one took itself for the master. */
   until: number;
@@ -34,7 +34,7 @@ export class Takeovers {
     this.#last.set(server, { isMaster, from });
     if (!isMaster) return;
     if (isSecond || last?.isMaster === false)
-      this.#all.push({ server, from: last?.from ?? from, until });
+      this.#all.push({ server, from: last?.from ?? -Infinity, until });
     const present = this.#all.at(-1);
     if (present && present.server !== server && this.#last.get(present.server)?.isMaster)
       present.until = until;
