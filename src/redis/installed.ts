@@ -18,20 +18,21 @@ import type { Library } from './port.js';
  */
 export type RedisSource = string | object;
 
-const IOREDIS = 'ioredis 5.11 or newer, or 6';
-const NODE_REDIS = 'node-redis 5.12 or newer, or 6';
-
 // (In a bundle of CommonJS there is no URL of the module: then what is installed where the program stands counts.)
 const { url } = import.meta as Partial<ImportMeta>;
 const require = createRequire(url ?? resolve(process.argv[1] ?? '.'));
 
+const NODE_REDIS = ['redis', '@redis/client'];
+
 /** @throws OptionError the source cannot be used, or the library for it is not installed */
 export function libraryFor(source: unknown): Library {
   checkKnown(source);
-  if (isOfNodeRedis(source)) return nodeRedisLibrary(source, loadNodeRedis);
-  if (typeof source !== 'string' || installed('ioredis') !== undefined || !hasNodeRedis())
-    return ioredisLibrary(source, loadIoredis);
-  return nodeRedisLibrary({ url: source }, loadNodeRedis);
+  const isUrl = typeof source === 'string';
+  if (isUrl && !found(['ioredis']) && found(NODE_REDIS)) return libraryFor({ url: source });
+  // (To make a client, so as to see what it can do, would connect it in the oldest versions.)
+  if (isOfNodeRedis(source))
+    return nodeRedisLibrary(source, () => loaded(NODE_REDIS, 'createSentinel') as NodeRedis);
+  return ioredisLibrary(source, () => loaded(['ioredis'], 'Redis') as Ioredis);
 }
 
 /** Clients of other libraries that look like one that we know, or that users ask for. */
@@ -49,49 +50,22 @@ function checkKnown(source: unknown): void {
   );
 }
 
-function loadIoredis(): Ioredis {
-  const ioredis = installed('ioredis') as Partial<Ioredis> | undefined;
-  if (ioredis?.Redis === undefined) throw missing(IOREDIS, 'ioredis', ioredis !== undefined);
-  return ioredis as Ioredis;
-}
-
-function loadNodeRedis(): NodeRedis {
-  const nodeRedis = (installed('redis') ?? installed('@redis/client')) as NodeRedis | undefined;
-  if (!nodeRedis) throw missing(NODE_REDIS, 'redis', false);
-  // It has this since version 5. (To make a client would connect it in the oldest ones.)
-  if (!('createSentinel' in nodeRedis)) throw missing(NODE_REDIS, 'redis', true);
-  return nodeRedis;
-}
-
-function hasNodeRedis(): boolean {
-  return (installed('redis') ?? installed('@redis/client')) !== undefined;
-}
-
-function installed(name: string): unknown {
-  try {
-    return require(name);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return undefined;
-    throw error;
-  }
-}
-
-function missing(what: string, name: string, isOld: boolean): OptionError {
-  const found = isOld ? `finds ${versionOf(name)}` : 'does not find it';
-  const other =
-    name === 'ioredis'
-      ? `; or ${NODE_REDIS}: npm install redis`
-      : `; or ${IOREDIS}: npm install ioredis`;
-  return new OptionError(
-    `option "redis" needs ${what}, and holdfast ${found}: npm install ${name}${other}`,
+/** The first of the packages that is installed. `isNew`: what it exports since it is new enough. */
+function loaded(names: readonly string[], isNew: string): object {
+  const [name, library] = found(names) ?? [];
+  if (library && isNew in library) return library;
+  const what = name === undefined ? 'finds none' : `finds an older one (${require.resolve(name)})`;
+  throw new OptionError(
+    `option "redis" needs ${names.join(' or ')}, and holdfast ${what}: npm install ioredis (5.11 or newer, or 6), or npm install redis (5.12 or newer, or 6)`,
   );
 }
 
-function versionOf(name: string): string {
-  try {
-    const path = require.resolve(`${name}/package.json`);
-    return `${(require(path) as { version: string }).version} (${path})`;
-  } catch {
-    return 'an older one';
-  }
+function found(names: readonly string[]): readonly [string, object] | undefined {
+  for (const name of names)
+    try {
+      return [name, require(name) as object];
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND') throw error;
+    }
+  return undefined;
 }

@@ -1,26 +1,28 @@
-// A URL of Redis, read the same way for every client library. What is wrong with it is told without its text, which may hold a password.
+// Where a Redis is, read the same way for every client library. What is wrong is told without its text, which may hold a password.
 
 import { OptionError } from '../api/errors.js';
 import { shown } from '../api/shown.js';
-import type { Address, Remap } from './port.js';
+import type { Address, Library, Purpose, Remap } from './port.js';
+
+/** What is said of a Redis: where it is, and the options of each connection as they are now, for credentials expire. */
+export interface Given<Options> extends Omit<Library, 'open'> {
+  readonly optionsFor: (address: Address, purpose: Purpose) => Options;
+}
 
 /** What a URL says. */
 export interface RedisUrl {
   readonly address: Address;
-  readonly username?: string;
-  readonly password?: string;
+  readonly username?: string | undefined;
+  readonly password?: string | undefined;
   readonly database: number;
   readonly isTls: boolean;
-  readonly family?: number;
-  readonly keyPrefix?: string;
-  readonly connectionName?: string;
+  readonly family?: number | undefined;
+  readonly keyPrefix?: string | undefined;
+  readonly connectionName?: string | undefined;
 }
 
 /** The options that may stand behind the "?" of a URL. */
 const IN_QUERY = ['username', 'password', 'db', 'family', 'keyPrefix', 'connectionName'];
-
-const ENCODE =
-  'in a password "@", "/", "?", "#" and "%" must be percent-encoded, behind the "?" also "&" and "+"';
 
 /**
  * Reads a URL, or a short form of one: a port, `host:port`, the path of a socket.
@@ -29,55 +31,38 @@ const ENCODE =
  * @throws OptionError it is none of these
  */
 export function parseRedisUrl(what: string, text: string): RedisUrl {
-  if (text === '')
-    throw new OptionError(`${what} is '': it must be a URL such as redis://localhost:6379`);
-  if (/^\d+$/.test(text))
-    return {
-      address: { host: 'localhost', port: wholeNumber(`${what}, a port,`, text, 65_535) },
-      database: 0,
-      isTls: false,
-    };
   if (/^\/(?!\/)/.test(text)) return { address: { path: text }, database: 0, isTls: false };
-  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1]?.toLowerCase();
-  if (scheme !== undefined && scheme !== 'redis' && scheme !== 'rediss')
+  const url = urlOf(/^\d+$/.test(text) ? `localhost:${text}` : text);
+  const query = Object.fromEntries<string | undefined>(url?.searchParams ?? []);
+  if (!url || Object.keys(query).some((name) => !IN_QUERY.includes(name)))
     throw new OptionError(
-      `${what} is a URL that begins with ${scheme}://: it must begin with redis://, or rediss:// for TLS`,
+      `${what} is no URL that can be used: it must be like redis://user:password@localhost:6379/0, or rediss:// for TLS; behind a "?" may stand ${IN_QUERY.join(', ')}; in a password "@", "/", "?", "#", "%", "&" and "+" must be percent-encoded`,
     );
-  const url = parse(what, `redis://${text.replace(/^(rediss?:)?\/\//i, '')}`);
-  // A "/", "?" or "#" in a password that is not encoded ends the host in a URL: the password's beginning would pass for host and port.
-  if (url.hash !== '' || url.pathname.includes('@') || url.search.includes('@'))
-    throw new OptionError(`${what} is no URL that can be used: ${ENCODE}`);
-  if (scheme === undefined && url.pathname.length > 1)
-    throw new OptionError(`${what} has a path but no scheme: it must begin with redis://`);
-  if (!/^\/?\d*$/.test(url.pathname))
-    throw new OptionError(
-      `${what}: the path of the URL must be the number of a database, as in redis://localhost:6379/2`,
-    );
-  const query = new Map(url.searchParams);
-  for (const name of query.keys())
-    // The name is not shown, since it may be the rest of a password with an "&" in it.
-    if (!IN_QUERY.includes(name))
-      throw new OptionError(
-        `${what}: behind the "?" of the URL is a name that is none of ${IN_QUERY.join(', ')}; ${ENCODE}`,
-      );
-  const said = (name: string, inUrl = ''): string | undefined =>
-    (inUrl === '' ? query.get(name) : decodeURIComponent(inUrl)) ?? undefined;
-  const family = query.get('family');
+  const { username, password, db, family, ...named } = query;
   return {
     address: {
       host: url.hostname.replace(/^\[(.*)\]$/, '$1') || 'localhost',
-      port: url.port === '' ? 6379 : Number(url.port),
+      port: Number(url.port || 6379),
     },
-    database: wholeNumber(`${what}: its db`, said('db', url.pathname.slice(1)) ?? 0),
-    isTls: scheme === 'rediss',
-    ...defined({
-      username: said('username', url.username),
-      password: said('password', url.password),
-      family: family === undefined ? undefined : wholeNumber(`${what}: its family`, family, 6),
-      keyPrefix: query.get('keyPrefix'),
-      connectionName: query.get('connectionName'),
-    }),
+    database: wholeNumber(`${what}: its db`, db ?? (url.pathname.slice(1) || 0)),
+    isTls: /^rediss:/i.test(text),
+    username: username ?? (decodeURIComponent(url.username) || undefined),
+    password: password ?? (decodeURIComponent(url.password) || undefined),
+    family: family === undefined ? undefined : Number(family),
+    ...named,
   };
+}
+
+function urlOf(text: string): URL | undefined {
+  try {
+    const url = new URL(`redis://${text.replace(/^(rediss?:)?\/\//i, '')}`);
+    decodeURIComponent(url.username + url.password);
+    // A "/", "?" or "#" in a password that is not encoded ends the host: the password's beginning would pass for host and port.
+    const isWhole = /^\/?\d*$/.test(url.pathname) && !url.search.includes('@') && url.hash === '';
+    return isWhole && text !== '' ? url : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Where one server is, as options of a client library say it. */
@@ -92,26 +77,13 @@ export interface Place {
  *
  * @throws OptionError
  */
-export function addressOf(
-  whose: string,
-  { host, port, path }: Place = {},
-  fallback: { readonly host: string; readonly port: number } = { host: 'localhost', port: 6379 },
-): Address {
-  if (host && (typeof host !== 'string' || /[/@\s]/.test(host)))
-    throw wrong(
-      `${whose}host`,
-      host,
-      'the name or address of a host; a URL is given as it is: { redis: url }',
-    );
-  if (typeof path === 'string' && /^\/\/|:\/\/|@/.test(path))
+export function addressOf(whose: string, { host, port, path }: Place = {}): Address {
+  if ([host, path].some((text) => /^\/\/|:\/\/|@/.test(text ?? '')))
     throw new OptionError(
-      `${whose}path is a URL, or was made from one that does not begin with redis:// or rediss://: it must be the path of a socket`,
+      `${whose}host or path is a URL, or was made from one that does not begin with redis:// or rediss://: a URL is given as it is, { redis: url }`,
     );
   if (path) return { path };
-  return {
-    host: host ?? fallback.host,
-    port: wholeNumber(`${whose}port`, port ?? fallback.port, 65_535),
-  };
+  return { host: host ?? 'localhost', port: wholeNumber(`${whose}port`, port ?? 6379) };
 }
 
 /**
@@ -122,83 +94,33 @@ export function addressOf(
 export function sentinelsIn(
   whose: string,
   listName: string,
-  sentinels: unknown,
+  list: unknown,
   name: unknown,
 ): { readonly sentinels: Address[]; readonly name: string } {
-  if (!Array.isArray(sentinels) || sentinels.length === 0)
-    throw wrong(
-      whose + listName,
-      sentinels,
-      'an array of at least one Sentinel, as in [{ host, port }]',
+  const places = Array.isArray(list) ? (list as (Place | null)[]) : [];
+  const isListed = places.length > 0 && places.every((each) => typeof each === 'object');
+  if (!isListed || typeof name !== 'string' || name === '')
+    throw new OptionError(
+      `${whose}${listName} must be where the Sentinels are, [{ host, port }], and its name that of the master that they watch, such as "mymaster"`,
     );
-  if (typeof name !== 'string' || name === '')
-    throw wrong(
-      `${whose}name`,
-      name,
-      'the name of the master that the Sentinels watch, such as "mymaster"',
-    );
-  const addresses = sentinels.map((each: unknown, index) => {
-    if (typeof each !== 'object' || each === null)
-      throw wrong(
-        `${whose}${listName}[${String(index)}]`,
-        each,
-        'where a Sentinel is: { host, port }',
-      );
-    return addressOf(`${whose}Sentinel's `, each, { host: 'localhost', port: 26_379 });
-  });
-  return { sentinels: addresses, name };
+  const sentinels = places.map((each) =>
+    addressOf(`${whose}Sentinel's `, { ...each, port: each?.port ?? 26_379 }),
+  );
+  return { sentinels, name };
 }
 
 /** The locks of a cluster are in database 0: two clients in different ones could both hold a lock. (Valkey 9 may have several.) */
 export function checkClusterDatabase(what: string, db: unknown): void {
-  if (db === undefined || db === null || Number(db) === 0) return;
+  if (Number(db ?? 0) === 0) return;
   throw new OptionError(
     `option "redis": the database of ${what} is ${shown(db)}: it must be 0, or left out: the locks of a cluster are in its database 0`,
   );
 }
 
 /** A number, or its digits: client libraries take both. */
-export function wholeNumber(what: string, value: unknown, largest?: number): number {
-  const isDigits = typeof value === 'string' && /^\d+$/.test(value);
-  const number = isDigits ? Number(value) : value;
-  if (
-    Number.isInteger(number) &&
-    (number as number) >= 0 &&
-    (number as number) <= (largest ?? Infinity)
-  )
-    return number as number;
-  const limit = largest === undefined ? '' : ` up to ${String(largest)}`;
-  throw wrong(what, value, `a whole number${limit}`);
-}
-
-/** Without what is undefined, or null, which some take for "none". */
-export function defined<T extends object>(
-  options: T,
-): { [Name in keyof T]?: NonNullable<T[Name]> } {
-  return Object.fromEntries(
-    Object.entries(options).filter(([, value]) => value !== undefined && value !== null),
-  ) as { [Name in keyof T]?: NonNullable<T[Name]> };
-}
-
-/** The others, read now if they have getters. */
-export function without(options: object, names: readonly string[]): object {
-  return Object.fromEntries(Object.entries(options).filter(([name]) => !names.includes(name)));
-}
-
-function parse(what: string, text: string): URL {
-  try {
-    const url = new URL(text);
-    decodeURIComponent(url.username + url.password);
-    return url;
-  } catch {
-    throw new OptionError(
-      `${what} is no URL that can be used, such as redis://user:password@localhost:6379: ${ENCODE}`,
-    );
-  }
-}
-
-function wrong(what: string, value: unknown, right: string): OptionError {
-  return new OptionError(`${what} is ${shown(value)}: it must be ${right}`);
+export function wholeNumber(what: string, value: unknown): number {
+  if (/^\d+$/.test(String(value))) return Number(value);
+  throw new OptionError(`${what} is ${shown(value)}: it must be a whole number`);
 }
 
 /** A user's map of addresses, or function for one. One that throws says nothing: in the middle of an answer nobody could handle that. */
@@ -206,9 +128,8 @@ export function remapOf(map: unknown): Remap {
   const addresses = map as Readonly<Record<string, ReturnType<Remap>>> | null | undefined;
   return (announced) => {
     try {
-      return typeof map === 'function'
-        ? ((map as Remap)(announced) ?? undefined)
-        : addresses?.[announced];
+      const isFunction = typeof map === 'function';
+      return (isFunction ? (map as Remap)(announced) : addresses?.[announced]) ?? undefined;
     } catch {
       return undefined;
     }

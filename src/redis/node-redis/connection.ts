@@ -1,8 +1,9 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
-import { isReply, LostError, NotRedisError, replyError, UnsentError } from '../failure.js';
+import { isReply, LostError, NotRedisError, UnsentError } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
-import { redacted } from '../redaction.js';
+import { refusal } from '../redaction.js';
+import type { Place } from '../redis-url.js';
 
 /** What we need of the package `redis`, or `@redis/client`. */
 export interface NodeRedis {
@@ -24,36 +25,23 @@ export interface NodeRedisClient {
 
 type Listener = (payload: string, channel: string) => void;
 
-/** A Buffer is one, too. */
-export type Prefix = string | Uint8Array;
-
 /** The options of node-redis that we read; all others are passed on. */
 export interface NodeRedisOptions {
   readonly url?: string | undefined;
-  readonly socket?: {
-    readonly host?: string | undefined;
-    readonly port?: number | string | undefined;
-    readonly path?: string | undefined;
-    readonly family?: number | undefined;
-    readonly tls?: boolean | undefined;
-  };
-  readonly username?: string | undefined;
-  readonly password?: string | undefined;
-  readonly credentialsProvider?: unknown;
+  readonly socket?: Place & { readonly tls?: boolean | undefined };
   readonly database?: number | undefined;
-  readonly keyPrefix?: Prefix | undefined;
+  /** A Buffer is one, too. */
+  readonly keyPrefix?: string | Uint8Array | undefined;
   readonly name?: string | undefined;
 }
 
 /** What is ours of every connection, whatever the user gave. */
 const OURS: object = {
-  url: undefined,
   disableOfflineQueue: true,
   // We select, and name the connection: see ioredis/connection.ts.
   database: undefined,
   name: undefined,
   disableClientInfo: true,
-  keyPrefix: undefined,
   readonly: false,
   pingInterval: undefined,
   commandsQueueMaxLength: undefined,
@@ -104,12 +92,19 @@ export class NodeRedisConnection implements Connection {
         },
       });
     } catch (error) {
-      setImmediate(() => {
-        this.#end(asFailure(error));
-      });
+      this.#fail(error);
       return;
     }
-    this.#connect(this.#client);
+    // (Also for a reply that no command awaited: earlier ones may have been taken for those to other commands.)
+    this.#client.on('error', this.#fail);
+    this.#client.on('sharded-channel-moved', () => {
+      if (this.#state !== 'ended') heard.moved();
+    });
+    this.#client.connect().then(() => {
+      if (this.#state !== 'opening') return;
+      this.#state = 'ready';
+      heard.ready();
+    }, this.#fail);
   }
 
   send<T>(
@@ -149,20 +144,14 @@ export class NodeRedisConnection implements Connection {
     answered: (refusal: Error | undefined) => void,
   ): void {
     this.#hasSubscribed = true;
-    const answer = (refusal?: Error): void => {
-      if (!refusal || isReply(refusal)) this.bytesRead++;
-      if (this.#state === 'ended') return;
-      if (refusal instanceof LostError || refusal instanceof UnsentError) return;
-      answered(refusal);
+    const settled = (result: unknown): void => {
+      const failure = result instanceof Error ? asFailure(result) : undefined;
+      if (failure && !isReply(failure)) return;
+      this.bytesRead++;
+      if (this.#state !== 'ended') answered(failure);
     };
-    this.#client?.[isSharded ? 'sSubscribe' : 'subscribe'](channels, this.#message).then(
-      () => {
-        answer();
-      },
-      (error: unknown) => {
-        answer(asFailure(error));
-      },
-    );
+    const subscribe = isSharded ? 'sSubscribe' : 'subscribe';
+    this.#client?.[subscribe](channels, this.#message).then(settled, settled);
   }
 
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
@@ -181,25 +170,9 @@ export class NodeRedisConnection implements Connection {
     if (this.#state !== 'ended') this.#heard.message(channel, payload);
   };
 
-  #connect(client: NodeRedisClient): void {
-    // (Also for a reply that no command awaited: earlier ones may have been taken for those to other commands.)
-    client.on('error', (error) => {
-      this.#end(asFailure(error));
-    });
-    client.on('sharded-channel-moved', () => {
-      if (this.#state !== 'ended') this.#heard.moved();
-    });
-    client.connect().then(
-      () => {
-        if (this.#state !== 'opening') return;
-        this.#state = 'ready';
-        this.#heard.ready();
-      },
-      (error: unknown) => {
-        this.#end(asFailure(error));
-      },
-    );
-  }
+  readonly #fail = (error: unknown): void => {
+    this.#end(asFailure(error));
+  };
 
   #end(reason: Error | undefined): void {
     if (this.#state === 'ended') return;
@@ -222,12 +195,10 @@ export class NodeRedisConnection implements Connection {
 function asFailure(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   const { name } = error.constructor;
-  redacted(error);
-  if (REPLY.test(name)) return replyError(error.message, { cause: error });
-  if (UNSENT.test(name)) return new UnsentError('not connected', { cause: error });
-  if (LOST.test(name)) return new LostError({ cause: error });
-  if (error.message.startsWith('Unknown RESP type')) return new NotRedisError(error);
-  return error;
+  if (REPLY.test(name)) return refusal(error.message);
+  if (UNSENT.test(name)) return new UnsentError('not connected');
+  if (LOST.test(name)) return new LostError();
+  return error.message.startsWith('Unknown RESP type') ? new NotRedisError(error) : error;
 }
 
 function withoutBuffers(reply: unknown): unknown {
