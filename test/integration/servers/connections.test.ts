@@ -1,5 +1,6 @@
 // Where Redis is: a URL, options, or an instance, which stays the user's; and what becomes of its key prefix.
 import { Redis } from 'ioredis';
+import { createClient } from 'redis';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { type Lock } from '../../../src/index.js';
@@ -58,6 +59,16 @@ describe('`redis` may be', () => {
     expect(await second.exists(hold.lockName)).toBe(1);
     expect(await redis.exists(hold.lockName)).toBe(0);
     second.disconnect();
+  });
+});
+
+describe('a client of node-redis that was closed', () => {
+  it('serves like one that was never connected, and stays closed', async () => {
+    const theirs = createClient({ url: inject('redisUrl') });
+    await theirs.connect();
+    await theirs.close();
+    await handOver(() => newClient({ redis: theirs }));
+    expect(theirs.isOpen).toBe(false);
   });
 });
 

@@ -15,7 +15,9 @@ const SECRET = 'hunter2-secret';
 
 const redis5 = createRequire(import.meta.url)('redis5') as {
   createClient: typeof createClient;
+  createClientPool: typeof createClientPool;
   createCluster: typeof createCluster;
+  createSentinel: typeof createSentinel;
 };
 
 const created: (Redis | Cluster)[] = [];
@@ -323,8 +325,11 @@ describe('a client of ioredis', () => {
     refused(idleCluster([]), 'without start-up nodes');
   });
 
-  it('is refused if it was closed', async () => {
-    const client = idleRedis({ password: SECRET });
+  it.each([
+    ['a Redis', () => idleRedis({ password: SECRET })],
+    ['a Cluster', () => idleCluster([{ host: 'h' }], { redisOptions: { password: SECRET } })],
+  ])('is refused if it was closed: %s', async (_title, create) => {
+    const client = create();
     client.disconnect();
     await expect.poll(() => client.status).toBe('end');
     refused(client, 'is a client of ioredis that was closed: give one that is open');
@@ -332,7 +337,7 @@ describe('a client of ioredis', () => {
 });
 
 describe.each([
-  ['6', { createClient, createCluster }],
+  ['6', { createClient, createClientPool, createCluster, createSentinel }],
   ['5', redis5],
 ])('a client of node-redis %s', (_version, nodeRedis) => {
   it('is read, and not used', () => {
@@ -373,20 +378,18 @@ describe.each([
     expect(remapped(library.target, '10.0.0.1:6379')).toEqual({ host: 'outside', port: 1 });
     expect(remapped(library.target, '10.0.0.2:6379')).toBeUndefined();
   });
-});
 
-describe('a client of node-redis', () => {
   it('that hides its options is refused, with what would be right', () => {
     const words = 'it must be what createClient() or createCluster() returns, or plain options';
     const options = { password: SECRET };
-    const sentinel = createSentinel({
+    const sentinel = nodeRedis.createSentinel({
       name: 'main',
       sentinelRootNodes: [{ host: 'h', port: 1 }],
       nodeClientOptions: options,
     });
     refused(sentinel, words);
     refused(sentinel, 'for Sentinels { name, sentinelRootNodes, nodeClientOptions }');
-    refused(createClientPool(options), words);
+    refused(nodeRedis.createClientPool(options), words);
   });
 });
 
@@ -487,6 +490,17 @@ describe('a client of another library is refused', () => {
       }
     }
     refused(new RedisMock(), 'a client of ioredis-mock, which has no server');
+  });
+
+  it('of one that nobody has heard of', () => {
+    class Tedis {
+      readonly options = { host: 'h', port: 6379, password: SECRET };
+      command(): void {
+        // as in the package of this name
+      }
+    }
+    refused(new Tedis(), 'is an instance of Tedis: it must be a URL');
+    refused(new Tedis(), 'or a client of ioredis or node-redis');
   });
 });
 
