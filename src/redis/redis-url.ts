@@ -44,10 +44,10 @@ export function parseRedisUrl(what: string, text: string): RedisUrl {
       host: url.hostname.replace(/^\[(.*)\]$/, '$1') || 'localhost',
       port: Number(url.port || 6379),
     },
-    database: wholeNumber(`${what}: its db`, db ?? (url.pathname.slice(1) || 0)),
+    database: wholeNumber(`${what}: its db`, url.pathname.slice(1) || (db ?? 0)),
     isTls: /^rediss:/i.test(text),
-    username: username ?? (decodeURIComponent(url.username) || undefined),
-    password: password ?? (decodeURIComponent(url.password) || undefined),
+    username: decodeURIComponent(url.username) || username,
+    password: decodeURIComponent(url.password) || password,
     family: family === undefined ? undefined : Number(family),
     ...named,
   };

@@ -1,7 +1,7 @@
 // What the port promises of one connection, whatever the client library (src/redis/port.ts).
 import { Redis } from 'ioredis';
 import { once } from 'node:events';
-import { createServer, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -356,6 +356,25 @@ export function portContract(
       expect(attempt.told).toEqual(['ended']);
       expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
       await attempt.connection.close();
+    });
+
+    it('ends where a reply comes that answers nothing, and does not repeat it', async () => {
+      await using relay = await listening((socket) => {
+        const redis = connect(address.port, address.host).on('error', () => undefined);
+        socket.pipe(redis).pipe(socket);
+        socket.on('close', () => redis.destroy());
+      });
+      const attempt = new Attempt(library, relay.address);
+      await attempt.ready;
+      await attempt.ask('ping');
+      relay.sockets[0]?.write(
+        `-ERR unknown command 'AUTH', with args beginning with: '${SECRET}'\r\n`,
+      );
+      const reason = await attempt.ended;
+      expect(reason).toBeInstanceOf(Error);
+      expect(inspect(reason, { depth: Infinity, showHidden: true })).not.toContain(SECRET);
+      await closed(attempt);
+      expect(attempt.told).toEqual(['ready', 'ended']);
     });
 
     it('tells of a server that speaks another protocol', async () => {

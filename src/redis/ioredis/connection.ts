@@ -132,6 +132,7 @@ export class IoredisConnection implements Connection {
     isSharded: boolean,
     answered: (refusal: Error | undefined) => void,
   ): void {
+    if (!this.#redis) return;
     let isAnswered = false;
     const settled = (result: unknown): void => {
       const failure = result instanceof Error ? asFailure(result) : undefined;
@@ -139,7 +140,6 @@ export class IoredisConnection implements Connection {
       isAnswered = true;
       answered(failure);
     };
-    if (!this.#redis) return;
     this.#redis[isSharded ? 'ssubscribe' : 'subscribe'](...channels).then(settled, settled);
     if (isSharded) void this.#askBehind(this.#redis, settled);
   }
@@ -157,9 +157,9 @@ export class IoredisConnection implements Connection {
 
   #listenTo(redis: Redis): void {
     redis.on('error', (error: Error) => {
-      if (!this.#reason || this.#reason instanceof LostError) this.#reason = asFailure(error);
-      // A reply came that none awaited: earlier ones may have been taken for those to other commands.
-      if (error.message.startsWith('Command queue state error')) redis.disconnect();
+      // A reply came that none awaited: earlier ones may have been taken for those to other commands. (Its words may hold a password.)
+      if (error.message.startsWith('Command queue state error')) this.#mixedUp(redis);
+      else if (!this.#reason || this.#reason instanceof LostError) this.#reason = asFailure(error);
     });
     const ready = (): void => {
       // (ioredis may call a connection ready that has closed meanwhile: https://github.com/redis/ioredis/issues/2099)
@@ -207,10 +207,12 @@ export class IoredisConnection implements Connection {
       (error: unknown) => failureKind(asFailure(error)) === 'denied', // else it is the reply to another command
     );
     if (isBehind) settled(replyError(MOVED));
-    else if (!this.#hasEnded) {
-      this.#reason = new Error('replies are mixed up');
-      redis.disconnect();
-    }
+    else if (!this.#hasEnded) this.#mixedUp(redis);
+  }
+
+  #mixedUp(redis: Redis): void {
+    this.#reason = new Error('replies are mixed up');
+    redis.disconnect();
   }
 
   readonly #end = (): void => {

@@ -114,10 +114,8 @@ function ofCluster(options: ClusterOptions, startupNodes: unknown): Given<object
   const nodes = startupNodes.map((given: RedisOptions | string | number) => {
     const node = typeof given === 'object' ? given : ofUrl(what, String(given));
     checkClusterDatabase('a start-up node of the cluster', node.db);
-    return {
-      node,
-      address: addressOf(`${what}: its `, { ...node, host: node.host ?? '127.0.0.1' }),
-    };
+    const place = { ...node, host: node.host ?? '127.0.0.1' };
+    return { node, address: addressOf(`${what}: its `, place) };
   });
   const { redisOptions } = options;
   checkClusterDatabase('the redisOptions of the cluster', redisOptions?.db);

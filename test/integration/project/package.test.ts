@@ -55,7 +55,7 @@ describe('the packed package', () => {
     expect(await runInProject('use.cjs')).toBe('held 1\nfree\n');
   });
 
-  it('says which ioredis it found, and which it needs, where an old one is installed', async () => {
+  it('says where it found ioredis, and what it needs, where an old one is installed', async () => {
     const packages = 'old/node_modules';
     await cp(join(project, 'node_modules/holdfast'), join(project, packages, 'holdfast'), {
       recursive: true,
@@ -67,7 +67,7 @@ describe('the packed package', () => {
     await write('old/use.mjs', `import { Holdfast } from 'holdfast';\n${USE}`);
     await expect(runInProject('old/use.mjs')).rejects.toMatchObject({
       stderr: expect.stringMatching(
-        /option "redis" needs ioredis 5\.11 or newer, or 6, and holdfast finds 4\.28\.5 \(.*package\.json\): npm install ioredis/,
+        /option "redis" needs ioredis, and holdfast finds an older one \(.*ioredis.index\.js\): npm install ioredis \(5\.11 or newer, or 6\)/,
       ) as unknown,
     });
   });

@@ -124,6 +124,16 @@ describe('a text is read as', () => {
         family: 6,
       },
     ],
+    [
+      'redis://user:pass@host/1?username=other&password=other&db=2',
+      {
+        address: { host: 'host', port: 6379 },
+        database: 1,
+        isTls,
+        username: 'user',
+        password: 'pass',
+      },
+    ],
     ['REDISS://host', { address: { host: 'host', port: 6379 }, database, isTls: true }],
     ['//host:7000', { address: { host: 'host', port: 7000 }, database, isTls }],
     ['host:7000', { address: { host: 'host', port: 7000 }, database, isTls }],
