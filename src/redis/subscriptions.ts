@@ -1,13 +1,12 @@
 // All subscriptions of one client. `#reconcile` compares what is wanted with what stands where, and asks for the rest: after every event, and now
 // and then. Each channel stands at its home, the server that delivers its messages: in a cluster the master of its slot, or for classic channels any.
 
-import { inOwnContext } from '../runtime/own-context.js';
 import type { RedisClient } from './client.js';
 import { failureKind } from './failure.js';
 import { hashTag } from './keys.js';
-import { addressIn } from './port.js';
+import type { Heard } from './port.js';
 import { slotOf } from './slots.js';
-import { Subscriber, type Home } from './subscriber.js';
+import { ONLY_HOME, Subscriber } from './subscriber.js';
 
 /** How soon what does not stand is asked for again; each time twice as late, up to the longest. */
 const RETRY_MS = 200;
@@ -16,8 +15,6 @@ const LONGEST_RETRY_MS = 2_000;
 const DENIED_RETRY_MS = 30_000;
 /** How many channels a connection may keep that nobody wants, but that the server does not permit to unsubscribe. */
 const MOST_STRAYS = 1_000;
-/** The name of the home where there is only one: no cluster. */
-const ONLY_HOME = '';
 
 export interface SubscriptionsListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
@@ -26,7 +23,8 @@ export interface SubscriptionsListener {
   lost(channel: string): void;
   /** The server does not permit this command on the channel. */
   denied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', channel: string, error: Error): void;
-  message(channel: string, payload: string): void;
+  /** A message on a channel, also on one that nobody wants any more. */
+  readonly message: Heard['message'];
 }
 
 /** A channel that is wanted. */
@@ -35,11 +33,11 @@ interface Route {
   /** The slot of a sharded channel; undefined: it is a classic one, which every server delivers. */
   readonly slot: number | undefined;
   /** Where its subscription stands. It is left there only when it stands at the new home, so that no message is missed in between. */
-  stands: Subscriber | undefined;
+  stands?: Subscriber | undefined;
   /** Where it was asked for, and has not been answered. */
-  asked: Subscriber | undefined;
+  asked?: Subscriber | undefined;
   /** The home that has refused it, and until when it is not asked there again. Another home is asked at once. */
-  refused: { readonly home: string; readonly untilMs: number } | undefined;
+  refused?: { readonly home: string; readonly untilMs: number } | undefined;
 }
 
 export class Subscriptions {
@@ -47,14 +45,12 @@ export class Subscriptions {
   readonly #listener: SubscriptionsListener;
   readonly #routes = new Map<string, Route>();
   /** By home; a server counts the sharded channels of a connection apart, so each kind has a connection of its own. */
-  readonly #classic = new Map<string, Subscriber>();
-  readonly #sharded = new Map<string, Subscriber>();
+  readonly #subscribers = new Map<string, Subscriber>();
   /** The home of all classic channels in a cluster. */
   #classicHome: string | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   #retryMs = RETRY_MS;
   #movedTimer: NodeJS.Timeout | undefined;
-  #isClosed = false;
 
   constructor(client: RedisClient, listener: SubscriptionsListener) {
     this.#client = client;
@@ -63,21 +59,15 @@ export class Subscriptions {
       this.#reconcile();
     });
     client.onReady((isAnother) => {
-      if (isAnother) for (const subscriber of this.#all()) subscriber.commandsMoved();
+      if (isAnother)
+        for (const subscriber of this.#subscribers.values()) subscriber.commandsMoved();
     });
   }
 
   subscribe(channel: string, isSharded: boolean): void {
-    const slot = isSharded ? slotOf(hashTag(channel)) : undefined;
-    const route: Route = {
-      channel,
-      slot,
-      stands: undefined,
-      asked: undefined,
-      refused: undefined,
-    };
+    const route: Route = { channel, slot: isSharded ? slotOf(hashTag(channel)) : undefined };
     this.#routes.set(channel, route);
-    this.#see([route]);
+    this.#reconcile([route]);
   }
 
   unsubscribe(channel: string): void {
@@ -91,64 +81,48 @@ export class Subscriptions {
 
   /** Resolves when all sockets of the client are gone that were to be closed. */
   async close(): Promise<void> {
-    this.#isClosed = true;
     clearTimeout(this.#retryTimer);
     clearTimeout(this.#movedTimer);
     this.#routes.clear();
-    for (const subscriber of this.#all()) subscriber.close();
-    this.#classic.clear();
-    this.#sharded.clear();
+    for (const subscriber of this.#subscribers.values()) subscriber.close();
+    this.#subscribers.clear();
     await Promise.all(this.#client.surroundings.closing);
   }
 
-  #reconcile(): void {
-    if (this.#isClosed) return;
-    this.#see([...this.#routes.values()]);
+  /** Asks for each of these at its home, unless it stands there, was asked for there, or was refused there a moment ago. */
+  #reconcile(routes: Iterable<Route> = this.#routes.values()): void {
+    const nowMs = this.#client.surroundings.clock.nowMs();
+    for (const route of routes) {
+      const { channel, slot, stands, asked, refused } = route;
+      const home = this.#homeOf(slot);
+      if (stands && stands.home === home) continue;
+      this.#retryLater();
+      if (home === undefined || asked?.home === home) continue;
+      if (refused?.home === home && refused.untilMs > nowMs) continue;
+      const subscriber = this.#subscriberAt(home, slot !== undefined);
+      if (!subscriber.wire) continue;
+      if (asked && asked !== stands) this.#leave(asked, channel);
+      this.#ask(subscriber, route);
+    }
     this.#closeUnused();
   }
 
-  /** Asks for each of these at its home, unless it stands there, was asked for there, or was refused there a moment ago. */
-  #see(routes: readonly Route[]): void {
-    const nowMs = this.#client.surroundings.clock.nowMs();
-    const classic: Route[] = [];
-    let isMissing = false;
-    for (const route of routes) {
-      const home = this.#homeOf(route);
-      if (home !== undefined && route.stands?.home.name === home) continue;
-      isMissing = true;
-      if (home === undefined || route.asked?.home.name === home) continue;
-      if (route.refused?.home === home && route.refused.untilMs > nowMs) continue;
-      const subscriber = this.#subscriberAt(home, route.slot !== undefined);
-      if (!subscriber.wire) continue;
-      if (route.asked && route.asked !== route.stands) this.#leave(route.asked, route.channel);
-      route.asked = subscriber;
-      if (route.slot === undefined) classic.push(route);
-      else this.#ask(subscriber, [route]);
-    }
-    const at = classic[0]?.asked;
-    if (at) this.#ask(at, classic);
-    if (isMissing) this.#retryLater();
-  }
-
-  #ask(subscriber: Subscriber, routes: readonly Route[]): void {
+  #ask(subscriber: Subscriber, route: Route): void {
+    const { wire, isSharded } = subscriber;
+    route.asked = subscriber;
     subscriber.watch();
-    const channels = routes.map(({ channel }) => channel);
-    subscriber.wire?.subscribe(channels, subscriber.home.isSharded, (refusal) => {
-      for (const route of routes) {
-        if (this.#routes.get(route.channel) !== route || route.asked !== subscriber) continue;
-        const isDenied = refusal !== undefined && failureKind(refusal) !== 'transient';
-        // A SUBSCRIBE for several is refused if one of them is denied: each alone.
-        if (isDenied && routes.length > 1) this.#ask(subscriber, [route]);
-        else if (refusal) this.#refused(route, subscriber, refusal, isDenied);
-        else this.#standsAt(route, subscriber);
-      }
+    wire?.gather(); // all that are asked for in this turn
+    wire?.subscribe([route.channel], isSharded, (refusal) => {
+      if (this.#routes.get(route.channel) !== route || route.asked !== subscriber) return;
+      route.asked = undefined;
+      if (refusal) this.#refused(route, subscriber, refusal);
+      else this.#standsAt(route, subscriber);
     });
   }
 
   #standsAt(route: Route, subscriber: Subscriber): void {
     const former = route.stands;
     route.stands = subscriber;
-    route.asked = undefined;
     route.refused = undefined;
     this.#retryMs = RETRY_MS;
     if (former && former !== subscriber) this.#leave(former, route.channel);
@@ -156,74 +130,58 @@ export class Subscriptions {
     this.#closeUnused();
   }
 
-  #refused(route: Route, subscriber: Subscriber, error: Error, isDenied: boolean): void {
-    const stoodThere = route.stands === subscriber;
-    route.asked = undefined;
-    if (stoodThere) route.stands = undefined;
+  #refused(route: Route, subscriber: Subscriber, error: Error): void {
+    const { cluster, surroundings } = this.#client;
+    const home = subscriber.home;
+    const isDenied = failureKind(error) !== 'transient';
     const retryMs = isDenied ? DENIED_RETRY_MS : this.#retryMs;
-    const untilMs = this.#client.surroundings.clock.nowMs() + retryMs;
-    route.refused = { home: subscriber.home.name, untilMs };
-    if (stoodThere) this.#listener.lost(route.channel);
+    route.refused = { home, untilMs: surroundings.clock.nowMs() + retryMs };
+    if (route.stands === subscriber) this.#lost(route);
     if (isDenied) this.#listener.denied('SUBSCRIBE', route.channel, error);
     else {
-      this.#client.cluster?.learnFrom(error, subscriber.home.name); // of a MOVED: it has us reconcile
-      this.#client.cluster?.refresh();
+      cluster?.learnFrom(error, home); // of a MOVED: it has us reconcile
+      cluster?.refresh();
     }
     this.#retryLater();
   }
 
+  #lost(route: Route): void {
+    route.stands = undefined;
+    this.#listener.lost(route.channel);
+  }
+
   #leave(subscriber: Subscriber, channel: string): void {
-    const isUsed = this.#isUsed(subscriber);
-    if (!isUsed) subscriber.rest();
-    subscriber.wire?.unsubscribe(channel, subscriber.home.isSharded, (error) => {
+    if (!this.#isUsed(subscriber)) subscriber.rest();
+    subscriber.wire?.unsubscribe(channel, subscriber.isSharded, (error) => {
       if (failureKind(error) !== 'denied') return;
       this.#listener.denied('UNSUBSCRIBE', channel, error);
       // Only a new connection gets rid of it: worth it when no channel is wanted there, or when strays are too many.
       if (++subscriber.strayCount > MOST_STRAYS || !this.#isUsed(subscriber))
-        subscriber.reconnect();
+        subscriber.wire?.end();
     });
   }
 
   #subscriberAt(home: string, isSharded: boolean): Subscriber {
-    const known = (isSharded ? this.#sharded : this.#classic).get(home);
+    const key = isSharded ? `sharded ${home}` : home;
+    const known = this.#subscribers.get(key);
     if (known) return known;
-    const client = this.#client;
-    const here: Home =
-      home === ONLY_HOME
-        ? {
-            name: home,
-            isSharded,
-            address: () => client.address,
-            commandsAt: () => (client.isReady ? client.server.id : undefined),
-          }
-        : {
-            name: home,
-            isSharded,
-            address: () => (client.cluster?.masters.includes(home) ? addressIn(home) : undefined),
-          };
-    const role = isSharded ? 'sharded subscriber' : 'subscriber';
-    const subscriber = inOwnContext(
-      () =>
-        new Subscriber(client.surroundings, here, client.outageOf(role, home), {
-          ready: (ready) => {
-            // Another server may be there now, which permits what was denied before.
-            for (const route of this.#routes.values())
-              if (route.refused?.home === ready.home.name) route.refused = undefined;
-            this.#reconcile();
-          },
-          ended: (ended) => {
-            this.#ended(ended);
-          },
-          message: (channel, payload) => {
-            if (this.#routes.has(channel)) this.#listener.message(channel, payload);
-          },
-          // When all that came in one piece was read: a slot may take several channels with it.
-          moved: () => {
-            this.#movedTimer ??= client.surroundings.clock.setTimer(this.#moved, 1);
-          },
-        }),
-    );
-    (isSharded ? this.#sharded : this.#classic).set(home, subscriber);
+    const subscriber = new Subscriber(this.#client, home, isSharded, {
+      ready: () => {
+        // Another server may be there now, which permits what was denied before.
+        for (const route of this.#routes.values())
+          if (route.refused?.home === home) route.refused = undefined;
+        this.#reconcile();
+      },
+      ended: () => {
+        this.#ended(subscriber);
+      },
+      message: this.#listener.message,
+      // When all that came in one piece was read: a slot may take several channels with it.
+      moved: () => {
+        this.#movedTimer ??= this.#client.surroundings.clock.setTimer(this.#moved, 1);
+      },
+    });
+    this.#subscribers.set(key, subscriber);
     return subscriber;
   }
 
@@ -232,37 +190,33 @@ export class Subscriptions {
     this.#movedTimer = undefined;
     this.#client.cluster?.refresh();
     for (const route of this.#routes.values()) {
-      const { slot, stands } = route;
-      if (slot === undefined || !stands?.wire || route.asked) continue;
-      route.asked = stands;
-      this.#ask(stands, [route]);
+      const { slot, stands, asked } = route;
+      if (slot !== undefined && stands?.wire && !asked) this.#ask(stands, route);
     }
   };
 
   #ended(subscriber: Subscriber): void {
-    if (subscriber.home.name === this.#classicHome) this.#classicHome = undefined;
+    if (subscriber.home === this.#classicHome) this.#classicHome = undefined;
     this.#client.cluster?.refresh();
     for (const route of this.#routes.values()) {
       if (route.asked === subscriber) route.asked = undefined;
-      if (route.stands !== subscriber) continue;
-      route.stands = undefined;
-      this.#listener.lost(route.channel);
+      if (route.stands === subscriber) this.#lost(route);
     }
     this.#reconcile();
   }
 
   /** The home of a channel; undefined: not known now. */
-  #homeOf({ slot }: Route): string | undefined {
-    const { cluster } = this.#client;
-    if (!this.#client.isCluster) return ONLY_HOME;
+  #homeOf(slot: number | undefined): string | undefined {
+    const { cluster, isCluster, surroundings } = this.#client;
+    if (!isCluster) return ONLY_HOME;
     if (slot !== undefined) return cluster?.masterOf(slot);
     const masters = cluster?.masters ?? [];
     if (this.#classicHome === undefined || !masters.includes(this.#classicHome)) {
       // Not the one that has just ended, if there is another.
-      const open = masters.filter((home) => this.#classic.get(home)?.isFailing !== true);
+      const open = masters.filter((home) => !this.#subscribers.get(home)?.isFailing);
       const from = open.length > 0 ? open : masters;
-      const index = Math.floor(this.#client.surroundings.random() * from.length);
-      if (from[index] !== undefined) this.#classicHome = from[index];
+      this.#classicHome =
+        from[Math.floor(surroundings.random() * from.length)] ?? this.#classicHome;
     }
     return this.#classicHome;
   }
@@ -275,25 +229,15 @@ export class Subscriptions {
 
   /** Closes the connections whose home is gone: they would try to connect for ever, and never end their outage. */
   #closeUnused(): void {
-    if (!this.#client.isCluster) return;
     const { cluster } = this.#client;
     if (!cluster) return;
-    for (const subscribers of [this.#classic, this.#sharded]) {
-      for (const [home, subscriber] of subscribers) {
-        const isHome =
-          subscribers === this.#sharded
-            ? cluster.masters.includes(home)
-            : home === this.#classicHome;
-        if (isHome || this.#isUsed(subscriber)) continue;
-        subscribers.delete(home);
-        subscriber.close();
-      }
+    for (const [key, subscriber] of this.#subscribers) {
+      const { home, isSharded } = subscriber;
+      const isHome = isSharded ? cluster.masters.includes(home) : home === this.#classicHome;
+      if (isHome || this.#isUsed(subscriber)) continue;
+      this.#subscribers.delete(key);
+      subscriber.close();
     }
-  }
-
-  *#all(): Iterable<Subscriber> {
-    yield* this.#classic.values();
-    yield* this.#sharded.values();
   }
 
   #retryLater(): void {
