@@ -6,6 +6,7 @@ import type { Clock, TimeLimit, Timer } from '../runtime/clock.js';
 import { Cluster, Node } from './cluster.js';
 import {
   assertWanted,
+  denied,
   describe,
   failureKind,
   isUnknownScript,
@@ -14,7 +15,6 @@ import {
 } from './failure.js';
 import type { Argument, Sender } from './port.js';
 import type { Reconnecting } from './reconnecting.js';
-import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import { ignore } from './wire.js';
 

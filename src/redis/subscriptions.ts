@@ -60,11 +60,13 @@ export class Subscriptions {
   constructor(client: RedisClient, listener: SubscriptionsListener) {
     this.#client = client;
     this.#listener = listener;
-    client.onTopology(() => {
-      this.#reconcile();
-    });
-    client.onReady((isAnother) => {
-      if (isAnother) for (const subscriber of this.#all()) subscriber.commandsMoved();
+    client.listen({
+      ready: (isAnother) => {
+        if (isAnother) for (const subscriber of this.#all()) subscriber.commandsMoved();
+      },
+      rehomed: () => {
+        this.#reconcile();
+      },
     });
   }
 

@@ -11,7 +11,6 @@ export type WireHeard = Pick<Heard, 'ready' | 'ended'> & Partial<Heard>;
 
 /** After a blocked event loop answers may be here, unread. They have so long to be read before the silence counts. */
 const TO_READ_MS = 1;
-
 /** Where the timer rings so late, what is due may not even have been written: it has its whole time once more. */
 const BLOCKED_MS = 250;
 
@@ -20,11 +19,7 @@ export class SilenceError extends Error {
   override readonly name = 'SilenceError';
 }
 
-/**
- * - `opening`: the library connects and shakes hands
- * - `ready`: commands can be sent
- * - `ended`: nothing is sent any more; `reason`: why we ended it, for what it cut off
- */
+/** `reason`: why we ended it, for what that has cut off. */
 type State =
   | { readonly kind: 'opening' | 'ready' }
   | { readonly kind: 'ended'; readonly reason: Error | undefined };
@@ -42,7 +37,6 @@ export class Wire implements Session {
   #quietSinceMs: number;
   #seenBytes = 0;
   #timer: Timer | undefined;
-  #ringsAtMs = 0;
   #wasBlocked = false;
 
   /** `limitMs`: for how long it may leave its handshake, or a command, unanswered without a sign of life. */
@@ -145,7 +139,6 @@ export class Wire implements Session {
     this.#state = { kind: 'ended', reason };
     const { clock, closing } = this.#surroundings;
     clock.clearTimer(this.#timer);
-    this.#timer = undefined;
     const closed = this.#connection.close().finally(() => closing.delete(closed));
     closing.add(closed);
     return true;
@@ -191,32 +184,30 @@ export class Wire implements Session {
 
   /** (The timer is not set anew for each command, only when it rings.) */
   #watch(delayMs: number): void {
-    this.#ringsAtMs = this.#surroundings.clock.nowMs() + delayMs;
-    this.#timer = this.#surroundings.clock.setTimer(this.#ring, delayMs);
-  }
-
-  readonly #ring = (): void => {
-    this.#timer = undefined;
-    if (!this.#isDue) return;
-    const nowMs = this.#surroundings.clock.nowMs();
-    // Once in a row, or whoever blocks again and again would never learn of a silent server.
-    this.#wasBlocked = !this.#wasBlocked && nowMs - this.#ringsAtMs > BLOCKED_MS;
-    if (this.#wasBlocked) {
-      this.#quietSinceMs = nowMs;
-      this.#watch(this.#limitMs);
-      return;
-    }
-    const quietSinceMs = this.#quietSinceMs;
-    this.#timer = this.#surroundings.clock.setTimer(() => {
+    const { clock } = this.#surroundings;
+    const ringsAtMs = clock.nowMs() + delayMs;
+    this.#timer = clock.setTimer(() => {
       this.#timer = undefined;
-      if (this.#isDue) this.#look(quietSinceMs);
-    }, TO_READ_MS);
-  };
+      if (!this.#isDue) return;
+      // Once in a row, or whoever blocks again and again would never learn of a silent server.
+      this.#wasBlocked = !this.#wasBlocked && clock.nowMs() - ringsAtMs > BLOCKED_MS;
+      if (this.#wasBlocked) {
+        this.#quietSinceMs = clock.nowMs();
+        this.#watch(this.#limitMs);
+        return;
+      }
+      const quietSinceMs = this.#quietSinceMs;
+      this.#timer = clock.setTimer(() => {
+        this.#timer = undefined;
+        if (this.#isDue) this.#look(quietSinceMs);
+      }, TO_READ_MS);
+    }, delayMs);
+  }
 
   /** What was unread a moment ago is read by now. */
   #look(quietSinceMs: number): void {
     const nowMs = this.#surroundings.clock.nowMs();
-    const { bytesRead } = this.#connection;
+    const { bytesRead, isTls } = this.#connection;
     if (bytesRead !== this.#seenBytes) this.#quietSinceMs = nowMs;
     this.#seenBytes = bytesRead;
     const leftMs = this.#quietSinceMs + this.#limitMs - nowMs;
@@ -226,7 +217,7 @@ export class Wire implements Session {
     }
     const isOpening = this.#state.kind === 'opening';
     const what = isOpening ? 'handshake' : 'answer';
-    const hint = isOpening && this.#connection.isTls ? TLS_IS_ON : '';
+    const hint = isOpening && isTls ? TLS_IS_ON : '';
     this.end(new SilenceError(`no ${what} within ${String(this.#limitMs)} ms${hint}`));
   }
 }

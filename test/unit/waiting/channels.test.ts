@@ -17,8 +17,7 @@ it('a closed client subscribes to nothing more, and leaves no timer', async () =
   const connect = vi.fn();
   const client = {
     surroundings: { library: { open: connect }, clock: PROCESS_CLOCK, closing: new Set() },
-    onTopology: vi.fn(),
-    onReady: vi.fn(),
+    listen: vi.fn(),
   };
   const channels = new Channels(client as unknown as RedisClient, new Listeners(), 10_000);
   await channels.close();
