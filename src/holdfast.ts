@@ -51,7 +51,7 @@ export class Holdfast extends LockSource implements AsyncDisposable {
     this.#server = server;
     this.#session = session;
     this.#listeners = listeners;
-    server.connection.onReady(session.cleanup.connected);
+    server.connection.listen({ ready: session.cleanup.connected });
   }
 
   /**

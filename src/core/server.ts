@@ -47,7 +47,7 @@ export class Server {
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.#hasClassicUnlockChannels = options.hasClassicUnlockChannels;
     this.connection = new RedisClient(options, events);
-    this.keyPrefix = this.connection.keyPrefix + options.keyPrefix;
+    this.keyPrefix = options.library.keyPrefix + options.keyPrefix;
     this.channels = new Channels(this.connection, events, this.#lookEveryMs);
     this.watchdog = new Watchdog({
       schedule,
@@ -59,9 +59,11 @@ export class Server {
           events.emit('error', () => renewalFailed(error, leaseCount));
       },
     });
-    this.connection.onReady(this.watchdog.renewAll);
-    this.connection.onRefused(this.watchdog.renewAll); // so that who stands in a line hears of it
-    this.connection.onDisturbance(this.watchdog.doubt);
+    this.connection.listen({
+      ready: this.watchdog.renewAll,
+      refused: this.watchdog.renewAll, // so that who stands in a line hears of it
+      disturbed: this.watchdog.doubt,
+    });
   }
 
   /** What all locks of a kind have in common on this server, such as how they are renewed: made for the first that asks for it. */

@@ -4,21 +4,25 @@
 import { nextTick } from 'node:process';
 import type { Events } from '../api/events.js';
 import { UnavailableError } from '../api/errors.js';
-import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
+import { NO_LIMIT, PROCESS_CLOCK, type TimeLimit } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Cluster } from './cluster.js';
 import {
   assertWanted,
+  denied,
   describe,
   failureKind,
+  isCrossSlot,
+  isReadOnly,
   isReply,
   isUnknownScript,
   redirectionOf,
+  replyError,
   UnsentError,
 } from './failure.js';
-import { Greeting, runIdIn, selectDatabase, type ServerFacts } from './greeting.js';
-import { Outage } from './outage.js';
+import { greet, runIdIn, selectDatabase, UNKNOWN_SERVER, type ServerFacts } from './greeting.js';
+import { Outage, Refusals } from './outage.js';
 import {
   textOf,
   type Address,
@@ -28,92 +32,72 @@ import {
   type Target,
 } from './port.js';
 import { Reconnecting, type LinkStatus, type ReconnectingListener } from './reconnecting.js';
-import { Refusals } from './refusals.js';
 import { Replicated, type ReplicatedOptions } from './replicas.js';
-import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
-import { PROCESS_CLOCK, type Session, type SessionHeard, type Surroundings } from './session.js';
+import type { Session, SessionHeard, Surroundings } from './session.js';
 import { SLOT_COUNT, slotOf } from './slots.js';
 import { Wire } from './wire.js';
 
-/** Whether the slot of the keys with this hash tag has lost its node, or has moved. */
-export type IsDisturbed = (hashTag: string) => boolean;
-
-export interface RedisClientOptions
-  extends ReplicatedOptions, Partial<Pick<Surroundings, 'clock' | 'random'>> {
+export interface RedisClientOptions extends ReplicatedOptions {
   library: Library;
+}
+
+/** What a client tells those who watch it. */
+export interface ClientListener {
+  /** There is a new connection; `isAnother`: perhaps to another server. */
+  ready(isAnother: boolean): void;
+  /** The server begins to refuse this client: waiting for it does not help. */
+  refused(): void;
+  /** While commands can be sent, a node of a cluster was lost, or slots have moved: whether that concerns the slot of a hash tag. */
+  disturbed(isDisturbed: (hashTag: string) => boolean): void;
+  /** A server may have become the home of other channels than before. */
+  rehomed(): void;
 }
 
 export class RedisClient {
   readonly surroundings: Surroundings;
-  /** What the server refuses. */
   readonly refusals: Refusals;
   readonly #events: Events;
-  readonly #sentinels: Sentinels | undefined;
-  readonly #commands: Reconnecting;
+  readonly #commands: Reconnecting<ServerFacts>;
   readonly #replicated: Replicated | undefined;
-  readonly #greeting: Greeting;
-  readonly #readyListeners = new Set<(isAnother: boolean) => void>();
-  readonly #refusedListeners: (() => void)[] = [];
-  readonly #topologyListeners: (() => void)[] = [];
-  readonly #disturbanceListeners: ((isDisturbed: IsDisturbed) => void)[] = [];
+  readonly #listeners = new Set<Partial<ClientListener>>();
   /** Where Redis is. A single server may turn out to be a node of a cluster. */
   #target: Target;
+  #sentinels: Sentinels | undefined;
+  #server = UNKNOWN_SERVER;
+  /** Whether keys of several slots in one command were refused: a node of a cluster does so, and what stands in front of one. */
+  #areSlotsApart = false;
   /** The masters by slot, as they were when slots were looked up last. */
   #mastersBySlot: readonly (string | undefined)[] = [];
-  /** Whether commands go to another server than on the connection before, or may do so. */
-  #isAnother = false;
   /** What is to be sent at the end of this turn of the event loop. */
   #postponed: (() => void) | undefined;
 
   constructor(options: RedisClientOptions, events: Events) {
     const { library, silenceLimitMs, replicas } = options;
-    const { clock = PROCESS_CLOCK, random = Math.random } = options;
+    const { clock = PROCESS_CLOCK, random = Math.random, connectionName } = library;
+    const closing = new Set<Promise<void>>();
+    this.surroundings = { library, silenceLimitMs, clock, random, connectionName, closing };
     this.#events = events;
     this.#target = library.target;
-    this.surroundings = {
-      library,
-      silenceLimitMs,
-      clock,
-      random,
-      connectionName: library.connectionName,
-      closing: new Set(),
-    };
-    if (this.#target.kind === 'sentinel')
-      this.#sentinels = new Sentinels(this.surroundings, this.#target);
-    this.refusals = new Refusals(events);
-    this.#greeting = new Greeting({
-      another: () => {
-        this.#isAnother = true;
-      },
-      tooOld: (error) => {
-        events.emit('error', () => ({ error }));
-      },
-    });
+    this.refusals = new Refusals(events, clock, () => this.place);
     this.#commands = this.#reconnecting('commands', {
-      greet: (session) => this.#greeting.greet(session, this.#database),
-      ready: () => {
-        for (const listener of this.#readyListeners) listener(this.#isAnother);
-        this.#isAnother = false;
+      greet: (session) => greet(session, this.#database, clock),
+      ready: (server) => {
+        const isAnother = server.id === undefined || server.id !== this.#server.id;
+        this.#server = server;
+        for (const listener of this.#listeners) listener.ready?.(isAnother);
         this.#topologyChanged();
       },
       refused: () => {
-        for (const listener of this.#refusedListeners) listener();
+        for (const listener of this.#listeners) listener.refused?.();
       },
     });
     if (replicas === 0) return;
     const acknowledged = this.#reconnecting('acknowledged commands', {
       greet: (session) => selectDatabase(session, this.#database),
-      ready: () => undefined,
-      refused: () => undefined,
     });
-    this.#replicated = new Replicated(acknowledged, options);
-  }
-
-  /** The key prefix of the user's own client. */
-  get keyPrefix(): string {
-    return this.surroundings.library.keyPrefix;
+    this.#replicated = new Replicated(acknowledged, options, clock);
   }
 
   get isReady(): boolean {
@@ -148,12 +132,12 @@ export class RedisClient {
 
   /** Whether the keys of one command must be in one slot: in a cluster, and where the server has said so. */
   get isSlotted(): boolean {
-    return this.isCluster || this.refusals.areSlotsApart;
+    return this.isCluster || this.#areSlotsApart;
   }
 
   /** What the server says of itself. */
   get server(): ServerFacts {
-    return this.#greeting;
+    return this.#server;
   }
 
   /** Where the one server is that commands go to; undefined: there are several, or it is not known now. */
@@ -167,13 +151,13 @@ export class RedisClient {
     const target = this.#target;
     if (target.kind === 'single') return textOf(target.address);
     if (target.kind === 'cluster') return 'cluster';
-    const [sentinel] = target.sentinels;
-    return `${target.name} by ${sentinel ? textOf(sentinel) : 'nobody'}`;
+    const [sentinel = 'nobody'] = target.sentinels.map(textOf);
+    return `${target.name} by ${sentinel}`;
   }
 
   /** Whether Sentinels name the server: another one may take over that has missed what was written last. */
   get hasSentinels(): boolean {
-    return this.#sentinels !== undefined;
+    return this.#target.kind === 'sentinel';
   }
 
   /**
@@ -182,7 +166,7 @@ export class RedisClient {
    */
   async homeOf(key: string, limit: WaitLimit): Promise<string | undefined> {
     await this.whenReady(limit);
-    const runId = this.isCluster ? await limit.within(this.#runIdOfNode(key)) : this.server.id;
+    const runId = this.isCluster ? await limit.within(this.#runIdOfNode(key)) : this.#server.id;
     return runId === undefined ? undefined : `run_id ${runId}, database ${String(this.#database)}`;
   }
 
@@ -191,25 +175,10 @@ export class RedisClient {
     return this.#commands.whenReady(limit);
   }
 
-  /** Calls back on every new connection, perhaps to another server, until the function that it returns is called. */
-  onReady(listener: (isAnother: boolean) => void): () => void {
-    this.#readyListeners.add(listener);
-    return () => this.#readyListeners.delete(listener);
-  }
-
-  /** Calls back when the server begins to refuse this client: waiting for it does not help. */
-  onRefused(listener: () => void): void {
-    this.#refusedListeners.push(listener);
-  }
-
-  /** Calls back when a node of a cluster was lost, or slots have moved, while commands can be sent. */
-  onDisturbance(listener: (isDisturbed: IsDisturbed) => void): void {
-    this.#disturbanceListeners.push(listener);
-  }
-
-  /** Calls back when a server may have become the home of other channels than before. */
-  onTopology(listener: () => void): void {
-    this.#topologyListeners.push(listener);
+  /** Tells from now on, until the function that it returns is called. */
+  listen(listener: Partial<ClientListener>): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   /** The outages of one connection. `role`: what it is for; `home`: tells it from others that are for the same. */
@@ -300,18 +269,19 @@ export class RedisClient {
       await this.#commands.ask('ping', [], Boolean);
       return;
     }
-    await Promise.all(
-      cluster.masters.map(async (address) => {
-        const why = cluster.unreachable.get(address);
-        const node = cluster.node(address);
-        if (!node) throw unreachable(address, why);
-        asked.add(address);
-        await this.#commands.ask('ping', [], Boolean, undefined, node).catch((error: unknown) => {
-          throw unreachable(address, cluster.unreachable.get(address) ?? (error as Error));
-        });
-        asked.delete(address);
-      }),
-    );
+    const pings = cluster.masters.map(async (address) => {
+      const node = cluster.node(address);
+      if (node) asked.add(address);
+      const failed = (error?: Error): Promise<never> => {
+        const cause = cluster.unreachable.get(address) ?? error;
+        const why = cause ? `: ${describe(cause)}` : '';
+        const message = `the node ${address} of the cluster cannot be reached${why}`;
+        return Promise.reject(new UnavailableError(message, { cause }));
+      };
+      await (node ? this.#commands.ask('ping', [], Boolean, failed, node) : failed());
+      asked.delete(address);
+    });
+    await Promise.all(pings);
   }
 
   /** Resolves when all its sockets are gone; those of subscriptions excepted. */
@@ -337,20 +307,16 @@ export class RedisClient {
     return this.#commands.ask('info', ['server'], read, notPermitted, node);
   }
 
-  #reconnecting(
+  #reconnecting<Greeted>(
     role: string,
-    listener: Pick<ReconnectingListener, 'greet' | 'ready' | 'refused'>,
-  ): Reconnecting {
-    const reconnecting = new Reconnecting(
-      this.surroundings,
-      this.outageOf(role),
-      () => this.place,
-      {
-        open: (heard) => this.#open(heard),
-        ...listener,
-        explain: (error) => this.#explain(error),
-      },
-    );
+    listener: Omit<ReconnectingListener<Greeted>, 'place' | 'open' | 'explain'>,
+  ): Reconnecting<Greeted> {
+    const reconnecting = new Reconnecting(this.surroundings, this.outageOf(role), {
+      ...listener,
+      place: () => this.place,
+      open: (heard) => this.#open(heard),
+      explain: (error) => this.#explain(error),
+    });
     this.#sentinels?.onSwitch((_, isTold) => {
       if (isTold) reconnecting.hurry();
     });
@@ -359,60 +325,54 @@ export class RedisClient {
 
   #open(heard: SessionHeard): Session {
     const target = this.#target;
-    if (target.kind === 'cluster')
-      return new Cluster(
-        this.surroundings,
-        target,
-        {
-          refreshed: (cluster) => {
-            if (cluster === this.cluster) this.#slotsLookedUp(cluster);
-          },
-          nodeLost: (address) => {
-            const masters = this.#mastersBySlot;
-            this.#disturbed((tag) => masters[slotOf(tag)] === address);
-            this.#topologyChanged();
-          },
-        },
-        heard,
-      );
-    if (this.#sentinels) return new SentinelSession(this.surroundings, this.#sentinels, heard);
-    const { address } = target as Extract<Target, { kind: 'single' }>;
-    return new Wire(this.surroundings, address, 'commands', heard);
+    if (target.kind === 'single')
+      return new Wire(this.surroundings, target.address, 'commands', heard);
+    if (target.kind === 'sentinel') {
+      this.#sentinels ??= new Sentinels(this.surroundings, target);
+      return new SentinelSession(this.surroundings, this.#sentinels, heard);
+    }
+    const watcher = {
+      refreshed: (cluster: Cluster) => {
+        if (cluster === this.cluster) this.#slotsLookedUp(cluster);
+      },
+      nodeLost: (address: string) => {
+        const masters = this.#mastersBySlot;
+        this.#topologyChanged((tag) => masters[slotOf(tag)] === address);
+      },
+    };
+    return new Cluster(this.surroundings, target, watcher, heard);
   }
 
   #slotsLookedUp(cluster: Cluster): void {
     const former = this.#mastersBySlot;
     const current = Array.from({ length: SLOT_COUNT }, (_, slot) => cluster.masterOf(slot));
     this.#mastersBySlot = current;
-    if (former.length > 0 && current.some((master, slot) => master !== former[slot]))
-      this.#disturbed((tag) => current[slotOf(tag)] !== former[slotOf(tag)]);
-    this.#topologyChanged();
+    const isMoved = (slot: number): boolean => current[slot] !== former[slot];
+    const isDisturbed = former.length > 0 && current.some((_, slot) => isMoved(slot));
+    this.#topologyChanged(isDisturbed ? (tag) => isMoved(slotOf(tag)) : undefined);
   }
 
-  #disturbed(isDisturbed: IsDisturbed): void {
-    if (!this.isReady) return;
-    for (const listener of this.#disturbanceListeners) listener(isDisturbed);
+  #topologyChanged(isDisturbed?: (hashTag: string) => boolean): void {
+    if (isDisturbed && this.isReady)
+      for (const listener of this.#listeners) listener.disturbed?.(isDisturbed);
+    for (const listener of this.#listeners) listener.rehomed?.();
   }
 
-  #topologyChanged(): void {
-    for (const listener of this.#topologyListeners) listener();
-  }
-
+  /** An answer that is an error, in words that say more. */
   #explain(error: Error): Error {
     const { session } = this.#commands;
-    if (session && this.#target.kind === 'single' && redirectionOf(error))
-      this.#becomeCluster(session);
-    return this.refusals.explain(error, this.place, this.isCluster);
-  }
-
-  /** The one server has turned out to be a node of a cluster, in which another one has what was asked for. */
-  #becomeCluster(session: Session): void {
-    const { address } = this.#target as Extract<Target, { kind: 'single' }>;
-    this.#target = { kind: 'cluster', startup: [address], remap: () => undefined, refreshMs: 0 };
-    this.surroundings.clock.setTimer(() => {
+    const target = this.#target;
+    this.#areSlotsApart ||= isCrossSlot(error);
+    if (session && target.kind === 'single' && redirectionOf(error)) {
+      // The one server is a node of a cluster, in which another one has what was asked for.
+      const startup = [target.address];
+      this.#target = { kind: 'cluster', startup, remap: () => undefined, refreshMs: 0 };
       this.#commands.leave(session);
       this.#replicated?.leaveSession();
-    }, 1);
+    }
+    if (this.isCluster || !isReadOnly(error)) return error;
+    const hint = `${this.place} is a read-only replica: if it stays one, give the address of the master, a "primary endpoint"`;
+    return replyError(`${describe(error)} (${hint})`, { cause: error });
   }
 
   /** Called at the end of the turn, and before another command is sent. */
@@ -422,12 +382,4 @@ export class RedisClient {
     // Not in the context of whoever sends another command now, which has nothing to do with this one.
     if (send) inOwnContext(send);
   };
-}
-
-function unreachable(address: string, why: Error | undefined): UnavailableError {
-  const reason = why ? `: ${describe(why)}` : '';
-  return new UnavailableError(
-    `the node ${address} of the cluster cannot be reached${reason}`,
-    why && { cause: why },
-  );
 }

@@ -1,6 +1,7 @@
 // What a failed command means: did the server answer, and does asking again help?
 
 import type { TimeLimit } from '../runtime/clock.js';
+import type { Script } from './scripts.generated.js';
 
 /**
  * - `unsent`: there was no connection to send it by
@@ -22,7 +23,6 @@ const DENIED =
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 /** Redis' own words, and those of proxies in front of several servers. */
 const CROSS_SLOT = /^(CROSSSLOT|ERR .*(cross-slot|same slot))/i;
-
 /** Slots of a cluster that move are found again in a moment. */
 const PASSING = /^(TRYAGAIN|MOVED|ASK) |attempted to access a non local key/;
 
@@ -53,23 +53,20 @@ export class RefusedError extends Error {
 
 /** The connection is gone, and nobody said why. A command that was sent on it may have run. */
 export class LostError extends Error {
-  override readonly name = 'LostError';
+  override readonly name: string = 'LostError';
 
-  constructor(options?: ErrorOptions) {
-    super('the connection was lost', options);
+  constructor(options?: ErrorOptions, message = 'the connection was lost') {
+    super(message, options);
   }
 }
 
-/** The connection was closed before the server had said anything: a mere loss, too. */
-export class HungUpError extends Error {
+/** The connection was closed before the server had said anything. */
+export class HungUpError extends LostError {
   override readonly name = 'HungUpError';
-  readonly code = 'ECONNRESET';
 
   constructor(options?: ErrorOptions) {
-    super(
-      'the connection was closed before anything was answered: is Redis up there, or does this port want TLS?',
-      options,
-    );
+    const message = 'the connection was closed before anything was answered';
+    super(options, `${message}: is Redis up there, or does this port want TLS?`);
   }
 }
 
@@ -84,15 +81,18 @@ export class NotRedisError extends Error {
 
 /** An error in the server's own words. */
 export function replyError(words: string, options?: ErrorOptions): Error {
-  const error = new Error(words, options);
-  error.name = 'ReplyError';
-  return error;
+  return Object.assign(new Error(words, options), { name: 'ReplyError' });
+}
+
+/** Whether the server said something, if only that it cannot or may not. */
+export function isReply(error: unknown): error is Error {
+  return error instanceof Error && error.name === 'ReplyError';
 }
 
 export function failureKind(error: unknown): FailureKind {
   if (error instanceof UnsentError) return 'unsent';
   if (error instanceof RefusedError) return 'denied';
-  if (!(error instanceof Error) || !isReply(error)) return 'unanswered';
+  if (!isReply(error)) return 'unanswered';
   const words = wordsOf(error);
   if (TRANSIENT.test(words)) return 'transient';
   if (DENIED.test(words)) return 'denied';
@@ -104,20 +104,35 @@ export function isPassing(error: Error): boolean {
   return PASSING.test(wordsOf(error));
 }
 
-/** Whether the server wants a password first, and does nothing else until then. */
-export function isUnauthenticated(error: unknown): boolean {
-  return error instanceof Error && isReply(error) && wordsOf(error).startsWith('NOAUTH');
-}
-
 /** Whether a server said these words to somebody who may not do something. */
 export function isDenial(words: string): boolean {
   return DENIED.test(words);
 }
 
-/** Whether the server does not know a script by its hash, and so did not run it. (It may be the node to which a slot migrates.) */
-export function isUnknownScript(error: unknown): boolean {
-  return error instanceof Error && wordsOf(error).startsWith('NOSCRIPT');
+/** Keys of one command are in several slots, on a server that keeps slots apart. */
+export function isCrossSlot(error: Error): boolean {
+  return isReply(error) && CROSS_SLOT.test(error.message);
 }
+
+/** Whether a command for many locks may have been refused because of some of them: what is refused for now is refused for all alike. */
+export function mayConcernSome(error: unknown): boolean {
+  return isReply(error) && failureKind(error) !== 'transient';
+}
+
+type Question = (error: unknown) => boolean;
+
+function says(word: string): Question {
+  return (error) => error instanceof Error && wordsOf(error).startsWith(word);
+}
+
+/** The server wants a password first, and does nothing else until then. */
+export const isUnauthenticated: Question = says('NOAUTH');
+/** The server does not know a script by its hash, and so did not run it. (It may be the node to which a slot migrates.) */
+export const isUnknownScript: Question = says('NOSCRIPT');
+/** The server is a replica now: its master is elsewhere. */
+export const isReadOnly: Question = says('READONLY');
+/** A node of a cluster serves nobody, as it sees no majority of the masters, or not this slot, as it knows nobody who has it. */
+export const isClusterDown: Question = says('CLUSTERDOWN');
 
 /** Where a command was redirected to: `MOVED` for good, `ASK` this once. */
 export interface Redirection {
@@ -133,29 +148,36 @@ export function redirectionOf(error: unknown): Redirection | undefined {
   return { kind: kind as Redirection['kind'], slot: Number(slot), address };
 }
 
-/** Keys of one command are in several slots, on a server that keeps slots apart. */
-export function isCrossSlot(error: Error): boolean {
-  return isReply(error) && CROSS_SLOT.test(error.message);
+const UNNAMED = "The user executing the script can't run this command";
+const UNNAMED_KEY =
+  /permissions? to access (a|one of the) keys?|can't access at least one of the keys/i;
+
+/**
+ * Rejects with the command, or the keys, that a script's user may not use; undefined: the server has named it, or it is another error. Before Redis
+ * 7.2 a server says of a command in a script only in which line it stands, or, when the script undid its work and passed the error on, nothing
+ * at all; and of a key that it is one of those that the script was given.
+ */
+export function denied(
+  error: unknown,
+  { name, source }: Script,
+  keys: readonly string[],
+): Promise<never> | undefined {
+  if (!isReply(error)) return undefined;
+  let what = `one of the keys ${keys.map((key) => `"${key}"`).join(', ')}`;
+  if (!UNNAMED_KEY.test(error.message)) {
+    if (!error.message.includes(UNNAMED)) return undefined;
+    const [, line = ''] = /@?user_script: ?(\d+)/.exec(error.message) ?? [];
+    const said = source.split('\n')[Number(line) - 1] ?? '';
+    what =
+      commandsIn(said, /(?:redis\.p?call|ours|refusal)\('(\w+)'/g) ||
+      commandsIn(source, /(?:redis\.pcall|ours|refusal)\('(\w+)'/g);
+  }
+  const message = `NOPERM this user has no permission for ${what}, which ${name}.lua needs`;
+  return Promise.reject(replyError(message, { cause: error }));
 }
 
-/** The server is a replica now: its master is elsewhere. */
-export function isReadOnly(error: Error): boolean {
-  return wordsOf(error).startsWith('READONLY');
-}
-
-/** Whether a node of a cluster serves nobody, as it sees no majority of the masters, or not this slot, as it knows nobody who has it. */
-export function isClusterDown(error: Error): boolean {
-  return wordsOf(error).startsWith('CLUSTERDOWN');
-}
-
-/** Whether a command for many locks may have been refused because of some of them: what is refused for now is refused for all alike. */
-export function mayConcernSome(error: unknown): boolean {
-  return isReply(error) && failureKind(error) !== 'transient';
-}
-
-/** Whether the server said something, if only that it cannot or may not. */
-export function isReply(error: unknown): boolean {
-  return error instanceof Error && error.name === 'ReplyError';
+function commandsIn(lua: string, calls: RegExp): string {
+  return [...new Set(Array.from(lua.matchAll(calls), ([, command]) => command))].join(' or ');
 }
 
 /** The words of an error without the script's hash and the line in it, which are of no use to an operator. */
@@ -167,14 +189,14 @@ function wordsOf({ message }: Error): string {
 
 /** Whether nobody was there: where several were tried, who was tried says more. */
 export function isUnreachable(error: Error): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return code === 'ECONNREFUSED' || code === 'EHOSTUNREACH' || code === 'ENETUNREACH';
+  const { code = '' } = error as NodeJS.ErrnoException;
+  return ['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH'].includes(code);
 }
 
 /** Whether an error only says that the connection is gone, and nothing of why. */
 export function isMereLoss(error: Error): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return error instanceof LostError || code === 'EPIPE' || code === 'ECONNRESET';
+  const { code = '' } = error as NodeJS.ErrnoException;
+  return error instanceof LostError || ['EPIPE', 'ECONNRESET'].includes(code);
 }
 
 /** Behind what a client with TLS says of a port without it: that only stays silent, or its answer is taken for TLS. */

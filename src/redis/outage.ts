@@ -1,12 +1,16 @@
-// The outages of one connection, as users hear of them: that one begins, each thing that goes wrong in it once, and that it is over.
+// What users hear of trouble with one Redis, each thing once: the outages of a connection, and what a server goes on refusing.
 
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
-import { describe } from './failure.js';
-import type { Clock } from './session.js';
+import type { Clock } from '../runtime/clock.js';
+import { describe, failureKind, isPassing } from './failure.js';
 
 /** How many things are told in one outage at most. */
 const MOST_SAID = 20;
+/** A server that refuses for no longer is about to be well again: it loads its data, or takes over from another one. */
+const LASTING_MS = 2_000;
+/** Who waits asks again within a second or so. If nobody was refused for so long, it is over. */
+const OVER_MS = 5_000;
 
 /** What was told already. Each thing is told once, since a server that is down fails every attempt in the same words. */
 export class News {
@@ -25,6 +29,7 @@ export class News {
   }
 }
 
+/** The outages of one connection: that one begins, each thing that goes wrong in it, and that it is over. */
 export class Outage {
   readonly #events: Events;
   readonly #clock: Clock;
@@ -53,8 +58,8 @@ export class Outage {
   failed(cause: Error, address: string): void {
     if (!this.#news.isNews(describe(cause))) return;
     if (this.#isOn) this.#toldAtMs ??= this.#clock.nowMs();
-    const message = `the ${this.#role} connection to Redis (${address}) failed: ${describe(cause)}`;
-    this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
+    const what = `the ${this.#role} connection to Redis (${address}) failed`;
+    tell(this.#events, what, cause);
   }
 
   /** There is a connection again. */
@@ -63,8 +68,7 @@ export class Outage {
     this.close();
     if (toldAtMs === undefined) return;
     const lastedMs = Math.round(this.#clock.nowMs() - toldAtMs);
-    const connection = this.#role;
-    this.#events.emit('recovered', () => ({ connection, address, lastedMs }));
+    this.#events.emit('recovered', () => ({ connection: this.#role, address, lastedMs }));
   }
 
   /** No connection is wanted any more. */
@@ -74,4 +78,41 @@ export class Outage {
     this.#news.end();
     this.#events.outage(this.#name, false);
   }
+}
+
+/** What a server that is up goes on refusing, while callers wait for it. */
+export class Refusals {
+  readonly #events: Events;
+  readonly #clock: Clock;
+  /** Where Redis is, for people. */
+  readonly #place: () => string;
+  readonly #news = new News();
+  /** When the first of the refusals that go on was heard of, and when the last. */
+  #sinceMs = -Infinity;
+  #heardMs = -Infinity;
+
+  constructor(events: Events, clock: Clock, place: () => string) {
+    this.#events = events;
+    this.#clock = clock;
+    this.#place = place;
+  }
+
+  /** The call of somebody who waits has failed, and will be sent again: tells that where the server goes on refusing. */
+  heard(error: unknown): void {
+    if (!(error instanceof Error) || failureKind(error) !== 'transient' || isPassing(error)) return;
+    const nowMs = this.#clock.nowMs();
+    if (nowMs - this.#heardMs > OVER_MS) {
+      this.#sinceMs = nowMs;
+      this.#news.end();
+    }
+    this.#heardMs = nowMs;
+    if (nowMs - this.#sinceMs < LASTING_MS || !this.#news.isNews(describe(error))) return;
+    const what = `Redis (${this.#place()}) goes on refusing what callers wait for`;
+    tell(this.#events, what, error);
+  }
+}
+
+function tell(events: Events, what: string, cause: Error): void {
+  const message = `${what}: ${describe(cause)}`;
+  events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
 }

@@ -2,6 +2,7 @@
 // who waits for that.
 
 import { ClosedError, UnavailableError } from '../api/errors.js';
+import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import {
@@ -11,6 +12,7 @@ import {
   isReadOnly,
   isReply,
   isUnauthenticated,
+  LostError,
   UnsentError,
 } from './failure.js';
 import type { Outage } from './outage.js';
@@ -20,7 +22,6 @@ import { backOffMs, type Session, type SessionHeard, type Surroundings } from '.
 /** How soon a server is greeted again that did not answer (it is loading, perhaps), or that refuses us. */
 const UNANSWERED_MS = 50;
 const REFUSED_MS = 1_000;
-
 /** How often a replica is left at most, for wherever the address leads: that may go on being a replica. */
 const LEFT_MS = 1_000;
 
@@ -29,23 +30,18 @@ export type LinkStatus = 'connecting' | 'ready' | 'refused' | 'closed';
 
 /**
  * pausing -> opening -> greeting -> ready -> pausing …, and from all of them to closed:
- * - `pausing`: until the next attempt
- * - `opening`: a session is not ready
- * - `greeting`: it is, and the server is asked what it is; `hindrance`: what it said to that, if it is to be asked again
+ * - `opening`: the session is not ready
+ * - `greeting`: it is, and the server is asked what it is; `timer`: until it is asked again
  */
 type State =
-  | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout }
-  | { readonly kind: 'opening'; readonly session: Session }
-  | {
-      readonly kind: 'greeting';
-      readonly session: Session;
-      readonly hindrance?: Error | undefined;
-      readonly timer?: NodeJS.Timeout;
-    }
-  | { readonly kind: 'ready'; readonly session: Session }
+  | { readonly kind: 'pausing'; readonly timer: Timer }
+  | { readonly kind: 'opening' | 'ready'; readonly session: Session }
+  | { readonly kind: 'greeting'; readonly session: Session; readonly timer?: Timer }
   | { readonly kind: 'closed' };
 
-export interface ReconnectingListener {
+export interface ReconnectingListener<Greeted> {
+  /** Where Redis is, for people. */
+  place(): string;
   open(heard: SessionHeard): Session;
   /**
    * Asks a new server what must be known before it counts as ready.
@@ -53,36 +49,31 @@ export interface ReconnectingListener {
    * @throws UnavailableError the server is of no use, for now
    * @throws Error it is to be asked again
    */
-  greet(session: Session): Promise<void>;
-  ready(): void;
+  greet(session: Session): Promise<Greeted>;
+  ready?(greeted: Greeted): void;
   /** The server refuses us by now: waiting for the connection does not help. */
-  refused(): void;
+  refused?(): void;
   /** An answer that is an error, in words that say more. */
   explain(error: Error): Error;
 }
 
-export class Reconnecting {
+/** Ends the wait of a call: well, or with an error; `isOver`: also that of a call that makes more than a single attempt. */
+type Awaiting = (error?: Error, isOver?: boolean) => void;
+
+export class Reconnecting<Greeted = unknown> {
   readonly #surroundings: Surroundings;
-  readonly #listener: ReconnectingListener;
-  readonly #awaiting = new Set<AwaitingCall>();
   readonly #outage: Outage;
-  /** Where Redis is, for people. */
-  readonly #place: () => string;
+  readonly #listener: ReconnectingListener<Greeted>;
+  readonly #awaiting = new Set<Awaiting>();
   #state: State;
   #attempt = 0;
   #lastError: Error | undefined;
   #refusal: UnavailableError | undefined;
   #leftReplicaAtMs = -Infinity;
 
-  constructor(
-    surroundings: Surroundings,
-    outage: Outage,
-    place: () => string,
-    listener: ReconnectingListener,
-  ) {
+  constructor(surroundings: Surroundings, outage: Outage, listener: ReconnectingListener<Greeted>) {
     this.#surroundings = surroundings;
     this.#outage = outage;
-    this.#place = place;
     this.#listener = listener;
     this.#state = inOwnContext(() => this.#open());
   }
@@ -104,7 +95,7 @@ export class Reconnecting {
 
   /** The last thing that went wrong, until commands can be sent. */
   get lastError(): Error | undefined {
-    return (this.#state.kind === 'greeting' ? this.#state.hindrance : undefined) ?? this.#lastError;
+    return this.#lastError;
   }
 
   /** Why waiting would not help; undefined: it would. */
@@ -120,15 +111,19 @@ export class Reconnecting {
     if (this.isReady) return;
     const { refusal } = this;
     if (refusal) throw refusal;
-    let call: AwaitingCall | undefined;
+    let awaiting: Awaiting = () => undefined;
     const ready = new Promise<void>((resolve, reject) => {
-      this.#awaiting.add((call = { resolve, reject, isSingleAttempt: limit.isSingleAttempt }));
+      awaiting = (error, isOver = true) => {
+        if (!error) resolve();
+        else if (isOver || limit.isSingleAttempt) reject(error);
+      };
     });
+    this.#awaiting.add(awaiting);
     try {
       await limit.within(ready);
     } finally {
       // An outage may be long: a call that has given up must leave nothing behind.
-      if (call) this.#awaiting.delete(call);
+      this.#awaiting.delete(awaiting);
     }
   }
 
@@ -145,9 +140,8 @@ export class Reconnecting {
   ): Promise<T> {
     const state = this.#state;
     if (state.kind !== 'ready') {
-      const { lastError } = this;
-      const because = lastError ? ` (last connection error: ${describe(lastError)})` : '';
-      return Promise.reject(this.#refusal ?? new UnsentError(`not connected${because}`));
+      const why = this.#lastError && ` (last connection error: ${describe(this.#lastError)})`;
+      return Promise.reject(this.#refusal ?? new UnsentError(`not connected${why ?? ''}`));
     }
     return (sender ?? state.session).send(command, args, read, (error) => {
       if (isReadOnly(error) && !state.session.isCluster) this.#leaveReplica(state.session);
@@ -157,9 +151,11 @@ export class Reconnecting {
     });
   }
 
-  /** Leaves this session for another one, to wherever the address leads now. Nothing has failed by that. */
+  /** Leaves this session for another one, to wherever the address leads now. Nothing has failed by that. Not at once, since others still await answers. */
   leave(session: Session): void {
-    if (this.session === session) session.end();
+    this.#surroundings.clock.setTimer(() => {
+      if (this.session === session) session.end();
+    }, 1);
   }
 
   /** Another server has taken over: the next attempt need not wait. */
@@ -172,7 +168,7 @@ export class Reconnecting {
     this.#become({ kind: 'closed' });
     this.#outage.close();
     this.#lastError = new ClosedError('its client is closed');
-    this.#settle(new ClosedError('the client is closed'));
+    this.#settle(this.refusal);
     session?.end();
   }
 
@@ -180,38 +176,48 @@ export class Reconnecting {
   #become(next: State): void {
     const former = this.#state;
     this.#state = next;
-    if ('timer' in former && former.timer !== ('timer' in next ? next.timer : undefined))
-      clearTimeout(former.timer);
+    if ('timer' in former) this.#surroundings.clock.clearTimer(former.timer);
     if (former.kind === 'ready') this.#outage.begin();
   }
 
   #open(): State {
     const session: Session = this.#listener.open({
       ready: () => {
-        if (this.session === session) void this.#greet(session);
+        if (this.session === session) this.#greet(session);
       },
       ended: (reason) => {
         if (this.session === session) this.#ended(reason);
       },
       hurt: (error) => {
-        if (this.session === session) this.#hurt(error);
+        if (this.session !== session) return;
+        if (!this.isReady) this.#lastError = error;
+        this.#outage.failed(error, this.#listener.place());
       },
     });
     return { kind: 'opening', session };
   }
 
-  async #greet(session: Session): Promise<void> {
-    const hindrance = this.#state.kind === 'greeting' ? this.#state.hindrance : undefined;
-    this.#become({ kind: 'greeting', session, hindrance });
+  #greet(session: Session): void {
+    this.#become({ kind: 'greeting', session });
     const isOver = (): boolean => this.session !== session || !session.isReady;
-    if (isOver()) return;
-    try {
-      await this.#listener.greet(session);
-    } catch (error) {
-      if (!isOver()) this.#hindered(session, error as Error);
-      return;
-    }
-    if (!isOver()) this.#greeted(session);
+    this.#listener.greet(session).then(
+      (greeted) => {
+        if (!isOver()) this.#greeted(session, greeted);
+      },
+      (error: unknown) => {
+        if (!isOver()) this.#hindered(session, error as Error);
+      },
+    );
+  }
+
+  #greeted(session: Session, greeted: Greeted): void {
+    this.#become({ kind: 'ready', session });
+    this.#attempt = 0;
+    this.#refusal = undefined;
+    this.#lastError = undefined;
+    this.#outage.over(this.#listener.place());
+    this.#settle();
+    this.#listener.ready?.(greeted);
   }
 
   #hindered(session: Session, error: Error): void {
@@ -221,105 +227,61 @@ export class Reconnecting {
       return;
     }
     const isRefused = error instanceof UnavailableError;
-    const hindrance = isReply(error) ? error : undefined;
-    const again = (): void => void this.#greet(session);
+    const again = (): void => {
+      this.#greet(session);
+    };
     const { clock } = this.#surroundings;
     const timer = clock.setTimer(again, isRefused ? REFUSED_MS : UNANSWERED_MS);
-    this.#become({ kind: 'greeting', session, hindrance, timer });
-    if (isRefused) this.#refuse(error);
-  }
-
-  #greeted(session: Session): void {
-    this.#become({ kind: 'ready', session });
-    this.#attempt = 0;
-    this.#refusal = undefined;
-    this.#lastError = undefined;
-    this.#outage.over(this.#place());
-    this.#settle();
-    this.#listener.ready();
+    this.#become({ kind: 'greeting', session, timer });
+    if (isRefused) this.#failed(error);
+    else if (isReply(error)) this.#lastError = error; // told if the session ends by it
   }
 
   #ended(reason: Error | undefined): void {
     const wasReady = this.isReady;
-    const { lastError } = this;
-    const hindrance = this.#state.kind === 'greeting' ? this.#state.hindrance : undefined;
     const { clock, random } = this.#surroundings;
     const again = (): void => {
       this.#become(this.#open());
     };
     const timer = clock.setTimer(again, backOffMs(++this.#attempt, random));
     this.#become({ kind: 'pausing', timer });
-    // What the server itself said explains more than that it hung up.
-    const error = reason && !isMereLoss(reason) ? reason : (hindrance ?? reason);
-    if (wasReady && (!error || isMereLoss(error))) {
-      // A restart, or a balancer that drops what is idle: it is news only if the next attempt fails, too.
-      this.#lastError = error ?? lastError;
-      return;
-    }
-    this.#failed(error ?? hungUp());
-    if (wasReady) return;
-    // Who waits for a single attempt has seen it fail; who comes now waits for the next one.
-    const cause = this.#lastError;
-    if (cause && !this.#refusal) this.#settle(unreachable(cause), true);
+    // A restart, or a balancer that drops what is idle: it is news only if the next attempt fails, too.
+    if (wasReady && (!reason || isMereLoss(reason))) this.#lastError = reason;
+    else this.#failed(reason ?? new LostError());
   }
 
-  #failed(error: Error): void {
-    this.#outage.begin();
+  /** It cannot be ready for this reason: that is told. Ends the waits that may not go on. */
+  #failed(reason: Error): void {
     // The server's own words say more than a mere loss.
-    const isBetterKnown = isMereLoss(error) && isReply(this.#lastError);
-    if (!isBetterKnown) this.#lastError = error;
-    if (failureKind(error) === 'denied') this.#refuse(refused(error));
-    else this.#refusal = undefined; // it may let us in when it is back
-    if (!isBetterKnown) this.#outage.failed(error, this.#place());
+    const error = isMereLoss(reason) && isReply(this.#lastError) ? this.#lastError : reason;
+    this.#lastError = error;
+    this.#outage.begin();
+    this.#outage.failed(error, this.#listener.place());
+    const former = this.#refusal;
+    this.#refusal = refusalIn(reason); // a server that is gone may let us in when it is back
+    // Who waits for a single attempt has seen it fail; who comes now waits for the next one.
+    if (!this.#refusal) this.#settle(unreachable(error), false);
+    else this.#settle(this.#refusal);
+    if (this.#refusal && !former) this.#listener.refused?.();
   }
 
-  /** Something went wrong with a part of the session, such as one node of a cluster. */
-  #hurt(error: Error): void {
-    if (!this.isReady) this.#lastError = error;
-    this.#outage.failed(error, this.#place());
-  }
-
-  #refuse(refusal: UnavailableError): void {
-    this.#lastError ??= refusal;
-    const isNew = this.#refusal === undefined;
-    this.#refusal = refusal;
-    this.#settle(refusal);
-    if (isNew) this.#listener.refused();
-  }
-
-  /** A master that has become a replica. Not at once, since others still await their answers. */
+  /** A master that has become a replica. */
   #leaveReplica(session: Session): void {
-    const { clock } = this.#surroundings;
-    if (clock.nowMs() - this.#leftReplicaAtMs < LEFT_MS) return;
-    this.#leftReplicaAtMs = clock.nowMs();
-    clock.setTimer(() => {
-      this.leave(session);
-    }, 1);
+    const nowMs = this.#surroundings.clock.nowMs();
+    if (nowMs - this.#leftReplicaAtMs < LEFT_MS) return;
+    this.#leftReplicaAtMs = nowMs;
+    this.leave(session);
   }
 
-  /** Ends the wait of those who wait now; `isForSingleAttempts`: only of those who wait for a single attempt. */
-  #settle(error?: Error, isForSingleAttempts = false): void {
-    for (const { resolve, reject, isSingleAttempt } of this.#awaiting) {
-      if (isForSingleAttempts && !isSingleAttempt) continue;
-      if (error) reject(error);
-      else resolve();
-    }
+  #settle(...outcome: Parameters<Awaiting>): void {
+    for (const awaiting of this.#awaiting) awaiting(...outcome);
   }
 }
 
-/** A call that waits until commands can be sent. */
-interface AwaitingCall {
-  readonly resolve: () => void;
-  readonly reject: (error: Error) => void;
-  readonly isSingleAttempt: boolean;
-}
-
-function hungUp(): Error {
-  const error = new Error('the server closed the connection before it was ready');
-  return Object.assign(error, { code: 'ECONNRESET' });
-}
-
-function refused(cause: Error): UnavailableError {
+/** Why waiting does not help after such a failure; undefined: it may. */
+function refusalIn(cause: Error): UnavailableError | undefined {
+  if (cause instanceof UnavailableError) return cause;
+  if (failureKind(cause) !== 'denied') return undefined;
   return new UnavailableError(`Redis refuses the connection: ${cause.message}`, { cause });
 }
 

@@ -1,6 +1,7 @@
 // The connection for subscriptions at one home, a server that delivers the messages of some channels: connection after connection, for as long as a
 // channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
 
+import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
 import { runIdIn } from './greeting.js';
 import type { Outage } from './outage.js';
@@ -20,7 +21,7 @@ const ELSEWHERE_MS = 500;
 const LONGEST_ELSEWHERE_MS = 30_000;
 
 type State =
-  | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout }
+  | { readonly kind: 'pausing'; readonly timer: Timer }
   | { readonly kind: 'opening' | 'ready'; readonly wire: Wire }
   | { readonly kind: 'closed' };
 
@@ -37,11 +38,11 @@ export class Subscriber {
   #attempt = 0;
   /** For how long the server may be silent at the moment. */
   #silenceLimitMs: number;
-  #pingTimer: NodeJS.Timeout | undefined;
+  #pingTimer: Timer | undefined;
   /** The run id of the server at the other end; undefined: not known. */
   #runId: string | undefined;
   #elsewhereMs = ELSEWHERE_MS;
-  #elsewhereTimer: NodeJS.Timeout | undefined;
+  #elsewhereTimer: Timer | undefined;
 
   /** `heard`: told of one connection after another. Each is ready without a subscription, and those it has made are gone when it has ended. */
   constructor(client: RedisClient, home: string, isSharded: boolean, heard: Heard) {
@@ -79,7 +80,7 @@ export class Subscriber {
 
   /** No channel is wanted: the server is asked no more. */
   rest(): void {
-    clearTimeout(this.#pingTimer);
+    this.#client.surroundings.clock.clearTimer(this.#pingTimer);
     this.#pingTimer = undefined;
   }
 
@@ -101,11 +102,12 @@ export class Subscriber {
   }
 
   #become(next: State): void {
-    if (this.#state.kind === 'pausing') clearTimeout(this.#state.timer);
+    if (this.#state.kind === 'pausing')
+      this.#client.surroundings.clock.clearTimer(this.#state.timer);
     this.#state = next;
     if ('wire' in next) return;
     this.rest();
-    clearTimeout(this.#elsewhereTimer);
+    this.#client.surroundings.clock.clearTimer(this.#elsewhereTimer);
     this.#runId = undefined;
     this.strayCount = 0;
   }

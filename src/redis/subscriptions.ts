@@ -1,6 +1,7 @@
 // All subscriptions of one client. `#reconcile` compares what is wanted with what stands where, and asks for the rest: after every event, and now
 // and then. Each channel stands at its home, the server that delivers its messages: in a cluster the master of its slot, or for classic channels any.
 
+import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
 import { failureKind } from './failure.js';
 import { hashTag } from './keys.js';
@@ -48,19 +49,21 @@ export class Subscriptions {
   readonly #subscribers = new Map<string, Subscriber>();
   /** The home of all classic channels in a cluster. */
   #classicHome: string | undefined;
-  #retryTimer: NodeJS.Timeout | undefined;
+  #retryTimer: Timer | undefined;
   #retryMs = RETRY_MS;
-  #movedTimer: NodeJS.Timeout | undefined;
+  #movedTimer: Timer | undefined;
 
   constructor(client: RedisClient, listener: SubscriptionsListener) {
     this.#client = client;
     this.#listener = listener;
-    client.onTopology(() => {
-      this.#reconcile();
-    });
-    client.onReady((isAnother) => {
-      if (isAnother)
-        for (const subscriber of this.#subscribers.values()) subscriber.commandsMoved();
+    client.listen({
+      ready: (isAnother) => {
+        if (isAnother)
+          for (const subscriber of this.#subscribers.values()) subscriber.commandsMoved();
+      },
+      rehomed: () => {
+        this.#reconcile();
+      },
     });
   }
 
@@ -81,12 +84,13 @@ export class Subscriptions {
 
   /** Resolves when all sockets of the client are gone that were to be closed. */
   async close(): Promise<void> {
-    clearTimeout(this.#retryTimer);
-    clearTimeout(this.#movedTimer);
+    const { clock, closing } = this.#client.surroundings;
+    clock.clearTimer(this.#retryTimer);
+    clock.clearTimer(this.#movedTimer);
     this.#routes.clear();
     for (const subscriber of this.#subscribers.values()) subscriber.close();
     this.#subscribers.clear();
-    await Promise.all(this.#client.surroundings.closing);
+    await Promise.all(closing);
   }
 
   /** Asks for each of these at its home, unless it stands there, was asked for there, or was refused there a moment ago. */

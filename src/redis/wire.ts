@@ -1,6 +1,7 @@
 // A connection of the library that is watched: it ends, too, when it owes an answer and no byte came for too long. What has ended has ended for
 // good; whoever wants another opens another.
 
+import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import { failureKind, LostError, TLS_IS_ON, unheardEnd, UnsentError } from './failure.js';
 import type { Address, Connection, Heard, Purpose, Sender } from './port.js';
@@ -10,7 +11,6 @@ export type WireHeard = Pick<Heard, 'ready' | 'ended'> & Partial<Heard>;
 
 /** After a blocked event loop answers may be here, unread. They have so long to be read before the silence counts. */
 const TO_READ_MS = 1;
-
 /** Where the timer rings so late, what is due may not even have been written: it has its whole time once more. */
 const BLOCKED_MS = 250;
 
@@ -19,11 +19,7 @@ export class SilenceError extends Error {
   override readonly name = 'SilenceError';
 }
 
-/**
- * - `opening`: the library connects and shakes hands
- * - `ready`: commands can be sent
- * - `ended`: nothing is sent any more; `reason`: why we ended it, for what it cut off
- */
+/** `reason`: why we ended it, for what that has cut off. */
 type State =
   | { readonly kind: 'opening' | 'ready' }
   | { readonly kind: 'ended'; readonly reason: Error | undefined };
@@ -40,8 +36,7 @@ export class Wire implements Session {
   /** Since when nothing was heard, while something is due. */
   #quietSinceMs: number;
   #seenBytes = 0;
-  #timer: NodeJS.Timeout | undefined;
-  #ringsAtMs = 0;
+  #timer: Timer | undefined;
   #wasBlocked = false;
 
   /** `limitMs`: for how long it may leave its handshake, or a command, unanswered without a sign of life. */
@@ -142,9 +137,8 @@ export class Wire implements Session {
   #end(reason: Error | undefined): boolean {
     if (this.#state.kind === 'ended') return false;
     this.#state = { kind: 'ended', reason };
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    const { closing } = this.#surroundings;
+    const { clock, closing } = this.#surroundings;
+    clock.clearTimer(this.#timer);
     const closed = this.#connection.close().finally(() => closing.delete(closed));
     closing.add(closed);
     return true;
@@ -190,32 +184,30 @@ export class Wire implements Session {
 
   /** (The timer is not set anew for each command, only when it rings.) */
   #watch(delayMs: number): void {
-    this.#ringsAtMs = this.#surroundings.clock.nowMs() + delayMs;
-    this.#timer = this.#surroundings.clock.setTimer(this.#ring, delayMs);
-  }
-
-  readonly #ring = (): void => {
-    this.#timer = undefined;
-    if (!this.#isDue) return;
-    const nowMs = this.#surroundings.clock.nowMs();
-    // Once in a row, or whoever blocks again and again would never learn of a silent server.
-    this.#wasBlocked = !this.#wasBlocked && nowMs - this.#ringsAtMs > BLOCKED_MS;
-    if (this.#wasBlocked) {
-      this.#quietSinceMs = nowMs;
-      this.#watch(this.#limitMs);
-      return;
-    }
-    const quietSinceMs = this.#quietSinceMs;
-    this.#timer = this.#surroundings.clock.setTimer(() => {
+    const { clock } = this.#surroundings;
+    const ringsAtMs = clock.nowMs() + delayMs;
+    this.#timer = clock.setTimer(() => {
       this.#timer = undefined;
-      if (this.#isDue) this.#look(quietSinceMs);
-    }, TO_READ_MS);
-  };
+      if (!this.#isDue) return;
+      // Once in a row, or whoever blocks again and again would never learn of a silent server.
+      this.#wasBlocked = !this.#wasBlocked && clock.nowMs() - ringsAtMs > BLOCKED_MS;
+      if (this.#wasBlocked) {
+        this.#quietSinceMs = clock.nowMs();
+        this.#watch(this.#limitMs);
+        return;
+      }
+      const quietSinceMs = this.#quietSinceMs;
+      this.#timer = clock.setTimer(() => {
+        this.#timer = undefined;
+        if (this.#isDue) this.#look(quietSinceMs);
+      }, TO_READ_MS);
+    }, delayMs);
+  }
 
   /** What was unread a moment ago is read by now. */
   #look(quietSinceMs: number): void {
     const nowMs = this.#surroundings.clock.nowMs();
-    const { bytesRead } = this.#connection;
+    const { bytesRead, isTls } = this.#connection;
     if (bytesRead !== this.#seenBytes) this.#quietSinceMs = nowMs;
     this.#seenBytes = bytesRead;
     const leftMs = this.#quietSinceMs + this.#limitMs - nowMs;
@@ -225,7 +217,7 @@ export class Wire implements Session {
     }
     const isOpening = this.#state.kind === 'opening';
     const what = isOpening ? 'handshake' : 'answer';
-    const hint = isOpening && this.#connection.isTls ? TLS_IS_ON : '';
+    const hint = isOpening && isTls ? TLS_IS_ON : '';
     this.end(new SilenceError(`no ${what} within ${String(this.#limitMs)} ms${hint}`));
   }
 }

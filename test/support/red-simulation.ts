@@ -18,7 +18,8 @@ import { parseRedLockOptions } from '../../src/locks/red/settings.js';
 import type { RedLockOptions } from '../../src/index.js';
 import { SingleLock } from '../../src/locks/single-lock.js';
 import { LostError } from '../../src/redis/failure.js';
-import { Refusals } from '../../src/redis/refusals.js';
+import { Refusals } from '../../src/redis/outage.js';
+import { PROCESS_CLOCK } from '../../src/runtime/clock.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { expectOutages } from './expected-warnings.js';
 import { FakeServer } from './fake-backend.js';
@@ -174,7 +175,7 @@ class SimulatedLink {
   readonly counter: LastToken | undefined;
   readonly connection: Pick<
     ReentrantLockBackend['connection'],
-    'place' | 'isReady' | 'lastError' | 'server' | 'onReady' | 'refusals'
+    'place' | 'isReady' | 'lastError' | 'server' | 'listen' | 'refusals'
   >;
   readonly #master: SimulatedMaster;
   readonly #delays: () => Delays;
@@ -202,8 +203,8 @@ class SimulatedLink {
     }
     this.connection = {
       place: this.id,
-      refusals: new Refusals(new Listeners()),
-      onReady: () => () => undefined, // it sees no need to tell: a restart takes no time
+      refusals: new Refusals(new Listeners(), PROCESS_CLOCK, () => this.id),
+      listen: () => () => undefined, // it sees no need to tell: a restart takes no time
       get isReady() {
         return master.isUp && isReached();
       },

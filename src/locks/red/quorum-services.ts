@@ -59,7 +59,7 @@ export class QuorumServices {
       if (connection.refusal instanceof ClosedError) this.#connections.delete(connection);
     for (const { connection } of masters.map(({ lock }) => lock)) {
       if (this.#connections.has(connection)) continue;
-      this.#connections.set(connection, connection.onReady(this.#watchdog.renewAll));
+      this.#connections.set(connection, connection.listen({ ready: this.#watchdog.renewAll }));
     }
   }
 

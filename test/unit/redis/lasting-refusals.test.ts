@@ -1,10 +1,10 @@
-// What the refusals of a server are made into, for whoever has to do something about them.
+// A server that is up and goes on refusing: whoever has to do something about it hears of it once.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Events } from '../../../src/api/events.js';
-import { failureKind, LostError, replyError, UnsentError } from '../../../src/redis/failure.js';
-import { Refusals } from '../../../src/redis/refusals.js';
+import { LostError, replyError, UnsentError } from '../../../src/redis/failure.js';
+import { Refusals } from '../../../src/redis/outage.js';
+import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
-const ONE_SERVER = ['redis.example:6379', false] as const;
 /** The messages of the `error` events so far. */
 let told: string[];
 
@@ -16,35 +16,13 @@ const events: Events = {
   outage: () => undefined,
 };
 
-const OF_A_CLUSTER = ['cluster', true] as const;
-
-it('to the client of a cluster, which may follow it soon, it is none', () => {
-  const moved = replyError('MOVED 3999 10.0.0.2:6379');
-  expect(new Refusals(events).explain(moved, ...OF_A_CLUSTER)).toBe(moved);
-});
-
-it('a replica is named, with what to do', () => {
-  const words = "READONLY You can't write against a read only replica.";
-  const inScript = ` script: ${'1a2b'.repeat(10)}, on @user_script:12.`;
-  const error = new Refusals(events).explain(replyError(words + inScript), ...ONE_SERVER);
-  expect(failureKind(error)).toBe('transient');
-  expect(error.message).toMatch(
-    /^READONLY You can't write against a read only replica\. \(redis\.example:6379 is a read-only replica: .*the master.*\)$/,
-  );
-});
-
-it('what is no redirection is left as it is', () => {
-  const loading = replyError('LOADING Redis is loading the dataset in memory');
-  expect(new Refusals(events).explain(loading, ...ONE_SERVER)).toBe(loading);
-});
-
 describe('a refusal of what somebody waits for', () => {
   let refusals: Refusals;
 
   beforeEach(() => {
     vi.useFakeTimers();
     told = [];
-    refusals = new Refusals(events);
+    refusals = new Refusals(events, PROCESS_CLOCK, () => 'redis.example:6379');
   });
 
   afterEach(() => {
@@ -52,13 +30,9 @@ describe('a refusal of what somebody waits for', () => {
   });
 
   /** It is heard every half second for so long. */
-  function refusedFor(
-    ms: number,
-    words = 'OOM command not allowed',
-    client: readonly [string, boolean] = ONE_SERVER,
-  ): void {
+  function refusedFor(ms: number, words = 'OOM command not allowed'): void {
     for (let i = 0; i <= ms; i += 500) {
-      refusals.heard(refusals.explain(replyError(words), ...client));
+      refusals.heard(replyError(words));
       vi.advanceTimersByTime(500);
     }
   }
@@ -97,7 +71,7 @@ describe('a refusal of what somebody waits for', () => {
     'ASK 3999 10.0.0.2:6379',
     'ERR Script attempted to access a non local key in a cluster node script: 1a2b, on @user_script:12.',
   ])('is not told where it is normal for a moment: "%s"', (words) => {
-    refusedFor(10_000, words, OF_A_CLUSTER);
+    refusedFor(10_000, words);
     expect(told).toEqual([]);
   });
 
