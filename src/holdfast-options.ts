@@ -18,8 +18,8 @@ import type { RedisSource } from './redis/installed.js';
  */
 export interface HoldfastOptions {
   /**
-   * A URL, ioredis options, or a `Redis` or `Cluster` instance, which is duplicated and stays yours. Each new connection is made with the
-   * credentials that the options or the instance's options have by then.
+   * A URL, options of ioredis or node-redis, or a client of one of them. A client is only read, never used or closed. Each new connection is
+   * made with the credentials that the options, or the client's options, have by then.
    */
   redis: RedisSource;
   /** The lease of calls that give none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
@@ -34,7 +34,7 @@ export interface HoldfastOptions {
   wait?: number | undefined;
   /** Identifies this client on the server. Default: `<host>-<pid>-<12 hex digits>`, for people who look for a holder. */
   clientId?: string | undefined;
-  /** Stands in front of every lock name, after the `keyPrefix` of the ioredis instance or options if there is one. Default: none. */
+  /** Stands in front of every lock name, after the `keyPrefix` of the client or options given as `redis`, if there is one. Default: none. */
   keyPrefix?: string | undefined;
   /**
    * Whether releases are published on classic channels also in a cluster that has sharded ones (Redis 7 or newer). For a cluster
@@ -78,7 +78,7 @@ const KNOWN_OPTIONS = [
   'replicas',
 ] as const;
 
-/** The options that were given, or their defaults; without `redis`, which the driver reads. */
+/** The options that were given, or their defaults; without `redis`, which the client library reads. */
 export interface ParsedHoldfastOptions {
   readonly clientId: string;
   readonly keyPrefix: string;

@@ -1,4 +1,4 @@
-// Asks Redis until it answers, or the wait is over. A driver repeats nothing by itself; `retry` does, and tells `send` so, since a
+// Asks Redis until it answers, or the wait is over. Nothing below repeats anything by itself; `retry` does, and tells `send` so, since a
 // repeat may find the work already done.
 
 import { ClosedError, UnavailableError } from '../api/errors.js';

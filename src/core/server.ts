@@ -15,7 +15,7 @@ import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends RedisClientOptions {
   lockWatchdogTimeoutMs: number;
-  /** The `keyPrefix` option; it follows the ioredis instance's own prefix. */
+  /** The `keyPrefix` option; it follows the prefix of what was given as `redis`. */
   keyPrefix: string;
   /** Whether releases are published on classic channels also where there are sharded ones. */
   hasClassicUnlockChannels: boolean;

@@ -1,6 +1,5 @@
 // The port to a client library: one attempt at one connection to one server, and nothing else. Reconnecting, Sentinels, clusters and
-// subscriptions are written once above it, the same for every library. A library gets a folder beside `ioredis/` that implements `Library`;
-// test/support/port-contract.ts is what it has to pass.
+// subscriptions are written once above it, the same for every library. docs/architecture.md says how to add one.
 
 import type { Clock } from '../runtime/clock.js';
 
@@ -10,7 +9,10 @@ export type Argument = string | number;
 /** Where one server is. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
-/** What a connection is for. A Sentinel may want other credentials and TLS than the servers that it watches. */
+/**
+ * What a connection is for. A Sentinel may want other credentials and TLS than the servers that it watches. On the other two kinds we subscribe:
+ * after that only to more channels, and PING.
+ */
 export type Purpose = 'commands' | 'subscriptions' | 'sentinel';
 
 /** Translates the address by which servers call each other into the one at which we reach them; undefined: they are the same. */
@@ -51,37 +53,41 @@ export interface Library {
   /** A number from 0 to 1, as `Math.random()` gives it, which is the default. */
   readonly random?: () => number;
   /**
-   * Begins one attempt at one connection. Reads the user's options (TLS, credentials, client name …) now, since tokens expire. Never throws:
-   * what is wrong is the reason of `ended`. Tells nothing before it has returned.
+   * Begins one attempt at one connection. Reads the user's options (TLS, credentials …) now, since tokens expire; `address` replaces host, port and
+   * path. Sends what authenticates, and nothing else: no SELECT, no name, no INFO. Sets no time limit but the user's own for connecting: we close
+   * what is silent. Never throws: what is wrong is the reason of `ended`.
    */
   open(address: Address, purpose: Purpose, heard: Heard): Connection;
 }
 
-/** What a connection tells. */
+/** What a connection tells; never within a call of ours, and nothing after `ended`. */
 export interface Heard {
   /** The server has taken our credentials, if there are any, and commands can be sent. At most once. */
   readonly ready: () => void;
   /**
-   * Gone for good: not reached, refused, lost, out of step, or closed by us. Exactly once. undefined: nobody said why. All that was unanswered
-   * has failed before, or fails in the same turn.
+   * Gone for good: not reached, refused, lost, out of step, or closed by us. Exactly once, as soon as it is known. The reason: the server's
+   * `ReplyError` where it has refused us, an error of the socket with its `code`; undefined: we closed it, or nobody said why. All that was
+   * unanswered has failed before, or fails in the same turn of the event loop.
    */
   readonly ended: (reason: Error | undefined) => void;
   readonly message: (channel: string, payload: string) => void;
-  /** The server has unsubscribed sharded channels unasked, since their slot has moved. The library need not know which. */
+  /** The server has unsubscribed sharded channels that we did not ask it to, since their slot has moved. The library need not know which. */
   readonly moved: () => void;
 }
 
 /** What takes commands. */
 export interface Sender {
   /**
-   * Sends a command once. Resolves to what `read` makes of the reply, or `failed` of the failure; they are called by the very promise that is
-   * returned, so that a command costs no other.
+   * Sends a command once, behind all that was sent, subscribed and unsubscribed before, with nothing of the library's in between. It does what
+   * `reply.then(read, failed)` does: one of the two is called, once, and what it throws rejects. (Without a promise more: every acquisition
+   * comes this way.) `send` itself never throws.
    *
-   * Under RESP2 and RESP3 an integer is a number, every kind of string a string (of UTF-8), an array an array, and nil null.
+   * Under RESP2 and RESP3 an integer is a number, every kind of string a string (of UTF-8), an array an array, nil null, and a map an array of names
+   * and values, a `Map`, or an object.
    *
-   * A failure is one of these, and none holds a password:
-   * - an error called `ReplyError`, with the server's words: it answered
-   * - `UnsentError`: the command was not written
+   * A failure is one of these (failure.ts), and none holds a password, in no property and no cause:
+   * - an error whose name is `ReplyError`, with the server's words: it answered
+   * - `UnsentError`: the command was not written, also since the connection is not ready, closed or gone
    * - `LostError`: the connection is gone, and nobody said why; the command may have run
    * - any other error: the connection is gone for this reason; the command may have run
    */
@@ -91,7 +97,7 @@ export interface Sender {
     read: (reply: unknown) => T,
     failed: (error: Error) => T | Promise<T>,
   ): Promise<T>;
-  /** Has all that is sent until the end of this turn of the event loop written in one go. It need not do so. */
+  /** All that is sent until the end of this turn of the event loop may be written in one go. A library may do nothing here. */
   gather(): void;
   /** Writes what was gathered now, without waiting for the end of the turn. */
   flush(): void;
@@ -103,14 +109,18 @@ export interface Connection extends Sender {
   readonly bytesRead: number;
   /** Whether it speaks TLS. */
   readonly isTls: boolean;
-  /** Subscribes classic channels together, or a single sharded one. `answered` comes exactly once, unless the connection ends first. */
+  /**
+   * Sends one SUBSCRIBE for all these channels, or one SSUBSCRIBE for a single one; a channel that stands may be asked for again. `answered` is called
+   * once: with nothing when all stand, or with the server's `ReplyError` (MOVED, too). It is not called when the connection has ended first.
+   */
   subscribe(
     channels: readonly string[],
     isSharded: boolean,
     answered: (refusal: Error | undefined) => void,
   ): void;
+  /** `failed`: the server refused, or the connection was lost. Success is not told. */
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void;
-  /** Ends it, whatever it is doing; resolves when the socket is gone. */
+  /** Ends it, whatever it is doing, and may be called again. Resolves when the socket is gone, within a second; never rejects. */
   close(): Promise<void>;
 }
 
@@ -118,8 +128,8 @@ export function textOf(address: Address): string {
   return 'path' in address ? address.path : `${address.host}:${String(address.port)}`;
 }
 
-/** The address in a text such as `host:port`; an IPv6 address may stand there without brackets. */
+/** The address in such a text; an IPv6 address stands there without brackets. What has no port is the path of a socket. */
 export function addressIn(text: string): Address {
-  const colon = text.lastIndexOf(':');
-  return { host: text.slice(0, colon), port: Number(text.slice(colon + 1)) };
+  const [, host, port] = /^(.*):(\d+)$/.exec(text) ?? [];
+  return host === undefined ? { path: text } : { host, port: Number(port) };
 }

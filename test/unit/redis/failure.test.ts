@@ -1,4 +1,4 @@
-// What a failed command means, by what a driver rejects with.
+// What a failed command means, by what a client library rejects with.
 import { describe, expect, it } from 'vitest';
 import {
   describe as inWords,
