@@ -83,15 +83,15 @@ export default {
       comment:
         'what is to be known of a client library stands in a folder of its own in redis/; all others know the port, redis/port.ts',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/redis/(ioredis|node-redis)/' },
+      from: { path: '^src/', pathNot: '^src/redis/[^/]+/' },
       to: { path: '(^|/)node_modules/(ioredis|redis|@redis)/' },
     },
     {
       name: 'library-chosen-once',
       comment: 'which libraries there are is known to redis/installed.ts, and to nobody else',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/redis/((ioredis|node-redis)/|installed\\.ts$)' },
-      to: { path: '^src/redis/(ioredis|node-redis)/' },
+      from: { path: '^src/', pathNot: '^src/redis/([^/]+/|installed\\.ts$)' },
+      to: { path: '^src/redis/[^/]+/' },
     },
     ...oneWay.filter(({ to }) => to.path.length > 0),
     ...ofKinds,
