@@ -2,7 +2,7 @@
 // channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
 
 import type { Timer } from '../runtime/clock.js';
-import { runIdIn } from './greeting.js';
+import { infoField } from './greeting.js';
 import type { Outage } from './outage.js';
 import { textOf, type Address } from './port.js';
 import { backOffMs, type Surroundings } from './session.js';
@@ -215,7 +215,7 @@ export class Subscriber {
   #askRunId(wire: Wire): void {
     const read = (info: unknown): void => {
       if (!this.#isAt(wire)) return;
-      this.#runId = runIdIn(String(info));
+      this.#runId = infoField(info, 'run_id');
       this.#lookLater(wire);
     };
     void wire.send('info', ['server'], read, ignore); // lost, or not permitted: the id stays unknown

@@ -208,7 +208,7 @@ export class Subscriptions {
     const role = isSharded ? 'sharded subscriber' : 'subscriber';
     const subscriber = inOwnContext(
       () =>
-        new Subscriber(client.surroundings, here, client.outageOf(role, home), {
+        new Subscriber(client.surroundings, here, client.outageOf(role), {
           ready: (ready) => {
             // Another server may be there now, which permits what was denied before.
             for (const route of this.#routes.values())

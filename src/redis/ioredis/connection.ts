@@ -8,7 +8,7 @@ import {
   isReply,
   isUnauthenticated,
   LostError,
-  NotRedisError,
+  notRedisError,
   replyError,
   UnsentError,
 } from '../failure.js';
@@ -279,7 +279,7 @@ function asFailure(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   redacted(error);
   if (isServersWords(error)) return named(error);
-  if (NOT_REDIS.test(error.message)) return new NotRedisError(error);
+  if (NOT_REDIS.test(error.message)) return notRedisError(error);
   return LOST.test(error.message) ? new LostError({ cause: error }) : error;
 }
 

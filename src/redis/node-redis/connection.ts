@@ -1,6 +1,6 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
-import { isReply, LostError, NotRedisError, replyError, UnsentError } from '../failure.js';
+import { isReply, LostError, notRedisError, replyError, UnsentError } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
 import { redacted } from '../redaction.js';
 
@@ -226,7 +226,7 @@ function asFailure(error: unknown): Error {
   if (REPLY.test(name)) return replyError(error.message, { cause: error });
   if (UNSENT.test(name)) return new UnsentError('not connected', { cause: error });
   if (LOST.test(name)) return new LostError({ cause: error });
-  if (error.message.startsWith('Unknown RESP type')) return new NotRedisError(error);
+  if (error.message.startsWith('Unknown RESP type')) return notRedisError(error);
   return error;
 }
 
