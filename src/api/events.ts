@@ -162,5 +162,5 @@ export interface Events {
     describe: () => Parameters<HoldfastEvents[Name]>[0],
   ): void;
   /** A connection went down, or is up again. Connections that are down at the same time are one outage. */
-  outage(connection: string, isOn: boolean): void;
+  outage(connection: unknown, isOn: boolean): void;
 }

@@ -14,7 +14,7 @@ export class Listeners implements Events {
   /** The function that the emitter knows for each listener: it calls the listener, and reports what that throws. */
   readonly #guarded = new WeakMap<object, (event: unknown) => void>();
   /** The connections that are down. */
-  readonly #down = new Set<string>();
+  readonly #down = new Set<unknown>();
   #isOutageWarned = false;
   /** The errors without a listener, outside an outage, of which the process was warned already. */
   readonly #unheard = new News();
@@ -31,7 +31,7 @@ export class Listeners implements Events {
     this.#emitter.off(name, this.#guard(name, listener));
   }
 
-  outage(connection: string, isOn: boolean): void {
+  outage(connection: unknown, isOn: boolean): void {
     if (!isOn) {
       this.#down.delete(connection);
       return;

@@ -12,26 +12,18 @@ import {
   assertWanted,
   denied,
   describe,
-  failureKind,
   isCrossSlot,
   isReadOnly,
-  isReply,
   isUnknownScript,
+  mayConcernSome,
   redirectionOf,
   replyError,
   UnsentError,
 } from './failure.js';
-import { greet, runIdIn, selectDatabase, UNKNOWN_SERVER, type ServerFacts } from './greeting.js';
+import { infoField, UNKNOWN_SERVER, type ServerFacts } from './greeting.js';
 import { Outage, Refusals } from './outage.js';
-import {
-  textOf,
-  type Address,
-  type Argument,
-  type Library,
-  type Sender,
-  type Target,
-} from './port.js';
-import { Reconnecting, type LinkStatus, type ReconnectingListener } from './reconnecting.js';
+import { textOf, type Argument, type Library, type Sender, type Target } from './port.js';
+import { Reconnecting, type LinkStatus, type Way } from './reconnecting.js';
 import { Replicated, type ReplicatedOptions } from './replicas.js';
 import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
@@ -57,15 +49,16 @@ export interface ClientListener {
 
 export class RedisClient {
   readonly surroundings: Surroundings;
+  /** What the server says of itself. */
+  server: ServerFacts = UNKNOWN_SERVER;
   readonly refusals: Refusals;
   readonly #events: Events;
-  readonly #commands: Reconnecting<ServerFacts>;
+  readonly #commands: Reconnecting;
   readonly #replicated: Replicated | undefined;
   readonly #listeners = new Set<Partial<ClientListener>>();
   /** Where Redis is. A single server may turn out to be a node of a cluster. */
   #target: Target;
   #sentinels: Sentinels | undefined;
-  #server = UNKNOWN_SERVER;
   /** Whether keys of several slots in one command were refused: a node of a cluster does so, and what stands in front of one. */
   #areSlotsApart = false;
   /** The masters by slot, as they were when slots were looked up last. */
@@ -81,11 +74,17 @@ export class RedisClient {
     this.#events = events;
     this.#target = library.target;
     this.refusals = new Refusals(events, clock, () => this.place);
-    this.#commands = this.#reconnecting('commands', {
-      greet: (session) => greet(session, this.#database, clock),
+    const way: Way = {
+      place: () => this.place,
+      database: () => this.#database,
+      open: (heard) => this.#open(heard),
+      explain: (error) => this.#explain(error),
+    };
+    this.#commands = new Reconnecting(this.surroundings, this.outageOf('commands'), {
+      ...way,
       ready: (server) => {
-        const isAnother = server.id === undefined || server.id !== this.#server.id;
-        this.#server = server;
+        const isAnother = server.id === undefined || server.id !== this.server.id;
+        this.server = server;
         for (const listener of this.#listeners) listener.ready?.(isAnother);
         this.#topologyChanged();
       },
@@ -93,11 +92,14 @@ export class RedisClient {
         for (const listener of this.#listeners) listener.refused?.();
       },
     });
-    if (replicas === 0) return;
-    const acknowledged = this.#reconnecting('acknowledged commands', {
-      greet: (session) => selectDatabase(session, this.#database),
+    const outage = this.outageOf('acknowledged commands');
+    const acknowledged = replicas > 0 && new Reconnecting(this.surroundings, outage, way);
+    if (acknowledged) this.#replicated = new Replicated(acknowledged, options, clock);
+    this.#sentinels?.onSwitch((_, isTold) => {
+      if (!isTold) return;
+      this.#commands.hurry();
+      if (acknowledged) acknowledged.hurry();
     });
-    this.#replicated = new Replicated(acknowledged, options, clock);
   }
 
   get isReady(): boolean {
@@ -135,13 +137,8 @@ export class RedisClient {
     return this.isCluster || this.#areSlotsApart;
   }
 
-  /** What the server says of itself. */
-  get server(): ServerFacts {
-    return this.#server;
-  }
-
   /** Where the one server is that commands go to; undefined: there are several, or it is not known now. */
-  get address(): Address | undefined {
+  get address(): Session['address'] {
     if (this.#target.kind === 'single') return this.#target.address;
     return this.isReady ? this.#commands.session?.address : undefined;
   }
@@ -160,17 +157,22 @@ export class RedisClient {
     return this.#target.kind === 'sentinel';
   }
 
-  /**
-   * Which server, or node of a cluster, has a key, and in which database, in words that are the same for all clients; undefined: it does
-   * not say.
-   */
+  /** Which server, or node of a cluster, has a key, and in which database, in the same words for all clients; undefined: it does not say. */
   async homeOf(key: string, limit: WaitLimit): Promise<string | undefined> {
     await this.whenReady(limit);
-    const runId = this.isCluster ? await limit.within(this.#runIdOfNode(key)) : this.#server.id;
-    return runId === undefined ? undefined : `run_id ${runId}, database ${String(this.#database)}`;
+    let { id } = this.server;
+    if (this.isCluster) {
+      // Any node may have answered the greeting: the one that has the key is asked.
+      const node = this.senderFor(key);
+      if (!node) throw new UnsentError(`no connection to the node that has "${key}"`);
+      const read = (info: unknown): string | undefined => infoField(info, 'run_id');
+      const untold = (error: Error): Promise<undefined> | undefined =>
+        mayConcernSome(error) ? Promise.resolve(undefined) : undefined;
+      id = await limit.within(this.#commands.ask('info', ['server'], read, untold, node));
+    }
+    return id === undefined ? undefined : `run_id ${id}, database ${this.#database}`;
   }
 
-  /** Resolves when commands can be sent; rejects when waiting would not help. */
   whenReady(limit: WaitLimit): Promise<void> {
     return this.#commands.whenReady(limit);
   }
@@ -181,9 +183,9 @@ export class RedisClient {
     return () => this.#listeners.delete(listener);
   }
 
-  /** The outages of one connection. `role`: what it is for; `home`: tells it from others that are for the same. */
-  outageOf(role: string, home = ''): Outage {
-    return new Outage(this.#events, this.surroundings.clock, role, home);
+  /** The outages of a new connection. `role`: what it is for. */
+  outageOf(role: string): Outage {
+    return new Outage(this.#events, this.surroundings.clock, role);
   }
 
   /** Whether a command is unanswered, or is to be sent at the end of this turn of the event loop. */
@@ -210,10 +212,7 @@ export class RedisClient {
     return session instanceof Cluster ? session.nodeOf(key) : session;
   }
 
-  /**
-   * Runs a script once and reads its reply: by EVALSHA, or by EVAL if the server does not know the script and so did not run it. It is
-   * not sent in full if the limit is over by then. `sender` may be one node of a cluster.
-   */
+  /** Runs a script once: by EVALSHA, or by EVAL if the server did not know it, unless the limit is over by then. `sender` may be one node of a cluster. */
   run<T>(
     script: Script,
     keys: readonly string[],
@@ -253,16 +252,12 @@ export class RedisClient {
       : this.run(script, keys, args, read, limit);
   }
 
-  /** Runs one plain command once. */
   command(command: Lowercase<string>, ...args: readonly Argument[]): Promise<unknown> {
     this.#sendPostponed();
     return this.#commands.ask(command, args, (reply) => reply);
   }
 
-  /**
-   * Asks the server, or every master of the cluster, whether it is there. Rejects with the name of one that is not. `asked` has the masters that have
-   * not answered yet.
-   */
+  /** Asks the server, or every master of the cluster, whether it is there; rejects with the name of one that is not. `asked`: who has not answered yet. */
   async ping(asked: Set<string>): Promise<void> {
     const { cluster } = this;
     if (!cluster) {
@@ -270,15 +265,14 @@ export class RedisClient {
       return;
     }
     const pings = cluster.masters.map(async (address) => {
-      const node = cluster.node(address);
-      if (node) asked.add(address);
       const failed = (error?: Error): Promise<never> => {
         const cause = cluster.unreachable.get(address) ?? error;
         const why = cause ? `: ${describe(cause)}` : '';
         const message = `the node ${address} of the cluster cannot be reached${why}`;
         return Promise.reject(new UnavailableError(message, { cause }));
       };
-      await (node ? this.#commands.ask('ping', [], Boolean, failed, node) : failed());
+      asked.add(address);
+      await (cluster.node(address)?.send('ping', [], Boolean, failed) ?? failed());
       asked.delete(address);
     });
     await Promise.all(pings);
@@ -295,32 +289,6 @@ export class RedisClient {
 
   get #database(): number {
     return this.#target.kind === 'cluster' ? 0 : this.#target.database;
-  }
-
-  /** Any node of a cluster may have answered the greeting: the one that has the key is asked. */
-  #runIdOfNode(key: string): Promise<string | undefined> {
-    const node = this.senderFor(key);
-    if (!node) throw new UnsentError(`no connection to the node that has "${key}"`);
-    const read = (info: unknown): string | undefined => runIdIn(String(info));
-    const notPermitted = (error: Error): Promise<undefined> | undefined =>
-      isReply(error) && failureKind(error) !== 'transient' ? Promise.resolve(undefined) : undefined;
-    return this.#commands.ask('info', ['server'], read, notPermitted, node);
-  }
-
-  #reconnecting<Greeted>(
-    role: string,
-    listener: Omit<ReconnectingListener<Greeted>, 'place' | 'open' | 'explain'>,
-  ): Reconnecting<Greeted> {
-    const reconnecting = new Reconnecting(this.surroundings, this.outageOf(role), {
-      ...listener,
-      place: () => this.place,
-      open: (heard) => this.#open(heard),
-      explain: (error) => this.#explain(error),
-    });
-    this.#sentinels?.onSwitch((_, isTold) => {
-      if (isTold) reconnecting.hurry();
-    });
-    return reconnecting;
   }
 
   #open(heard: SessionHeard): Session {

@@ -21,10 +21,6 @@ const TRANSIENT =
 const DENIED =
   /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
-/** Redis' own words, and those of proxies in front of several servers. */
-const CROSS_SLOT = /^(CROSSSLOT|ERR .*(cross-slot|same slot))/i;
-/** Slots of a cluster that move are found again in a moment. */
-const PASSING = /^(TRYAGAIN|MOVED|ASK) |attempted to access a non local key/;
 
 /** A command was not sent. */
 export class UnsentError extends Error {
@@ -71,12 +67,9 @@ export class HungUpError extends LostError {
 }
 
 /** What answers is no Redis. */
-export class NotRedisError extends Error {
-  override readonly name = 'NotRedisError';
-
-  constructor(cause: Error) {
-    super(`what listens there does not speak the protocol of Redis (${cause.message})`, { cause });
-  }
+export function notRedisError(cause: Error): Error {
+  const words = `what listens there does not speak the protocol of Redis (${cause.message})`;
+  return new Error(words, { cause });
 }
 
 /** An error in the server's own words. */
@@ -99,21 +92,6 @@ export function failureKind(error: unknown): FailureKind {
   return CONFLICT.test(words) ? 'conflict' : 'defect';
 }
 
-/** Whether it is normal for a moment, and nobody need know. */
-export function isPassing(error: Error): boolean {
-  return PASSING.test(wordsOf(error));
-}
-
-/** Whether a server said these words to somebody who may not do something. */
-export function isDenial(words: string): boolean {
-  return DENIED.test(words);
-}
-
-/** Keys of one command are in several slots, on a server that keeps slots apart. */
-export function isCrossSlot(error: Error): boolean {
-  return isReply(error) && CROSS_SLOT.test(error.message);
-}
-
 /** Whether a command for many locks may have been refused because of some of them: what is refused for now is refused for all alike. */
 export function mayConcernSome(error: unknown): boolean {
   return isReply(error) && failureKind(error) !== 'transient';
@@ -121,31 +99,35 @@ export function mayConcernSome(error: unknown): boolean {
 
 type Question = (error: unknown) => boolean;
 
-function says(word: string): Question {
-  return (error) => error instanceof Error && wordsOf(error).startsWith(word);
+function says(words: RegExp): Question {
+  return (error) => error instanceof Error && words.test(wordsOf(error));
 }
 
+/** Somebody may not do something: also where these words are no reply to us. */
+export const isDenial: Question = says(DENIED);
 /** The server wants a password first, and does nothing else until then. */
-export const isUnauthenticated: Question = says('NOAUTH');
+export const isUnauthenticated: Question = says(/^NOAUTH/);
 /** The server does not know a script by its hash, and so did not run it. (It may be the node to which a slot migrates.) */
-export const isUnknownScript: Question = says('NOSCRIPT');
+export const isUnknownScript: Question = says(/^NOSCRIPT/);
 /** The server is a replica now: its master is elsewhere. */
-export const isReadOnly: Question = says('READONLY');
+export const isReadOnly: Question = says(/^READONLY/);
 /** A node of a cluster serves nobody, as it sees no majority of the masters, or not this slot, as it knows nobody who has it. */
-export const isClusterDown: Question = says('CLUSTERDOWN');
+export const isClusterDown: Question = says(/^CLUSTERDOWN/);
+/** Slots of a cluster move, which is normal: they are found again in a moment, and nobody need know. */
+export const isPassing: Question = says(
+  /^(TRYAGAIN|MOVED|ASK) |attempted to access a non local key/,
+);
+/** Keys of one command are in several slots, in the words of Redis, or of a proxy in front of several servers. */
+export const isCrossSlot: Question = says(/^(CROSSSLOT|ERR .*(cross-slot|same slot))/i);
 
 /** Where a command was redirected to: `MOVED` for good, `ASK` this once. */
-export interface Redirection {
-  readonly kind: 'MOVED' | 'ASK';
-  readonly slot: number;
-  readonly address: string;
-}
-
-export function redirectionOf(error: unknown): Redirection | undefined {
+export function redirectionOf(
+  error: unknown,
+): { kind: 'MOVED' | 'ASK'; slot: number; address: string } | undefined {
   if (!(error instanceof Error)) return undefined;
   const [, kind, slot, address] = /^(MOVED|ASK) (\d+) (\S+)/.exec(wordsOf(error)) ?? [];
   if (address === undefined) return undefined;
-  return { kind: kind as Redirection['kind'], slot: Number(slot), address };
+  return { kind: kind as 'MOVED' | 'ASK', slot: Number(slot), address };
 }
 
 const UNNAMED = "The user executing the script can't run this command";

@@ -7,29 +7,21 @@ import { scripts } from './scripts.generated.js';
 import type { Session } from './session.js';
 import { ignore } from './wire.js';
 
-/** What a server said when it was greeted. */
+/** What a server says of itself. */
 export interface ServerFacts {
   /** Whether it is a cluster with sharded channels, those of Redis 7 or newer. */
   readonly isSharded: boolean;
   /** Tells the server from all others, and from itself before a restart; undefined: not known. */
-  readonly id: string | undefined;
-  /** For how long the server has been up at least, in milliseconds. */
+  readonly id?: string | undefined;
+  /** For how long the server has been up at least, or else the connection, in milliseconds. */
   readonly ageMs: number;
-  /** Whether the server has told its age; otherwise `ageMs` is that of the connection. */
+  /** Whether the server has told its age. */
   readonly isAgeTold: boolean;
 }
 
-export const UNKNOWN_SERVER: ServerFacts = {
-  isSharded: false,
-  id: undefined,
-  ageMs: -Infinity,
-  isAgeTold: false,
-};
+export const UNKNOWN_SERVER: ServerFacts = { isSharded: false, ageMs: -Infinity, isAgeTold: false };
 
-/**
- * @throws UnavailableError the server is too old, or refuses the database
- * @throws Error it is to be greeted again
- */
+/** @throws UnavailableError the server is too old, or refuses the database; any other error: it is to be greeted again */
 export async function greet(
   session: Session,
   database: number,
@@ -39,9 +31,9 @@ export async function greet(
   const answer = await answerOf(session, 'info', 'server');
   // Counted from when the answer came: one that was late makes the server seem younger, never older.
   const heardAtMs = clock.nowMs();
-  const info = answer instanceof Error ? '' : String(answer);
-  const version = fieldIn(info, 'redis_version'); // Valkey has it, too
-  const uptime = fieldIn(info, 'uptime_in_seconds');
+  const info = answer instanceof Error ? '' : answer;
+  const version = infoField(info, 'redis_version'); // Valkey has it, too
+  const uptime = infoField(info, 'uptime_in_seconds');
   // Who does not tell its version is taken to be new enough.
   const [major = 0, minor = 0] = version?.split('.').map(Number) ?? [];
   if (version !== undefined && (major < 6 || (major === 6 && minor < 2)))
@@ -54,7 +46,7 @@ export async function greet(
   const upSinceMs = heardAtMs - Math.max(0, Number(uptime ?? 0) - 1) * 1_000;
   return {
     isSharded,
-    id: runIdIn(info),
+    id: infoField(info, 'run_id'),
     get ageMs() {
       return clock.nowMs() - upSinceMs;
     },
@@ -65,25 +57,18 @@ export async function greet(
 /**
  * Selects the database of the locks. The libraries are not asked to: one of them calls a connection ready even if the server refused, and our
  * locks would be in database 0 then, beside those of others.
- *
- * @throws UnavailableError the server refuses
- * @throws Error it is to be asked again
  */
-export async function selectDatabase(session: Session, database: number): Promise<void> {
+async function selectDatabase(session: Session, database: number): Promise<void> {
   if (database === 0) return;
   const answer = await answerOf(session, 'select', String(database));
   if (!(answer instanceof Error)) return;
-  const message = `Redis refuses database ${String(database)}: ${describe(answer)}`;
+  const message = `Redis refuses database ${database}: ${describe(answer)}`;
   throw new UnavailableError(message, { cause: answer });
 }
 
-/** The run id in an answer to INFO. */
-export function runIdIn(info: string): string | undefined {
-  return fieldIn(info, 'run_id');
-}
-
-function fieldIn(info: string, name: string): string | undefined {
-  return new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
+/** A field of an answer to INFO. */
+export function infoField(info: unknown, name: string): string | undefined {
+  return new RegExp(`^${name}:(\\S+)`, 'm').exec(String(info))?.[1];
 }
 
 /**
@@ -95,15 +80,17 @@ async function hasShardedChannels(session: Session, majorVersion: number): Promi
   return failureKind(answer) === 'denied' ? majorVersion >= 7 : !(answer instanceof Error);
 }
 
-/** What the server answered, also the error if it refuses. Throws if there was no answer, or it refuses only for now, or until it has a password. */
+/** What the server answered, also the error if it refuses. Throws if there was no answer, or only one for now. */
 function answerOf(session: Session, command: Lowercase<string>, arg: string): Promise<unknown> {
   return session.send<unknown>(
     command,
     [arg],
     (reply) => reply,
     (error) => {
+      // Without a password the server takes the connection, and refuses every command on it.
+      if (isUnauthenticated(error)) session.end(error);
       const isFinal = ['denied', 'defect'].includes(failureKind(error));
-      if (!isFinal || isUnauthenticated(error)) throw error;
+      if (!isFinal || !session.isReady) throw error;
       return error;
     },
   );

@@ -34,24 +34,22 @@ export class Outage {
   readonly #events: Events;
   readonly #clock: Clock;
   readonly #role: string;
-  readonly #name: string;
   readonly #news = new News();
   #isOn = false;
   /** When its first error was told; undefined: none was. */
   #toldAtMs: number | undefined;
 
-  /** `role`: what the connection is for; `home`: tells it from others of the client that are for the same. */
-  constructor(events: Events, clock: Clock, role: string, home: string) {
+  /** `role`: what the connection is for. */
+  constructor(events: Events, clock: Clock, role: string) {
     this.#events = events;
     this.#clock = clock;
     this.#role = role;
-    this.#name = `${role} ${home}`;
   }
 
   /** There is no connection. What goes wrong is told by `failed`. */
   begin(): void {
     this.#isOn = true;
-    this.#events.outage(this.#name, true);
+    this.#events.outage(this, true);
   }
 
   /** Something went wrong; also while there is a connection. `address`: where, for people. */
@@ -76,7 +74,7 @@ export class Outage {
     this.#isOn = false;
     this.#toldAtMs = undefined;
     this.#news.end();
-    this.#events.outage(this.#name, false);
+    this.#events.outage(this, false);
   }
 }
 

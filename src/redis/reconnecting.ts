@@ -11,10 +11,10 @@ import {
   isMereLoss,
   isReadOnly,
   isReply,
-  isUnauthenticated,
   LostError,
   UnsentError,
 } from './failure.js';
+import { greet, type ServerFacts } from './greeting.js';
 import type { Outage } from './outage.js';
 import type { Argument, Sender } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
@@ -29,52 +29,46 @@ const LEFT_MS = 1_000;
 export type LinkStatus = 'connecting' | 'ready' | 'refused' | 'closed';
 
 /**
- * pausing -> opening -> greeting -> ready -> pausing …, and from all of them to closed:
- * - `opening`: the session is not ready
- * - `greeting`: it is, and the server is asked what it is; `timer`: until it is asked again
+ * pausing -> opening -> ready -> pausing …, and from all of them to closed. `opening`: until the session is ready, and the server has been greeted;
+ * `timer`: until it is greeted again.
  */
 type State =
   | { readonly kind: 'pausing'; readonly timer: Timer }
-  | { readonly kind: 'opening' | 'ready'; readonly session: Session }
-  | { readonly kind: 'greeting'; readonly session: Session; readonly timer?: Timer }
+  | { readonly kind: 'opening' | 'ready'; readonly session: Session; readonly timer?: Timer }
   | { readonly kind: 'closed' };
 
-export interface ReconnectingListener<Greeted> {
+/** How to get to Redis, and what is told on the way. */
+export interface Way {
   /** Where Redis is, for people. */
   place(): string;
+  database(): number;
   open(heard: SessionHeard): Session;
-  /**
-   * Asks a new server what must be known before it counts as ready.
-   *
-   * @throws UnavailableError the server is of no use, for now
-   * @throws Error it is to be asked again
-   */
-  greet(session: Session): Promise<Greeted>;
-  ready?(greeted: Greeted): void;
-  /** The server refuses us by now: waiting for the connection does not help. */
-  refused?(): void;
   /** An answer that is an error, in words that say more. */
   explain(error: Error): Error;
+  ready?(server: ServerFacts): void;
+  /** The server refuses us by now: waiting for the connection does not help. */
+  refused?(): void;
 }
 
-/** Ends the wait of a call: well, or with an error; `isOver`: also that of a call that makes more than a single attempt. */
-type Awaiting = (error?: Error, isOver?: boolean) => void;
+/** Ends the wait of a call, well or with an error; not `isForAll`: only of one that makes a single attempt. */
+type Settle = (error?: Error, isForAll?: boolean) => void;
 
-export class Reconnecting<Greeted = unknown> {
+export class Reconnecting {
+  /** The last thing that went wrong, until commands can be sent. */
+  lastError: Error | undefined;
   readonly #surroundings: Surroundings;
   readonly #outage: Outage;
-  readonly #listener: ReconnectingListener<Greeted>;
-  readonly #awaiting = new Set<Awaiting>();
+  readonly #way: Way;
+  readonly #awaiting = new Set<Settle>();
   #state: State;
   #attempt = 0;
-  #lastError: Error | undefined;
   #refusal: UnavailableError | undefined;
   #leftReplicaAtMs = -Infinity;
 
-  constructor(surroundings: Surroundings, outage: Outage, listener: ReconnectingListener<Greeted>) {
+  constructor(surroundings: Surroundings, outage: Outage, way: Way) {
     this.#surroundings = surroundings;
     this.#outage = outage;
-    this.#listener = listener;
+    this.#way = way;
     this.#state = inOwnContext(() => this.#open());
   }
 
@@ -93,37 +87,28 @@ export class Reconnecting<Greeted = unknown> {
     return this.#state.kind === 'ready';
   }
 
-  /** The last thing that went wrong, until commands can be sent. */
-  get lastError(): Error | undefined {
-    return this.#lastError;
-  }
-
   /** Why waiting would not help; undefined: it would. */
   get refusal(): Error | undefined {
     return this.#state.kind === 'closed' ? new ClosedError('the client is closed') : this.#refusal;
   }
 
-  /**
-   * Resolves when commands can be sent; rejects when waiting would not help, or the limit is over; for a single attempt also when an attempt to
-   * connect has failed that ended after this call.
-   */
+  /** Resolves when commands can be sent; rejects when waiting does not help: for a single attempt when one that is under way, or the next one, fails. */
   async whenReady(limit: WaitLimit): Promise<void> {
     if (this.isReady) return;
-    const { refusal } = this;
-    if (refusal) throw refusal;
-    let awaiting: Awaiting = () => undefined;
+    if (this.refusal) throw this.refusal;
+    let settle: Settle = () => undefined;
     const ready = new Promise<void>((resolve, reject) => {
-      awaiting = (error, isOver = true) => {
+      settle = (error, isForAll = true) => {
         if (!error) resolve();
-        else if (isOver || limit.isSingleAttempt) reject(error);
+        else if (isForAll || limit.isSingleAttempt) reject(error);
       };
     });
-    this.#awaiting.add(awaiting);
+    this.#awaiting.add(settle);
     try {
       await limit.within(ready);
     } finally {
       // An outage may be long: a call that has given up must leave nothing behind.
-      this.#awaiting.delete(awaiting);
+      this.#awaiting.delete(settle);
     }
   }
 
@@ -140,18 +125,18 @@ export class Reconnecting<Greeted = unknown> {
   ): Promise<T> {
     const state = this.#state;
     if (state.kind !== 'ready') {
-      const why = this.#lastError && ` (last connection error: ${describe(this.#lastError)})`;
+      const why = this.lastError && ` (last connection error: ${describe(this.lastError)})`;
       return Promise.reject(this.#refusal ?? new UnsentError(`not connected${why ?? ''}`));
     }
     return (sender ?? state.session).send(command, args, read, (error) => {
       if (isReadOnly(error) && !state.session.isCluster) this.#leaveReplica(state.session);
       const answer = otherwise?.(error);
       if (answer) return answer;
-      throw this.#listener.explain(error);
+      throw this.#way.explain(error);
     });
   }
 
-  /** Leaves this session for another one, to wherever the address leads now. Nothing has failed by that. Not at once, since others still await answers. */
+  /** Leaves this session for another one, to wherever the address leads now: that is no failure. Not at once, since others await their answers. */
   leave(session: Session): void {
     this.#surroundings.clock.setTimer(() => {
       if (this.session === session) session.end();
@@ -167,7 +152,7 @@ export class Reconnecting<Greeted = unknown> {
     const { session } = this;
     this.#become({ kind: 'closed' });
     this.#outage.close();
-    this.#lastError = new ClosedError('its client is closed');
+    this.lastError = new ClosedError('its client is closed');
     this.#settle(this.refusal);
     session?.end();
   }
@@ -181,7 +166,7 @@ export class Reconnecting<Greeted = unknown> {
   }
 
   #open(): State {
-    const session: Session = this.#listener.open({
+    const session: Session = this.#way.open({
       ready: () => {
         if (this.session === session) this.#greet(session);
       },
@@ -190,19 +175,26 @@ export class Reconnecting<Greeted = unknown> {
       },
       hurt: (error) => {
         if (this.session !== session) return;
-        if (!this.isReady) this.#lastError = error;
-        this.#outage.failed(error, this.#listener.place());
+        if (!this.isReady) this.lastError = error;
+        this.#outage.failed(error, this.#way.place());
       },
     });
     return { kind: 'opening', session };
   }
 
   #greet(session: Session): void {
-    this.#become({ kind: 'greeting', session });
+    const { clock } = this.#surroundings;
     const isOver = (): boolean => this.session !== session || !session.isReady;
-    this.#listener.greet(session).then(
-      (greeted) => {
-        if (!isOver()) this.#greeted(session, greeted);
+    greet(session, this.#way.database(), clock).then(
+      (server) => {
+        if (isOver()) return;
+        this.#become({ kind: 'ready', session });
+        this.#attempt = 0;
+        this.#refusal = undefined;
+        this.lastError = undefined;
+        this.#outage.over(this.#way.place());
+        this.#settle();
+        this.#way.ready?.(server);
       },
       (error: unknown) => {
         if (!isOver()) this.#hindered(session, error as Error);
@@ -210,31 +202,16 @@ export class Reconnecting<Greeted = unknown> {
     );
   }
 
-  #greeted(session: Session, greeted: Greeted): void {
-    this.#become({ kind: 'ready', session });
-    this.#attempt = 0;
-    this.#refusal = undefined;
-    this.#lastError = undefined;
-    this.#outage.over(this.#listener.place());
-    this.#settle();
-    this.#listener.ready?.(greeted);
-  }
-
   #hindered(session: Session, error: Error): void {
-    if (isUnauthenticated(error)) {
-      // Without a password the server takes the connection, and refuses every command on it.
-      session.end(error);
-      return;
-    }
-    const isRefused = error instanceof UnavailableError;
+    const refusal = error instanceof UnavailableError ? error : undefined;
     const again = (): void => {
       this.#greet(session);
     };
     const { clock } = this.#surroundings;
-    const timer = clock.setTimer(again, isRefused ? REFUSED_MS : UNANSWERED_MS);
-    this.#become({ kind: 'greeting', session, timer });
-    if (isRefused) this.#failed(error);
-    else if (isReply(error)) this.#lastError = error; // told if the session ends by it
+    const timer = clock.setTimer(again, refusal ? REFUSED_MS : UNANSWERED_MS);
+    this.#become({ kind: 'opening', session, timer });
+    if (refusal) this.#failed(error, refusal);
+    else if (isReply(error)) this.lastError = error; // told if the session ends by it
   }
 
   #ended(reason: Error | undefined): void {
@@ -245,24 +222,28 @@ export class Reconnecting<Greeted = unknown> {
     };
     const timer = clock.setTimer(again, backOffMs(++this.#attempt, random));
     this.#become({ kind: 'pausing', timer });
-    // A restart, or a balancer that drops what is idle: it is news only if the next attempt fails, too.
-    if (wasReady && (!reason || isMereLoss(reason))) this.#lastError = reason;
-    else this.#failed(reason ?? new LostError());
+    if (wasReady && (!reason || isMereLoss(reason))) {
+      // A restart, or a balancer that drops what is idle: it is news only if the next attempt fails, too.
+      this.lastError = reason;
+      return;
+    }
+    const error = reason ?? new LostError();
+    const isDenied = failureKind(error) === 'denied';
+    this.#failed(error, isDenied ? unavailable('Redis refuses the connection', error) : undefined);
   }
 
   /** It cannot be ready for this reason: that is told. Ends the waits that may not go on. */
-  #failed(reason: Error): void {
+  #failed(reason: Error, refusal?: UnavailableError): void {
     // The server's own words say more than a mere loss.
-    const error = isMereLoss(reason) && isReply(this.#lastError) ? this.#lastError : reason;
-    this.#lastError = error;
+    const error = isMereLoss(reason) && isReply(this.lastError) ? this.lastError : reason;
+    this.lastError = error;
     this.#outage.begin();
-    this.#outage.failed(error, this.#listener.place());
+    this.#outage.failed(error, this.#way.place());
     const former = this.#refusal;
-    this.#refusal = refusalIn(reason); // a server that is gone may let us in when it is back
+    this.#refusal = refusal; // a server that is gone may let us in when it is back
     // Who waits for a single attempt has seen it fail; who comes now waits for the next one.
-    if (!this.#refusal) this.#settle(unreachable(error), false);
-    else this.#settle(this.#refusal);
-    if (this.#refusal && !former) this.#listener.refused?.();
+    this.#settle(refusal ?? unavailable('Redis cannot be reached', error), refusal !== undefined);
+    if (refusal && !former) this.#way.refused?.();
   }
 
   /** A master that has become a replica. */
@@ -273,18 +254,11 @@ export class Reconnecting<Greeted = unknown> {
     this.leave(session);
   }
 
-  #settle(...outcome: Parameters<Awaiting>): void {
-    for (const awaiting of this.#awaiting) awaiting(...outcome);
+  #settle(...outcome: Parameters<Settle>): void {
+    for (const settle of this.#awaiting) settle(...outcome);
   }
 }
 
-/** Why waiting does not help after such a failure; undefined: it may. */
-function refusalIn(cause: Error): UnavailableError | undefined {
-  if (cause instanceof UnavailableError) return cause;
-  if (failureKind(cause) !== 'denied') return undefined;
-  return new UnavailableError(`Redis refuses the connection: ${cause.message}`, { cause });
-}
-
-function unreachable(cause: Error): UnavailableError {
-  return new UnavailableError(`Redis cannot be reached: ${describe(cause)}`, { cause });
+function unavailable(what: string, cause: Error): UnavailableError {
+  return new UnavailableError(`${what}: ${describe(cause)}`, { cause });
 }

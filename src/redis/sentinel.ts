@@ -364,7 +364,7 @@ function explained(
   given: readonly string[],
 ): Error {
   const errors = said.map(({ error }) => error);
-  const denial = errors.find(({ message }) => isDenial(message));
+  const denial = errors.find(isDenial);
   if (denial) return new RefusedError(`Sentinel: ${denial.message}`);
   if (errors.some(({ message }) => message.includes(UNKNOWN_NAME)))
     return new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);

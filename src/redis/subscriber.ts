@@ -3,7 +3,7 @@
 
 import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
-import { runIdIn } from './greeting.js';
+import { infoField } from './greeting.js';
 import type { Outage } from './outage.js';
 import { addressIn, textOf, type Heard } from './port.js';
 import { backOffMs } from './session.js';
@@ -170,7 +170,7 @@ export class Subscriber {
 
   readonly #learnRunId = (info: unknown): void => {
     if (!this.wire) return;
-    this.#runId = runIdIn(String(info));
+    this.#runId = infoField(info, 'run_id');
     this.#lookLater();
   };
 

@@ -32,7 +32,7 @@ export class Wire implements Session {
   readonly #limitMs: number;
   readonly #heard: WireHeard;
   #state: State = { kind: 'opening' };
-  #unansweredCount = 0;
+  #unansweredCount = 1; // the handshake
   /** Since when nothing was heard, while something is due. */
   #quietSinceMs: number;
   #seenBytes = 0;
@@ -58,7 +58,7 @@ export class Wire implements Session {
         ready: () => {
           if (this.#state.kind !== 'opening') return;
           this.#state = { kind: 'ready' };
-          this.#quietSinceMs = surroundings.clock.nowMs();
+          this.#answered();
           if (purpose !== 'sentinel') this.#name();
           heard.ready();
         },
@@ -67,12 +67,8 @@ export class Wire implements Session {
           const isAsked = this.#state.kind === 'opening' || purpose !== 'subscriptions';
           if (this.#end(undefined)) heard.ended(isAsked ? this.#hinted(reason) : reason);
         },
-        message: (channel, payload) => {
-          if (this.#state.kind !== 'ended') heard.message?.(channel, payload);
-        },
-        moved: () => {
-          if (this.#state.kind !== 'ended') heard.moved?.();
-        },
+        message: heard.message ?? ignore,
+        moved: heard.moved ?? ignore,
       }),
     );
     this.#watch(limitMs);
@@ -83,7 +79,7 @@ export class Wire implements Session {
   }
 
   get owesAnswer(): boolean {
-    return this.#unansweredCount > 0;
+    return this.isReady && this.#unansweredCount > 0;
   }
 
   readonly send: Sender['send'] = (command, args, read, failed) => {
@@ -178,34 +174,27 @@ export class Wire implements Session {
     this.#quietSinceMs = this.#surroundings.clock.nowMs();
   }
 
-  get #isDue(): boolean {
-    return this.#state.kind === 'opening' || (this.isReady && this.owesAnswer);
-  }
-
   /** (The timer is not set anew for each command, only when it rings.) */
   #watch(delayMs: number): void {
     const { clock } = this.#surroundings;
     const ringsAtMs = clock.nowMs() + delayMs;
     this.#timer = clock.setTimer(() => {
-      this.#timer = undefined;
-      if (!this.#isDue) return;
+      const nowMs = clock.nowMs();
       // Once in a row, or whoever blocks again and again would never learn of a silent server.
-      this.#wasBlocked = !this.#wasBlocked && clock.nowMs() - ringsAtMs > BLOCKED_MS;
-      if (this.#wasBlocked) {
-        this.#quietSinceMs = clock.nowMs();
-        this.#watch(this.#limitMs);
-        return;
-      }
+      const isDue = this.#unansweredCount > 0;
+      this.#wasBlocked = isDue && !this.#wasBlocked && nowMs - ringsAtMs > BLOCKED_MS;
+      if (this.#wasBlocked) this.#quietSinceMs = nowMs;
       const quietSinceMs = this.#quietSinceMs;
       this.#timer = clock.setTimer(() => {
-        this.#timer = undefined;
-        if (this.#isDue) this.#look(quietSinceMs);
+        this.#look(quietSinceMs);
       }, TO_READ_MS);
     }, delayMs);
   }
 
   /** What was unread a moment ago is read by now. */
   #look(quietSinceMs: number): void {
+    this.#timer = undefined;
+    if (this.#unansweredCount === 0) return;
     const nowMs = this.#surroundings.clock.nowMs();
     const { bytesRead, isTls } = this.#connection;
     if (bytesRead !== this.#seenBytes) this.#quietSinceMs = nowMs;
@@ -218,7 +207,7 @@ export class Wire implements Session {
     const isOpening = this.#state.kind === 'opening';
     const what = isOpening ? 'handshake' : 'answer';
     const hint = isOpening && isTls ? TLS_IS_ON : '';
-    this.end(new SilenceError(`no ${what} within ${String(this.#limitMs)} ms${hint}`));
+    this.end(new SilenceError(`no ${what} within ${this.#limitMs} ms${hint}`));
   }
 }
 

@@ -8,7 +8,7 @@ import {
   isReply,
   isUnauthenticated,
   LostError,
-  NotRedisError,
+  notRedisError,
   replyError,
   UnsentError,
 } from '../failure.js';
@@ -233,7 +233,7 @@ function asFailure(error: unknown): Error {
   const { message } = error;
   if (message.startsWith(UNSENT)) return new UnsentError('not connected');
   if (LOST.test(message)) return new LostError();
-  if (NOT_REDIS.test(message)) return new NotRedisError(error);
+  if (NOT_REDIS.test(message)) return notRedisError(error);
   // A server's error carries the command that it answers. (Its name does not tell: ioredis 5 takes that from the class, which a minifier renames.)
   return 'command' in error ? refusal(message) : error;
 }

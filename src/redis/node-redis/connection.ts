@@ -1,6 +1,6 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
-import { isReply, LostError, NotRedisError, UnsentError } from '../failure.js';
+import { isReply, LostError, notRedisError, UnsentError } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
 import { refusal } from '../redaction.js';
 import type { Place } from '../redis-url.js';
@@ -198,7 +198,7 @@ function asFailure(error: unknown): Error {
   if (REPLY.test(name)) return refusal(error.message);
   if (UNSENT.test(name)) return new UnsentError('not connected');
   if (LOST.test(name)) return new LostError();
-  return error.message.startsWith('Unknown RESP type') ? new NotRedisError(error) : error;
+  return error.message.startsWith('Unknown RESP type') ? notRedisError(error) : error;
 }
 
 function withoutBuffers(reply: unknown): unknown {

@@ -15,7 +15,7 @@ function answering(info: () => string): Session {
     }
   };
   const gather = (): void => undefined;
-  return { isCluster: false, gather, send } as Partial<Session> as Session;
+  return { isReady: true, isCluster: false, gather, send } as Partial<Session> as Session;
 }
 
 it('a server that refuses INFO for now is to be greeted again', async () => {
