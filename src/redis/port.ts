@@ -3,8 +3,6 @@
 
 import type { Clock } from '../runtime/clock.js';
 
-import type { Clock } from '../runtime/clock.js';
-
 /** What a command is sent with; a number goes as its decimal digits. */
 export type Argument = string | number;
 

@@ -49,7 +49,7 @@ export class Subscriber {
     this.home = home;
     this.isSharded = isSharded;
     this.#client = client;
-    this.#outage = client.outageOf(isSharded ? 'sharded subscriber' : 'subscriber', home);
+    this.#outage = client.outageOf(isSharded ? 'sharded subscriber' : 'subscriber');
     this.#heard = heard;
     this.#silenceLimitMs = client.surroundings.silenceLimitMs;
     this.#state = this.#open();

@@ -34,7 +34,7 @@ function spyOn<Name extends string>(
     if (stack.includes('/src/')) asked.push(`${name} ${stack}`); // and not vitest
     return original(...args);
   };
-  vi.spyOn(object, name).mockImplementation(spy as never);
+  vi.spyOn(object as Record<string, typeof spy>, name).mockImplementation(spy);
 }
 
 /** What happens in one run: a few clients of three servers, and all commands that they send. */
