@@ -6,13 +6,12 @@ import {
   HungUpError,
   isDenial,
   isMereLoss,
-  isUnreachable,
-  noneReached,
   RefusedError,
   replyError,
 } from './failure.js';
 import { addressIn, textOf, type Address, type Sender, type Target } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
+import { whyNone } from './why-none.js';
 import { ignore, unsent, Wire } from './wire.js';
 
 export type SentinelTarget = Extract<Target, { kind: 'sentinel' }>;
@@ -21,10 +20,8 @@ export type SentinelTarget = Extract<Target, { kind: 'sentinel' }>;
 const PROMOTED = '+promoted-slave';
 const SWITCHED = '+switch-master';
 
+const NO_SENTINEL = /unknown command '?sentinel/i;
 const NO_MASTER = 'the server that Sentinel names is not its master, or closed the connection';
-
-/** A Sentinel whose connection ends sooner than that is asked again later each time. */
-const STANDS_MS = 10_000;
 
 /** One that its user has not named is forgotten when it was asked in vain so often: others name it again if it lives. */
 const MOST_ATTEMPTS = 10;
@@ -35,12 +32,16 @@ const MOST_LISTENED_TO = 10;
 /**
  * The connection to one Sentinel:
  * - `asking`: it is asked who the master is
- * - `listening`: it has answered, and tells when another server is the master
- * - `pausing`: it is gone, and is asked again soon
+ * - `listening`: it has answered, and tells when another server is the master; `timer`: when it is pinged
+ * - `pausing`: it is gone; `timer`: when it is asked again
+ *
+ * `attempt`: how often it was asked since it last stood for a while.
  */
-type Listener =
-  | { readonly kind: 'asking' | 'listening'; readonly wire: Wire }
-  | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout };
+type Listener = { readonly attempt: number } & (
+  | { readonly kind: 'asking'; readonly wire: Wire; readonly timer?: undefined }
+  | { readonly kind: 'listening'; readonly wire: Wire; readonly timer: NodeJS.Timeout }
+  | { readonly kind: 'pausing'; readonly wire?: undefined; readonly timer: NodeJS.Timeout }
+);
 
 /** `isTold`: a Sentinel has told so by itself, unasked. */
 type SwitchListener = (master: Address, isTold: boolean) => void;
@@ -53,22 +54,22 @@ export class Sentinels {
   readonly #surroundings: Surroundings;
   readonly #target: SentinelTarget;
   readonly #switchListeners = new Set<SwitchListener>();
-  /** All that are known, as `host:port`, in the order in which they are asked. */
-  #known: string[];
+  /** Those that the user has named, as `host:port`. */
+  readonly #given: readonly string[];
+  /** They, and those that they have named, in the order in which they are asked. */
+  #known: readonly string[];
   readonly #listeners = new Map<string, Listener>();
   /** The question that is under way. */
   #asking: Promise<Address> | undefined;
   /** The master that was named last, by an answer or a message. */
   #master: Address | undefined;
-  /** How many messages named a master so far. */
-  #toldCount = 0;
-  #pingTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   constructor(surroundings: Surroundings, target: SentinelTarget) {
     this.#surroundings = surroundings;
     this.#target = target;
-    this.#known = target.sentinels.map(textOf);
+    this.#given = target.sentinels.map(textOf);
+    this.#known = this.#given;
   }
 
   /** Asks who the master is, and listens from then on. Rejects with what is wrong with the Sentinels. */
@@ -85,39 +86,39 @@ export class Sentinels {
 
   close(): void {
     this.#isClosed = true;
-    clearTimeout(this.#pingTimer);
-    for (const sentinel of [...this.#listeners.keys()]) this.#become(sentinel, undefined);
+    for (const sentinel of this.#listeners.keys()) this.#become(sentinel, undefined);
   }
 
   async #askAll(): Promise<Address> {
-    const { sentinels } = this.#target;
-    const said: { error: Error; sentinel: string }[] = [];
-    const toldCount = this.#toldCount;
-    for (const sentinel of [...this.#known]) {
+    const said: Error[] = [];
+    const former = this.#master;
+    for (const sentinel of this.#known) {
       try {
         const master = await this.#ask(sentinel);
         // Another Sentinel may have told meanwhile that this one has not heard yet.
-        if (this.#toldCount === toldCount) this.#named(master, sentinel);
-        this.#listenToAll();
+        if (this.#master === former) this.#named(master, sentinel, false);
+        for (const other of this.#known)
+          if (!this.#listeners.has(other) && this.#listeners.size < MOST_LISTENED_TO)
+            this.#ask(other).catch(ignore); // who needs a master asks by itself, and tells what is wrong
         return this.#master ?? master;
       } catch (error) {
-        said.push({ error: error as Error, sentinel });
+        said.push(error as Error);
       }
-      if (this.#isClosed) break;
     }
-    throw explained(this.#target.name, said, sentinels.map(textOf));
+    throw whyNone('Sentinel', this.#known, said);
   }
 
   /** Makes a connection to a Sentinel, asks it, and listens to it if it answers. */
-  #ask(sentinel: string, attempt = 0): Promise<Address> {
+  #ask(sentinel: string): Promise<Address> {
     return new Promise((resolve, reject) => {
-      const { clock } = this.#surroundings;
-      const beganAtMs = clock.nowMs();
+      if (this.#isClosed) throw new Error('the client is closed');
+      const attempt = (this.#listeners.get(sentinel)?.attempt ?? 0) + 1;
+      const isCurrent = (): boolean => this.#listeners.get(sentinel)?.wire === wire;
       const wire: Wire = new Wire(this.#surroundings, addressIn(sentinel), 'sentinel', {
         ready: () => {
           this.#askWho(wire).then(
             (master) => {
-              if (this.#isOf(sentinel, wire)) this.#become(sentinel, { kind: 'listening', wire });
+              if (isCurrent()) this.#listen(sentinel, wire, attempt);
               resolve(master);
             },
             (error: unknown) => {
@@ -127,18 +128,16 @@ export class Sentinels {
         },
         message: (channel, text) => {
           const master = this.#announced(channel, text);
-          if (!master) return;
-          this.#toldCount++;
-          this.#named(master, sentinel, true);
+          if (master) this.#named(master, sentinel, true);
         },
-        ended: (reason) => {
-          reject(reason ?? new Error('the Sentinel closed the connection'));
-          if (!this.#isOf(sentinel, wire)) return;
-          const hasStood = clock.nowMs() - beganAtMs > STANDS_MS;
-          this.#askLater(sentinel, hasStood ? 1 : attempt + 1);
+        ended: (reason = new Error('the Sentinel closed the connection')) => {
+          reject(
+            isDenial(reason.message) ? new RefusedError(`Sentinel: ${reason.message}`) : reason,
+          );
+          if (isCurrent()) this.#askLater(sentinel);
         },
       });
-      this.#become(sentinel, { kind: 'asking', wire });
+      this.#become(sentinel, { kind: 'asking', wire, attempt });
     });
   }
 
@@ -152,11 +151,14 @@ export class Sentinels {
       'sentinel',
       ['get-master-addr-by-name', name],
       (reply) => {
-        if (!Array.isArray(reply)) throw new Error(UNKNOWN_NAME);
+        if (!Array.isArray(reply))
+          throw new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);
         return this.#reached(String(reply[0]), String(reply[1]));
       },
-      (error) => {
-        throw error;
+      (cause) => {
+        if (!NO_SENTINEL.test(cause.message)) throw cause;
+        const words = `what listens at ${textOf(wire.address)} is no Sentinel (${cause.message})`;
+        throw replyError(words, { cause });
       },
     );
     // One by one, since only one of them may be permitted.
@@ -164,73 +166,56 @@ export class Sentinels {
     return asked;
   }
 
-  #listenToAll(): void {
-    if (this.#isClosed) return;
+  /** One that died without a word tells of no switch: its wire ends if a ping is not answered. */
+  #listen(sentinel: string, wire: Wire, attempt: number): void {
     const { clock, silenceLimitMs } = this.#surroundings;
-    this.#pingTimer ??= clock.setTimer(this.#pingAll, silenceLimitMs);
-    for (const sentinel of this.#known)
-      if (!this.#listeners.has(sentinel) && this.#listeners.size < MOST_LISTENED_TO)
-        this.#ask(sentinel).catch(ignore); // who needs a master asks by itself, and tells what is wrong
+    const timer = clock.setTimer(() => {
+      void wire.send('ping', ['holdfast'], ignore, ignore);
+      this.#listen(sentinel, wire, 1);
+    }, silenceLimitMs);
+    this.#become(sentinel, { kind: 'listening', attempt, wire, timer });
   }
 
-  /** A Sentinel that died without a word tells of no switch: its wire ends if this is not answered. */
-  readonly #pingAll = (): void => {
-    const { clock, silenceLimitMs } = this.#surroundings;
-    this.#pingTimer = clock.setTimer(this.#pingAll, silenceLimitMs);
-    for (const listener of this.#listeners.values())
-      if (listener.kind === 'listening')
-        void listener.wire.send('ping', ['holdfast'], ignore, ignore);
-  };
-
   /** While its connection was gone it may have told of a switch: then whoever told last is asked, and this one only after that. */
-  #askLater(sentinel: string, attempt: number): void {
-    if (
-      attempt > MOST_ATTEMPTS &&
-      !this.#target.sentinels.some((each) => textOf(each) === sentinel)
-    ) {
+  #askLater(sentinel: string): void {
+    const attempt = this.#listeners.get(sentinel)?.attempt ?? 0;
+    if (attempt > MOST_ATTEMPTS && !this.#given.includes(sentinel)) {
       this.#known = this.#known.filter((each) => each !== sentinel);
       this.#become(sentinel, undefined);
       return;
     }
     const { clock, random } = this.#surroundings;
     const again = (): void => {
-      this.#ask(sentinel, attempt).then((master) => {
+      this.#ask(sentinel).then((master) => {
         if (this.#master && textOf(master) !== textOf(this.#master)) this.master().catch(ignore);
       }, ignore);
     };
     const timer = clock.setTimer(again, backOffMs(attempt, random));
-    this.#become(sentinel, { kind: 'pausing', timer });
-  }
-
-  #isOf(sentinel: string, wire: Wire): boolean {
-    const listener = this.#listeners.get(sentinel);
-    return listener !== undefined && 'wire' in listener && listener.wire === wire;
+    this.#become(sentinel, { kind: 'pausing', attempt, timer });
   }
 
   /** The one place where a listener changes; undefined: it is not listened to any more. */
   #become(sentinel: string, next: Listener | undefined): void {
     const former = this.#listeners.get(sentinel);
-    if (next && !this.#isClosed) this.#listeners.set(sentinel, next);
+    if (next) this.#listeners.set(sentinel, next);
     else this.#listeners.delete(sentinel);
-    if (former && 'timer' in former) clearTimeout(former.timer);
-    const kept = next && 'wire' in next && !this.#isClosed ? next.wire : undefined;
-    for (const listener of [former, next])
-      if (listener && 'wire' in listener && listener.wire !== kept) listener.wire.end();
+    clearTimeout(former?.timer);
+    if (former?.wire !== next?.wire) former?.wire?.end();
   }
 
   /** `sentinel` has named the master: it is asked first from now on. */
-  #named(master: Address, sentinel: string, isTold = false): void {
+  #named(master: Address, sentinel: string, isTold: boolean): void {
     this.#master = master;
     this.#known = [sentinel, ...this.#known.filter((each) => each !== sentinel)];
     for (const listener of this.#switchListeners) listener(master, isTold);
   }
 
   readonly #learnOthers = (reply: unknown): void => {
-    for (const fields of Array.isArray(reply) ? (reply as unknown[]) : []) {
-      const { ip, port, flags = '' } = fieldsOf(fields);
+    for (const told of reply as object[]) {
+      const { ip, port, flags = '' } = fieldsOf(told);
       if (ip === undefined || port === undefined || flags.includes('disconnected')) continue;
       const address = textOf(this.#reached(ip, port));
-      if (!this.#known.includes(address)) this.#known.push(address);
+      if (!this.#known.includes(address)) this.#known = [...this.#known, address];
     }
   };
 
@@ -243,9 +228,11 @@ export class Sentinels {
     return name === this.#target.name && ip && port ? this.#reached(ip, port) : undefined;
   }
 
+  /** (An object of its own, also where the user's map gives the same one again.) */
   #reached(ip: string, port: string): Address {
     const announced = `${ip}:${port}`;
-    return this.#target.remap(announced) ?? addressIn(announced);
+    const at = this.#target.remap(announced);
+    return at ? { ...at } : addressIn(announced);
   }
 }
 
@@ -255,21 +242,19 @@ export class SentinelSession implements Session {
   readonly #surroundings: Surroundings;
   readonly #heard: SessionHeard;
   readonly #stopListening: () => void;
-  #state:
-    | { readonly kind: 'asking' }
-    | { readonly kind: 'connecting' | 'ready'; readonly wire: Wire }
-    | { readonly kind: 'ended'; readonly wire: Wire | undefined } = { kind: 'asking' };
+  #state: 'asking' | 'connecting' | 'ready' | 'ended' = 'asking';
+  /** The connection to the server, as soon as that is known. */
+  #wire: Wire | undefined;
 
   constructor(surroundings: Surroundings, sentinels: Sentinels, heard: SessionHeard) {
     this.#surroundings = surroundings;
     this.#heard = heard;
     this.#stopListening = sentinels.onSwitch((master) => {
-      const { address } = this;
-      if (address && textOf(address) !== textOf(master)) this.end();
+      if (this.address && textOf(this.address) !== textOf(master)) this.end();
     });
     sentinels.master().then(
       (master) => {
-        if (this.#state.kind === 'asking') this.#connect(master);
+        if (this.#state === 'asking') this.#connect(master);
       },
       (error: unknown) => {
         this.end(error as Error);
@@ -278,45 +263,43 @@ export class SentinelSession implements Session {
   }
 
   get isReady(): boolean {
-    return this.#state.kind === 'ready' && this.#state.wire.isReady;
+    return this.#state === 'ready' && this.#wire?.isReady === true;
   }
 
   get owesAnswer(): boolean {
-    return this.#state.kind === 'ready' && this.#state.wire.owesAnswer;
+    return this.#wire?.owesAnswer === true;
   }
 
   get address(): Address | undefined {
-    return 'wire' in this.#state ? this.#state.wire?.address : undefined;
+    return this.#wire?.address;
   }
 
-  readonly send: Sender['send'] = (command, args, read, failed) => {
-    if (this.#state.kind !== 'ready') return unsent('not connected', failed);
-    return this.#state.wire.send(command, args, read, failed);
-  };
+  readonly send: Sender['send'] = (command, args, read, failed) =>
+    this.#wire?.send(command, args, read, failed) ?? unsent('not connected', failed);
 
   gather(): void {
-    if (this.#state.kind === 'ready') this.#state.wire.gather();
+    this.#wire?.gather();
   }
 
   flush(): void {
-    if (this.#state.kind === 'ready') this.#state.wire.flush();
+    this.#wire?.flush();
   }
 
   end(reason?: Error): void {
-    if (this.#state.kind === 'ended') return;
-    const wire = 'wire' in this.#state ? this.#state.wire : undefined;
-    this.#state = { kind: 'ended', wire };
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
     this.#stopListening();
-    wire?.end(reason);
+    this.#wire?.end(reason);
     queueMicrotask(() => {
       this.#heard.ended(reason);
     });
   }
 
   #connect(master: Address): void {
-    const wire: Wire = new Wire(this.#surroundings, master, 'commands', {
+    this.#state = 'connecting';
+    this.#wire = new Wire(this.#surroundings, master, 'commands', {
       ready: () => {
-        this.#askRole(wire);
+        this.#askRole();
       },
       ended: (reason) => {
         const isUnsaid = reason === undefined || isMereLoss(reason);
@@ -324,20 +307,19 @@ export class SentinelSession implements Session {
           reason instanceof HungUpError
             ? `at the server that Sentinel names ${reason.message}`
             : NO_MASTER;
-        this.end(isUnsaid && this.#state.kind === 'connecting' ? new Error(why) : reason);
+        this.end(isUnsaid && this.#state === 'connecting' ? new Error(why) : reason);
       },
     });
-    this.#state = { kind: 'connecting', wire };
   }
 
   /** A Sentinel may not know yet that its master is a replica by now. (By INFO: users have been told to permit that, and ROLE they have not.) */
-  #askRole(wire: Wire): void {
+  #askRole(): void {
     const begin = (): void => {
-      if (this.#state.kind !== 'connecting') return;
-      this.#state = { kind: 'ready', wire };
+      if (this.#state !== 'connecting') return;
+      this.#state = 'ready';
       this.#heard.ready();
     };
-    void wire.send(
+    void this.send(
       'info',
       ['replication'],
       (info) => {
@@ -353,39 +335,10 @@ export class SentinelSession implements Session {
   }
 }
 
-const UNKNOWN_NAME = 'No such master with that name';
-const NO_SENTINEL = /unknown command '?sentinel/i;
-
-/** Why no Sentinel has named a master: what says most. */
-function explained(
-  name: string,
-  said: readonly { readonly error: Error; readonly sentinel: string }[],
-  given: readonly string[],
-): Error {
-  const errors = said.map(({ error }) => error);
-  const denial = errors.find(({ message }) => isDenial(message));
-  if (denial) return new RefusedError(`Sentinel: ${denial.message}`);
-  if (errors.some(({ message }) => message.includes(UNKNOWN_NAME)))
-    return new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);
-  const noSentinel = said.find(({ error }) => NO_SENTINEL.test(error.message));
-  if (noSentinel) {
-    const { error: cause, sentinel } = noSentinel;
-    const words = `what listens at ${sentinel} is no Sentinel (${cause.message})`;
-    return replyError(words, { cause });
-  }
-  const reason = errors.find((error) => !isMereLoss(error) && !isUnreachable(error));
-  if (reason) return reason;
-  return noneReached('Sentinel', [...given, ...said.map(({ sentinel }) => sentinel)], errors);
-}
-
-/** The fields of one Sentinel: a list of names and values (RESP2), a map, or an object. */
-function fieldsOf(fields: unknown): Readonly<Record<string, string | undefined>> {
-  if (!Array.isArray(fields))
-    return Object.fromEntries(
-      fields instanceof Map ? fields : Object.entries(fields as object),
-    ) as Record<string, string>;
-  const list = fields.map(String);
-  return Object.fromEntries(
-    list.flatMap((name, index) => (index % 2 === 0 ? [[name, list[index + 1]]] : [])),
-  );
+/** The fields of one Sentinel: a list of names and values (RESP2), a Map, or an object. */
+function fieldsOf(told: object): Partial<Record<string, string>> {
+  if (told instanceof Map) return Object.fromEntries(told as Map<string, string>);
+  if (!Array.isArray(told)) return told;
+  const pairs = (told as string[]).map((name, index) => [name, told[index + 1] as string] as const);
+  return Object.fromEntries(pairs.filter((_, index) => index % 2 === 0));
 }

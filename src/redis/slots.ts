@@ -1,5 +1,7 @@
 // The slots of a cluster (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/), and hash tags for given slots.
 
+import { replyError } from './failure.js';
+
 export const SLOT_COUNT = 16_384;
 
 /** The slot of a key that is hashed as a whole: CRC16 (XMODEM) of its bytes. */
@@ -39,8 +41,8 @@ export interface SlotMap {
   readonly masters: readonly string[];
 }
 
-/** A cluster of nodes that do not say where they are cannot be used. */
-export const UNNAMED_NODES =
+/** Of a cluster that cannot be used. */
+const UNNAMED_NODES =
   'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)';
 
 /**
@@ -62,6 +64,6 @@ export function readSlots(reply: unknown, reachedAt: (announced: string) => stri
     masters.add(address);
     masterBySlot.fill(address, first, last + 1);
   }
-  if (masters.size === 0) throw new Error(UNNAMED_NODES);
+  if (masters.size === 0) throw replyError(UNNAMED_NODES);
   return { masterBySlot, masters: [...masters] };
 }
