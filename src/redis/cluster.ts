@@ -17,47 +17,33 @@ import { readSlots, slotOf, type SlotMap } from './slots.js';
 import { whyNone } from './why-none.js';
 import { ignore, unsent, Wire } from './wire.js';
 
-export type ClusterTarget = Extract<Target, { kind: 'cluster' }>;
-
 const MOST_REDIRECTIONS = 16;
 /** How often slots are looked up at most. */
 const REFRESH_PAUSE_MS = 250;
 /** How long one node is waited for before the next is asked, too. */
 const STAGGER_MS = 200;
-const NO_CLUSTER = 'cluster support disabled';
-/** Commands without a key: any node answers them. */
-const KEYLESS = new Set(['info', 'ping', 'pubsub', 'script']);
 
-/** What a cluster tells those who watch it. */
-export interface Watcher {
-  /** Slots were looked up, or one was found elsewhere. */
+/** What a cluster tells: slots were looked up, or one was found elsewhere; the connection to a node is gone, or it is no master any more. */
+interface Watcher {
   readonly refreshed: (cluster: Cluster) => void;
-  /** The connection to the node there is gone, or the node is no master any more. */
   readonly nodeLost: (address: string) => void;
 }
 
-/** - `opening`: nobody has answered yet which node has which slots */
-type State =
-  | { readonly kind: 'opening' }
-  | { readonly kind: 'ready'; readonly slots: SlotMap }
-  | { readonly kind: 'ended' };
-
-/** A node that could not be reached, until it is, or is no master any more. It is tried again with each look-up of slots. */
-interface Gone {
-  readonly reason: Error;
-  readonly attempt: number;
-}
+type Given = Extract<Target, { kind: 'cluster' }>;
 
 export class Cluster implements Session {
   readonly address = undefined;
   readonly isCluster = true;
   readonly #surroundings: Surroundings;
-  readonly #target: ClusterTarget;
+  readonly #target: Given;
   readonly #watcher: Watcher;
   readonly #heard: SessionHeard;
   readonly #nodes = new Map<string, Node>();
-  readonly #gone = new Map<string, Gone>();
-  #state: State = { kind: 'opening' };
+  /** Nodes that could not be reached. Each look-up of slots tries those anew that have some. */
+  readonly #gone = new Map<string, { reason: Error; why: string; attempt: number }>();
+  /** `opening`: nobody has answered yet which node has which slots. */
+  #state: 'opening' | 'ready' | 'ended' = 'opening';
+  #slots: SlotMap = { masters: [], masterBySlot: [] };
   /** When slots are looked up next; -Infinity: they are being looked up. */
   #dueAtMs = Infinity;
   #timer: NodeJS.Timeout | undefined;
@@ -65,12 +51,7 @@ export class Cluster implements Session {
   /** Whether what the look-up that is under way finds may be outdated. */
   #isStale = false;
 
-  constructor(
-    surroundings: Surroundings,
-    target: ClusterTarget,
-    watcher: Watcher,
-    heard: SessionHeard,
-  ) {
+  constructor(surroundings: Surroundings, target: Given, watcher: Watcher, heard: SessionHeard) {
     this.#surroundings = surroundings;
     this.#target = target;
     this.#watcher = watcher;
@@ -79,7 +60,7 @@ export class Cluster implements Session {
   }
 
   get isReady(): boolean {
-    return this.#state.kind === 'ready';
+    return this.#state === 'ready';
   }
 
   get owesAnswer(): boolean {
@@ -88,11 +69,11 @@ export class Cluster implements Session {
   }
 
   get masters(): readonly string[] {
-    return this.#state.kind === 'ready' ? this.#state.slots.masters : [];
+    return this.#slots.masters;
   }
 
   masterOf(slot: number): string | undefined {
-    return this.#state.kind === 'ready' ? this.#state.slots.masterBySlot[slot] : undefined;
+    return this.#slots.masterBySlot[slot];
   }
 
   /** The address at which we reach the node that the node `by` calls by this one. */
@@ -105,7 +86,7 @@ export class Cluster implements Session {
 
   /** Whether a master that has slots cannot be reached. */
   get isDegraded(): boolean {
-    return this.#gone.size > 0 && this.masters.some((address) => this.#gone.has(address));
+    return this.masters.some((address) => this.#gone.has(address));
   }
 
   /** Why nodes cannot be reached, by address. */
@@ -115,7 +96,8 @@ export class Cluster implements Session {
 
   /** The node there; undefined: it could not be reached a moment ago, or the session is over. */
   node(address: string): Node | undefined {
-    return this.#nodes.get(address) ?? (this.#gone.has(address) ? undefined : this.#open(address));
+    const isGone = this.#gone.has(address) && !this.#nodes.has(address);
+    return isGone || this.#state === 'ended' ? undefined : this.#open(address);
   }
 
   /** The node that has a key, as far as is known; it follows no redirection. */
@@ -135,17 +117,17 @@ export class Cluster implements Session {
     const sendTo = (address: string | undefined, isAsking = false): Promise<T> => {
       const node = address === undefined ? undefined : this.node(address);
       if (!node) return this.#unsent(address, failed);
-      const otherwise = (error: Error): T | Promise<T> => {
+      return (isAsking ? node.asking : node).send(command, args, read, (error) => {
         if (error instanceof NodeGoneError) return this.#unsent(address, failed);
         const to = redirectionOf(error);
         if (!to || redirections++ === MOST_REDIRECTIONS) return failed(error);
         this.learnFrom(error, node.address);
         return sendTo(this.reachedAt(to.address, node.address), to.kind === 'ASK');
-      };
-      return node.send(command, args, read, otherwise, isAsking);
+      });
     };
-    const key = keyOf(command, args);
-    return sendTo(key === undefined ? this.#anyMaster() : this.masterOf(slotOf(hashTag(key))));
+    if (command === 'info' || command === 'pubsub') return sendTo(this.#anyMaster());
+    const firstKey = command.startsWith('eval') ? args[2] : args[0];
+    return sendTo(this.masterOf(slotOf(hashTag(String(firstKey)))));
   }
 
   gather(): void {
@@ -162,13 +144,12 @@ export class Cluster implements Session {
     if (to?.kind !== 'MOVED') return;
     const address = this.reachedAt(to.address, by);
     this.refresh();
-    if (this.#state.kind !== 'ready' || this.masterOf(to.slot) === address) return;
-    const { masters, masterBySlot } = this.#state.slots;
-    const slots = {
+    if (!this.isReady || this.masterOf(to.slot) === address) return;
+    const { masters, masterBySlot } = this.#slots;
+    this.#slots = {
       masters: masters.includes(address) ? masters : [...masters, address],
       masterBySlot: masterBySlot.with(to.slot, address),
     };
-    this.#state = { kind: 'ready', slots };
     this.#watcher.refreshed(this);
   }
 
@@ -179,8 +160,8 @@ export class Cluster implements Session {
   };
 
   end(reason?: Error): void {
-    if (this.#state.kind === 'ended') return;
-    this.#state = { kind: 'ended' };
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
     clearTimeout(this.#timer);
     for (const node of this.#nodes.values()) node.end();
     queueMicrotask(() => {
@@ -193,45 +174,42 @@ export class Cluster implements Session {
     this.refresh();
     const gone = this.#gone.get(address);
     if (!gone) return unsent('the node that has the slot is not known', failed);
-    const why = whyUnreachable(address, gone.reason);
-    return unsent(gone.attempt > 1 ? new NodeGoneError(why) : why, failed);
+    return unsent(gone.attempt > 1 ? new NodeGoneError(gone.why) : gone.why, failed);
   }
 
   /** One that is connected, or else any that may be reached. */
   #anyMaster(): string | undefined {
-    return (
-      this.masters.find((address) => this.#nodes.get(address)?.isReady) ??
-      this.masters.find((address) => this.node(address))
-    );
+    const connected = this.masters.find((address) => this.#nodes.get(address)?.isReady);
+    return connected ?? this.masters.find((address) => this.node(address));
   }
 
   /** Connects to a node, unless we are connected; also to one that could not be reached a moment ago. */
-  #open(address: string): Node | undefined {
-    if (this.#state.kind === 'ended') return undefined;
+  #open(address: string): Node {
     const known = this.#nodes.get(address);
     if (known) return known;
-    const node = new Node(this.#surroundings, address, {
+    const wire = new Wire(this.#surroundings, addressIn(address), 'commands', {
       ready: () => {
         this.#gone.delete(address);
+        node.settle();
       },
       ended: (reason) => {
         if (this.#nodes.get(address) === node) this.#lost(address, reason);
+        node.settle(); // after that: who is refused now looks where to go instead
       },
-      // Such a node redirects nobody to who has its slots now, and its connection is well.
-      isDown: this.refresh,
-      hurt: this.#heard.hurt,
     });
+    const node = new Node(address, wire, this.refresh, this.#heard.hurt);
     this.#nodes.set(address, node);
     return node;
   }
 
-  #lost(address: string, reason: Error | undefined): void {
+  #lost(address: string, end: Error | undefined): void {
     this.#nodes.delete(address);
     const attempt = (this.#gone.get(address)?.attempt ?? 0) + 1;
-    this.#gone.set(address, { attempt, reason: reason ?? new Error('it closed the connection') });
+    const reason = end ?? new Error('it closed the connection');
+    const why = `the node ${address} of the cluster cannot be reached: ${describe(reason)}`;
+    this.#gone.set(address, { reason, why, attempt });
     if (!this.isReady) return;
-    if (reason && !isMereLoss(reason))
-      this.#heard.hurt(new Error(whyUnreachable(address, reason), { cause: reason }));
+    if (end && !isMereLoss(end)) this.#heard.hurt(new Error(why, { cause: end }));
     this.#watcher.nodeLost(address);
     this.#lookUpIn(backOffMs(attempt, this.#surroundings.random));
   }
@@ -261,7 +239,7 @@ export class Cluster implements Session {
       const askNext = (): void => {
         clearTimeout(timer);
         const address = candidates.shift();
-        if (address === undefined) return;
+        if (address === undefined || this.#state === 'ended') return;
         timer = clock.setTimer(askNext, STAGGER_MS);
         this.#ask(address).then(resolve, (error: unknown) => {
           if (said.push(error as Error) === count) resolve(undefined);
@@ -278,17 +256,14 @@ export class Cluster implements Session {
     else this.end(whyNone('node of the cluster', startup, said));
   }
 
-  /** @throws Error the node is of no help */
-  async #ask(address: string): Promise<SlotMap> {
-    const node = this.#open(address);
-    if (!node) throw new Error('the session is over');
-    return node.send(
+  #ask(address: string): Promise<SlotMap> {
+    return this.#open(address).send(
       'cluster',
       ['slots'],
       (reply) => readSlots(reply, (announced) => this.reachedAt(announced, address)),
       (error) => {
         const reason = this.#gone.get(address)?.reason ?? error;
-        if (!reason.message.endsWith(NO_CLUSTER)) throw reason;
+        if (!reason.message.endsWith('cluster support disabled')) throw reason;
         const words = `${reason.message}: give this server as a single one, not as a cluster`;
         throw replyError(words, { cause: reason });
       },
@@ -296,9 +271,10 @@ export class Cluster implements Session {
   }
 
   #learn(slots: SlotMap): void {
-    const { kind } = this.#state;
-    if (kind === 'ended') return;
-    this.#state = { kind: 'ready', slots };
+    if (this.#state === 'ended') return;
+    const isFirst = this.#state === 'opening';
+    this.#state = 'ready';
+    this.#slots = slots;
     for (const address of this.#gone.keys())
       if (slots.masters.includes(address)) this.#open(address);
       else this.#gone.delete(address);
@@ -311,7 +287,7 @@ export class Cluster implements Session {
       node.end();
       this.#watcher.nodeLost(address);
     }
-    if (kind === 'opening') this.#heard.ready();
+    if (isFirst) this.#heard.ready();
     this.#watcher.refreshed(this);
     this.#lookUpIn(this.#isStale ? 0 : this.#target.refreshMs || Infinity);
   }
@@ -324,37 +300,28 @@ export class Cluster implements Session {
   }
 }
 
-interface NodeHeard extends SessionHeard {
-  /** It answers, but serves nobody (CLUSTERDOWN). */
-  readonly isDown: () => void;
-}
-
 /** One node of a cluster: what is sent before its wire is ready waits there, in order. It follows no redirection. */
 export class Node implements Sender {
   readonly address: string;
   readonly #wire: Wire;
-  readonly #heard: NodeHeard;
-  /** What is to be sent when the wire is ready; or is refused when it never will be. */
-  readonly #waiting: (() => void)[] = [];
-  #hasEnded = false;
+  readonly #isDown: () => void;
+  readonly #hindered: (error: Error) => void;
+  /** What is to be sent when the wire is ready, or refused when it ends; undefined: it was, or has. */
+  #waiting: (() => void)[] | undefined = [];
 
-  constructor(surroundings: Surroundings, address: string, heard: NodeHeard) {
+  /** `isDown`: it answers, but serves nobody (CLUSTERDOWN); `hindered`: it does not permit what it must, while others may. */
+  constructor(address: string, wire: Wire, isDown: () => void, hindered: (error: Error) => void) {
     this.address = address;
-    this.#heard = heard;
-    const settle = (): void => {
-      for (const each of this.#waiting.splice(0)) each();
-    };
-    this.#wire = new Wire(surroundings, addressIn(address), 'commands', {
-      ready: () => {
-        heard.ready();
-        settle();
-      },
-      ended: (reason) => {
-        this.#hasEnded = true;
-        heard.ended(reason); // first: who is refused now looks where to go instead
-        settle();
-      },
-    });
+    this.#wire = wire;
+    this.#isDown = isDown;
+    this.#hindered = hindered;
+  }
+
+  /** Called when the wire is ready, and when it has ended. */
+  settle(): void {
+    const waiting = this.#waiting ?? [];
+    this.#waiting = undefined;
+    for (const each of waiting) each();
   }
 
   get isReady(): boolean {
@@ -362,31 +329,23 @@ export class Node implements Sender {
   }
 
   get owesAnswer(): boolean {
-    return this.#wire.owesAnswer || this.#waiting.length > 0;
+    return this.#wire.owesAnswer || (this.#waiting ?? []).length > 0;
   }
 
-  /** `isAsking`: the slot is only on its way to this node, which runs the command all the same after an ASKING. */
-  send<T>(
-    command: Lowercase<string>,
-    args: readonly Argument[],
-    read: (reply: unknown) => T,
-    failed: (error: Error) => T | Promise<T>,
-    isAsking = false,
-  ): Promise<T> {
-    if (this.#hasEnded)
-      return unsent(new NodeGoneError(`not connected to ${this.address}`), failed);
-    if (!this.isReady)
-      return new Promise<T>((resolve) => {
-        this.#waiting.push(() => {
-          resolve(this.send(command, args, read, failed, isAsking));
+  readonly send: Sender['send'] = (command, args, read, failed) => {
+    if (this.#waiting)
+      return new Promise((resolve) => {
+        this.#waiting?.push(() => {
+          resolve(this.send(command, args, read, failed));
         });
       });
-    if (isAsking) this.#sendAsking();
+    if (!this.isReady) return unsent(new NodeGoneError(`not connected to ${this.address}`), failed);
     return this.#wire.send(command, args, read, (error) => {
-      if (isClusterDown(error)) this.#heard.isDown();
+      // Such a node redirects nobody to who has its slots now, and its connection is well.
+      if (isClusterDown(error)) this.#isDown();
       return failed(error);
     });
-  }
+  };
 
   readonly gather = (): void => {
     this.#wire.gather();
@@ -396,9 +355,16 @@ export class Node implements Sender {
     this.#wire.flush();
   };
 
-  /** Sends each command with an ASKING in front of it. */
+  /** For a slot that is only on its way to this node: each command has an ASKING right in front of it. */
   readonly asking: Sender = {
-    send: (command, args, read, failed) => this.send(command, args, read, failed, true),
+    send: (command, args, read, failed) => {
+      this.gather();
+      // If it fails, the command behind it is only redirected back.
+      void this.send('asking', [], ignore, (error) => {
+        if (failureKind(error) === 'denied') this.#hindered(error);
+      });
+      return this.send(command, args, read, failed);
+    },
     gather: this.gather,
     flush: this.flush,
   };
@@ -406,23 +372,4 @@ export class Node implements Sender {
   end(): void {
     this.#wire.end();
   }
-
-  /** ASKING must be right in front of its command. If it fails, the command behind it is only redirected back. */
-  #sendAsking(): void {
-    this.#wire.gather();
-    void this.#wire.send('asking', [], ignore, (error) => {
-      if (failureKind(error) === 'denied') this.#heard.hurt(error);
-    });
-  }
-}
-
-function whyUnreachable(address: string, reason: Error): string {
-  return `the node ${address} of the cluster cannot be reached: ${describe(reason)}`;
-}
-
-/** The first key: of a script what follows the number of keys, of any other command its first argument. */
-function keyOf(command: string, args: readonly Argument[]): string | undefined {
-  if (command === 'evalsha' || command === 'eval')
-    return Number(args[1]) > 0 ? String(args[2]) : undefined;
-  return KEYLESS.has(command) || args.length === 0 ? undefined : String(args[0]);
 }

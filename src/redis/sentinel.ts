@@ -1,31 +1,18 @@
 // The master that Sentinels name. Each client listens to all of them, so that a master that is replaced is left at once, before it
 // knows itself that it is none any more: until then it would go on granting locks, beside the new one.
 
-import {
-  failureKind,
-  HungUpError,
-  isDenial,
-  isMereLoss,
-  RefusedError,
-  replyError,
-} from './failure.js';
+import { isDenial, isMereLoss, isReply, RefusedError, replyError } from './failure.js';
 import { addressIn, textOf, type Address, type Sender, type Target } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
 import { whyNone } from './why-none.js';
 import { ignore, unsent, Wire } from './wire.js';
 
-export type SentinelTarget = Extract<Target, { kind: 'sentinel' }>;
-
 /** What Sentinels publish when another server is the master: the one that led the failover as soon as it is promoted, all when they know. */
 const PROMOTED = '+promoted-slave';
 const SWITCHED = '+switch-master';
 
-const NO_SENTINEL = /unknown command '?sentinel/i;
-const NO_MASTER = 'the server that Sentinel names is not its master, or closed the connection';
-
 /** One that its user has not named is forgotten when it was asked in vain so often: others name it again if it lives. */
 const MOST_ATTEMPTS = 10;
-
 /** How many Sentinels are listened to at most. */
 const MOST_LISTENED_TO = 10;
 
@@ -52,20 +39,19 @@ type SwitchListener = (master: Address, isTold: boolean) => void;
  */
 export class Sentinels {
   readonly #surroundings: Surroundings;
-  readonly #target: SentinelTarget;
+  readonly #target: Extract<Target, { kind: 'sentinel' }>;
   readonly #switchListeners = new Set<SwitchListener>();
   /** Those that the user has named, as `host:port`. */
   readonly #given: readonly string[];
   /** They, and those that they have named, in the order in which they are asked. */
   #known: readonly string[];
   readonly #listeners = new Map<string, Listener>();
-  /** The question that is under way. */
   #asking: Promise<Address> | undefined;
   /** The master that was named last, by an answer or a message. */
   #master: Address | undefined;
   #isClosed = false;
 
-  constructor(surroundings: Surroundings, target: SentinelTarget) {
+  constructor(surroundings: Surroundings, target: Extract<Target, { kind: 'sentinel' }>) {
     this.#surroundings = surroundings;
     this.#target = target;
     this.#given = target.sentinels.map(textOf);
@@ -86,7 +72,7 @@ export class Sentinels {
 
   close(): void {
     this.#isClosed = true;
-    for (const sentinel of this.#listeners.keys()) this.#become(sentinel, undefined);
+    for (const sentinel of this.#listeners.keys()) this.#become(sentinel);
   }
 
   async #askAll(): Promise<Address> {
@@ -131,9 +117,8 @@ export class Sentinels {
           if (master) this.#named(master, sentinel, true);
         },
         ended: (reason = new Error('the Sentinel closed the connection')) => {
-          reject(
-            isDenial(reason.message) ? new RefusedError(`Sentinel: ${reason.message}`) : reason,
-          );
+          const isDenied = isDenial(reason.message);
+          reject(isDenied ? new RefusedError(`Sentinel: ${reason.message}`) : reason);
           if (isCurrent()) this.#askLater(sentinel);
         },
       });
@@ -156,7 +141,7 @@ export class Sentinels {
         return this.#reached(String(reply[0]), String(reply[1]));
       },
       (cause) => {
-        if (!NO_SENTINEL.test(cause.message)) throw cause;
+        if (!/unknown command '?sentinel/i.test(cause.message)) throw cause;
         const words = `what listens at ${textOf(wire.address)} is no Sentinel (${cause.message})`;
         throw replyError(words, { cause });
       },
@@ -181,7 +166,7 @@ export class Sentinels {
     const attempt = this.#listeners.get(sentinel)?.attempt ?? 0;
     if (attempt > MOST_ATTEMPTS && !this.#given.includes(sentinel)) {
       this.#known = this.#known.filter((each) => each !== sentinel);
-      this.#become(sentinel, undefined);
+      this.#become(sentinel);
       return;
     }
     const { clock, random } = this.#surroundings;
@@ -195,7 +180,7 @@ export class Sentinels {
   }
 
   /** The one place where a listener changes; undefined: it is not listened to any more. */
-  #become(sentinel: string, next: Listener | undefined): void {
+  #become(sentinel: string, next?: Listener): void {
     const former = this.#listeners.get(sentinel);
     if (next) this.#listeners.set(sentinel, next);
     else this.#listeners.delete(sentinel);
@@ -223,16 +208,12 @@ export class Sentinels {
   #announced(channel: string, text: string): Address | undefined {
     const words = text.split(' ');
     // "<name> <old ip> <old port> <ip> <port>", or "slave <id> <ip> <port> @ <name> <old ip> <old port>"
-    const [name, ip, port] =
-      channel === SWITCHED ? [words[0], words[3], words[4]] : [words[5], words[2], words[3]];
+    const [name, ip, port] = (channel === SWITCHED ? [0, 3, 4] : [5, 2, 3]).map((at) => words[at]);
     return name === this.#target.name && ip && port ? this.#reached(ip, port) : undefined;
   }
 
-  /** (An object of its own, also where the user's map gives the same one again.) */
   #reached(ip: string, port: string): Address {
-    const announced = `${ip}:${port}`;
-    const at = this.#target.remap(announced);
-    return at ? { ...at } : addressIn(announced);
+    return { host: ip, port: Number(port), ...this.#target.remap(`${ip}:${port}`) };
   }
 }
 
@@ -252,14 +233,9 @@ export class SentinelSession implements Session {
     this.#stopListening = sentinels.onSwitch((master) => {
       if (this.address && textOf(this.address) !== textOf(master)) this.end();
     });
-    sentinels.master().then(
-      (master) => {
-        if (this.#state === 'asking') this.#connect(master);
-      },
-      (error: unknown) => {
-        this.end(error as Error);
-      },
-    );
+    sentinels.master().then(this.#connect, (error: unknown) => {
+      this.end(error as Error);
+    });
   }
 
   get isReady(): boolean {
@@ -295,44 +271,33 @@ export class SentinelSession implements Session {
     });
   }
 
-  #connect(master: Address): void {
+  readonly #connect = (master: Address): void => {
+    if (this.#state !== 'asking') return;
     this.#state = 'connecting';
     this.#wire = new Wire(this.#surroundings, master, 'commands', {
-      ready: () => {
-        this.#askRole();
-      },
+      ready: this.#askRole,
       ended: (reason) => {
-        const isUnsaid = reason === undefined || isMereLoss(reason);
-        const why =
-          reason instanceof HungUpError
-            ? `at the server that Sentinel names ${reason.message}`
-            : NO_MASTER;
-        this.end(isUnsaid && this.#state === 'connecting' ? new Error(why) : reason);
+        const isUnsaid = this.#state === 'connecting' && (!reason || isMereLoss(reason));
+        const why = reason?.message ?? 'the connection was closed';
+        this.end(isUnsaid ? new Error(`at the server that Sentinel names ${why}`) : reason);
       },
     });
-  }
+  };
 
   /** A Sentinel may not know yet that its master is a replica by now. (By INFO: users have been told to permit that, and ROLE they have not.) */
-  #askRole(): void {
-    const begin = (): void => {
+  readonly #askRole = (): void => {
+    const judge = (info: unknown): void => {
+      const isReplica = /^role:slave/m.test(String(info));
+      if (isReplica) this.end(new Error('the server that Sentinel names is not its master'));
       if (this.#state !== 'connecting') return;
       this.#state = 'ready';
       this.#heard.ready();
     };
-    void this.send(
-      'info',
-      ['replication'],
-      (info) => {
-        if (/^role:slave/m.test(String(info))) this.end(new Error(NO_MASTER));
-        else begin();
-      },
-      (error) => {
-        const kind = failureKind(error);
-        // It is not permitted, or the server is still loading: the greeting tells.
-        if (kind !== 'unanswered' && kind !== 'unsent') begin();
-      },
-    );
-  }
+    // It is not permitted, or the server is still loading: the greeting tells.
+    void this.send('info', ['replication'], judge, (error) => {
+      if (isReply(error)) judge('');
+    });
+  };
 }
 
 /** The fields of one Sentinel: a list of names and values (RESP2), a Map, or an object. */

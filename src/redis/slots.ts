@@ -15,8 +15,8 @@ export function slotOf(text: string): number {
   return crc % SLOT_COUNT;
 }
 
-/** The smallest number that is hashed to each slot, as far as numbers were tried. */
-const tags = new Map<number, string>();
+/** By slot, the smallest number that is hashed to it, as far as numbers were tried. */
+const tags: (string | undefined)[] = [];
 let nextNumber = 0;
 
 /**
@@ -25,13 +25,11 @@ let nextNumber = 0;
  */
 export function tagForSlotOf(key: string): string {
   const slot = slotOf(key);
-  for (;;) {
-    const tag = tags.get(slot);
-    if (tag !== undefined) return tag;
+  while (tags[slot] === undefined) {
     const number = String(nextNumber++);
-    const slotOfNumber = slotOf(number);
-    if (!tags.has(slotOfNumber)) tags.set(slotOfNumber, number);
+    tags[slotOf(number)] ??= number;
   }
+  return tags[slot];
 }
 
 /** Which master has which slot, each named by the address at which we reach it. */
@@ -41,10 +39,6 @@ export interface SlotMap {
   readonly masters: readonly string[];
 }
 
-/** Of a cluster that cannot be used. */
-const UNNAMED_NODES =
-  'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)';
-
 /**
  * Reads the answer to CLUSTER SLOTS.
  *
@@ -52,18 +46,20 @@ const UNNAMED_NODES =
  * @throws Error the answer names no node that has slots
  */
 export function readSlots(reply: unknown, reachedAt: (announced: string) => string): SlotMap {
+  // A node that was restarted with nothing knows of no slots: that is no news of the cluster.
   if (!Array.isArray(reply) || reply.length === 0)
-    // A node that was restarted with nothing knows of no slots: that is no news of the cluster.
     throw new Error('the cluster is not up (cluster_state): the node knows of no slots');
   const masterBySlot: (string | undefined)[] = new Array<undefined>(SLOT_COUNT);
   const masters = new Set<string>();
-  for (const [first, last, master] of reply as [number, number, [string | null, number]][]) {
-    const [host, port] = master;
+  for (const [first, last, [host, port]] of reply as [number, number, [string | null, number]][]) {
     if (host === null || host === '?') continue; // (an empty host is "the one that you have asked")
     const address = reachedAt(`${host}:${String(port)}`);
     masters.add(address);
     masterBySlot.fill(address, first, last + 1);
   }
-  if (masters.size === 0) throw replyError(UNNAMED_NODES);
+  if (masters.size === 0)
+    throw replyError(
+      'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)',
+    );
   return { masterBySlot, masters: [...masters] };
 }
