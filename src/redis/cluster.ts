@@ -7,79 +7,61 @@ import {
   failureKind,
   isClusterDown,
   isMereLoss,
-  isReply,
-  isUnreachable,
   NodeGoneError,
-  noneReached,
   redirectionOf,
   replyError,
 } from './failure.js';
 import { hashTag } from './keys.js';
 import { addressIn, textOf, type Argument, type Sender, type Target } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
-import { readSlots, SLOT_COUNT, slotOf, UNNAMED_NODES, type SlotMap } from './slots.js';
-import { SilenceError, ignore, unsent, Wire } from './wire.js';
-
-export type ClusterTarget = Extract<Target, { kind: 'cluster' }>;
+import { readSlots, slotOf, type SlotMap } from './slots.js';
+import { whyNone } from './why-none.js';
+import { ignore, unsent, Wire } from './wire.js';
 
 const MOST_REDIRECTIONS = 16;
 /** How often slots are looked up at most. */
 const REFRESH_PAUSE_MS = 250;
 /** How long one node is waited for before the next is asked, too. */
 const STAGGER_MS = 200;
-/** How soon a node that has left the cluster is looked at again, if it owes answers. */
-const LEAVING_MS = 50;
-const NO_CLUSTER = 'cluster support disabled';
-/** Commands without a key: any node answers them. */
-const KEYLESS = new Set(['info', 'ping', 'pubsub', 'script']);
 
-/** What a cluster tells those who watch it. */
-export interface Watcher {
-  /** Slots were looked up, or one was found elsewhere. */
+/** What a cluster tells: slots were looked up, or one was found elsewhere; the connection to a node is gone, or it is no master any more. */
+interface Watcher {
   readonly refreshed: (cluster: Cluster) => void;
-  /** The connection to the node there is gone, or the node is no master any more. */
   readonly nodeLost: (address: string) => void;
 }
 
-/** - `opening`: nobody has answered yet which node has which slots */
-type State =
-  | { readonly kind: 'opening' }
-  | { readonly kind: 'ready'; readonly slots: SlotMap }
-  | { readonly kind: 'ended' };
+type Given = Extract<Target, { kind: 'cluster' }>;
 
 export class Cluster implements Session {
   readonly address = undefined;
   readonly isCluster = true;
   readonly #surroundings: Surroundings;
-  readonly #target: ClusterTarget;
+  readonly #target: Given;
   readonly #watcher: Watcher;
   readonly #heard: SessionHeard;
   readonly #nodes = new Map<string, Node>();
-  /** Nodes that are no masters any more, until they have answered what they were sent. */
-  readonly #leaving = new Set<Node>();
-  /** The nodes that could not be reached: many commands ask for them, and must not try again at once. */
-  readonly #gone = new Map<string, GoneNode>();
-  #state: State = { kind: 'opening' };
-  #isLookingUp = false;
+  /** Nodes that could not be reached. Each look-up of slots tries those anew that have some. */
+  readonly #gone = new Map<string, { reason: Error; why: string; attempt: number }>();
+  /** `opening`: nobody has answered yet which node has which slots. */
+  #state: 'opening' | 'ready' | 'ended' = 'opening';
+  #slots: SlotMap = { masters: [], masterBySlot: [] };
+  /** When slots are looked up next; -Infinity: they are being looked up. */
+  #dueAtMs = Infinity;
+  #timer: Timer | undefined;
   #lookedUpAtMs = -Infinity;
-  #refreshTimer: Timer | undefined;
-  #refreshAtMs = Infinity;
+  /** Whether what the look-up that is under way finds may be outdated. */
+  #isStale = false;
 
-  constructor(
-    surroundings: Surroundings,
-    target: ClusterTarget,
-    watcher: Watcher,
-    heard: SessionHeard,
-  ) {
+  constructor(surroundings: Surroundings, target: Given, watcher: Watcher, heard: SessionHeard) {
     this.#surroundings = surroundings;
     this.#target = target;
     this.#watcher = watcher;
     this.#heard = heard;
-    queueMicrotask(() => void this.#lookUpSlots());
+    void this.#lookUp();
   }
 
   get isReady(): boolean {
-    return this.#state.kind === 'ready';
+    return this.#state === 'ready';
   }
 
   get owesAnswer(): boolean {
@@ -88,54 +70,35 @@ export class Cluster implements Session {
   }
 
   get masters(): readonly string[] {
-    return this.#state.kind === 'ready' ? this.#state.slots.masters : [];
+    return this.#slots.masters;
   }
 
   masterOf(slot: number): string | undefined {
-    return this.#state.kind === 'ready' ? this.#state.slots.masterBySlot[slot] : undefined;
+    return this.#slots.masterBySlot[slot];
   }
 
   /** The address at which we reach the node that the node `by` calls by this one. */
   reachedAt(announced: string, by: string): string {
     // Redis leaves out the host where it is that of the node that was asked.
-    const full = announced.startsWith(':')
-      ? by.slice(0, by.lastIndexOf(':')) + announced
-      : announced;
-    const at = this.#target.remap(full);
-    return at ? textOf(at) : full;
+    const host = announced.startsWith(':') ? by.slice(0, by.lastIndexOf(':')) : '';
+    const at = this.#target.remap(host + announced);
+    return at ? textOf(at) : host + announced;
   }
 
   /** Whether a master that has slots cannot be reached. */
   get isDegraded(): boolean {
-    return this.#gone.size > 0 && this.unreachable.size > 0;
+    return this.masters.some((address) => this.#gone.has(address));
   }
 
-  /** Why masters that have slots cannot be reached, by address. */
+  /** Why nodes cannot be reached, by address. */
   get unreachable(): ReadonlyMap<string, Error> {
-    const entries = [...this.#gone].filter(([address]) => this.masters.includes(address));
-    return new Map(entries.map(([address, { reason }]) => [address, reason]));
+    return new Map([...this.#gone].map(([address, { reason }]) => [address, reason]));
   }
 
   /** The node there; undefined: it could not be reached a moment ago, or the session is over. */
   node(address: string): Node | undefined {
-    if (this.#state.kind === 'ended') return undefined;
-    const known = this.#nodes.get(address);
-    if (known) return known;
-    const { clock } = this.#surroundings;
-    if ((this.#gone.get(address)?.retryAtMs ?? 0) > clock.nowMs()) return undefined;
-    const node = new Node(this.#surroundings, address, {
-      ready: () => {
-        this.#forgetGone(address);
-      },
-      ended: (reason) => {
-        this.#nodeEnded(node, reason);
-      },
-      // Such a node redirects nobody to who has its slots now, and its connection is well.
-      isDown: this.refresh,
-      hindered: this.#heard.hurt,
-    });
-    this.#nodes.set(address, node);
-    return node;
+    const isGone = this.#gone.has(address) && !this.#nodes.has(address);
+    return isGone || this.#state === 'ended' ? undefined : this.#open(address);
   }
 
   /** The node that has a key, as far as is known; it follows no redirection. */
@@ -144,14 +107,29 @@ export class Cluster implements Session {
     return master === undefined ? undefined : this.node(master);
   }
 
-  readonly send: Sender['send'] = (command, args, read, failed) => {
-    const key = keyOf(command, args);
-    if (key === undefined) {
-      const node = this.#anyNode();
-      return node ? node.send(command, args, read, failed) : this.#unsent(undefined, failed);
-    }
-    return this.#route(this.masterOf(slotOf(hashTag(key))), { command, args, read, failed });
-  };
+  /** Follows redirections. */
+  send<T>(
+    command: Lowercase<string>,
+    args: readonly Argument[],
+    read: (reply: unknown) => T,
+    failed: (error: Error) => T | Promise<T>,
+  ): Promise<T> {
+    let redirections = 0;
+    const sendTo = (address: string | undefined, isAsking = false): Promise<T> => {
+      const node = address === undefined ? undefined : this.node(address);
+      if (!node) return this.#unsent(address, failed);
+      return (isAsking ? node.asking : node).send(command, args, read, (error) => {
+        if (error instanceof NodeGoneError) return this.#unsent(address, failed);
+        const to = redirectionOf(error);
+        if (!to || redirections++ === MOST_REDIRECTIONS) return failed(error);
+        this.learnFrom(error, node.address);
+        return sendTo(this.reachedAt(to.address, node.address), to.kind === 'ASK');
+      });
+    };
+    if (command === 'info' || command === 'pubsub') return sendTo(this.#anyMaster());
+    const firstKey = command.startsWith('eval') ? args[2] : args[0];
+    return sendTo(this.masterOf(slotOf(hashTag(String(firstKey)))));
+  }
 
   gather(): void {
     // each node does by itself
@@ -167,208 +145,152 @@ export class Cluster implements Session {
     if (to?.kind !== 'MOVED') return;
     const address = this.reachedAt(to.address, by);
     this.refresh();
-    const { slot } = to;
-    if (!(slot < SLOT_COUNT) || this.#state.kind !== 'ready' || this.masterOf(slot) === address)
-      return;
-    const { slots } = this.#state;
-    const masters = slots.masters.includes(address) ? slots.masters : [...slots.masters, address];
-    this.#state = {
-      kind: 'ready',
-      slots: { masters, masterBySlot: slots.masterBySlot.with(slot, address) },
+    if (!this.isReady || this.masterOf(to.slot) === address) return;
+    const { masters, masterBySlot } = this.#slots;
+    this.#slots = {
+      masters: masters.includes(address) ? masters : [...masters, address],
+      masterBySlot: masterBySlot.with(to.slot, address),
     };
     this.#watcher.refreshed(this);
   }
 
   /** Looks up anew which node has which slots: soon, and not too often. */
   readonly refresh = (): void => {
-    if (this.#state.kind !== 'ready') return;
-    const nextMs = this.#lookedUpAtMs + REFRESH_PAUSE_MS - this.#surroundings.clock.nowMs();
-    this.#refreshIn(this.#isLookingUp ? REFRESH_PAUSE_MS : Math.max(nextMs, 0));
+    this.#isStale = true;
+    this.#lookUpIn(0);
   };
 
   end(reason?: Error): void {
-    if (this.#isEnded()) return;
-    this.#state = { kind: 'ended' };
-    const { clock } = this.#surroundings;
-    clock.clearTimer(this.#refreshTimer);
-    for (const { timer } of this.#gone.values()) clock.clearTimer(timer);
-    for (const node of [...this.#nodes.values(), ...this.#leaving]) node.end();
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#surroundings.clock.clearTimer(this.#timer);
+    for (const node of this.#nodes.values()) node.end();
     queueMicrotask(() => {
       this.#heard.ended(reason);
     });
   }
 
-  /** Sends to the node there, and follows redirections. */
-  #route<T>(address: string | undefined, call: Call<T>, isAsking = false, count = 0): Promise<T> {
-    const node = address === undefined ? undefined : this.node(address);
-    if (!node) return this.#unsent(address, call.failed);
-    return node.send(
-      call.command,
-      call.args,
-      call.read,
-      (error) => {
-        if (error instanceof NodeGoneError) return this.#unsent(node.address, call.failed);
-        const to = redirectionOf(error);
-        if (!to) return call.failed(error);
-        this.learnFrom(error, node.address);
-        if (count === MOST_REDIRECTIONS)
-          return call.failed(replyError(error.message, { cause: error }));
-        const at = this.reachedAt(to.address, node.address);
-        return this.#route(at, call, to.kind === 'ASK', count + 1);
-      },
-      isAsking,
-    );
-  }
-
-  /** The node cannot be reached. If slots were looked up since that was found, and are still there, waiting for a moment does not help. */
-  #unsent<T>(address: string | undefined, failed: (error: Error) => T | Promise<T>): Promise<T> {
+  /** The node cannot be reached. If the second attempt has failed, too, waiting for a moment does not help. */
+  #unsent<T>(address = '', failed: (error: Error) => T | Promise<T>): Promise<T> {
     this.refresh();
-    const found = address === undefined ? undefined : this.#gone.get(address);
-    if (!found || address === undefined)
-      return unsent('the node that has the slot is not known', failed);
-    const why = `the node ${address} of the cluster cannot be reached: ${describe(found.reason)}`;
-    return unsent(found.isConfirmed ? new NodeGoneError(why) : why, failed);
+    const gone = this.#gone.get(address);
+    if (!gone) return unsent('the node that has the slot is not known', failed);
+    return unsent(gone.attempt > 1 ? new NodeGoneError(gone.why) : gone.why, failed);
   }
 
-  /** A node that is connected, or else any master that may be reached. */
-  #anyNode(): Node | undefined {
+  /** One that is connected, or else any that may be reached. */
+  #anyMaster(): string | undefined {
     const connected = this.masters.find((address) => this.#nodes.get(address)?.isReady);
-    if (connected !== undefined) return this.node(connected);
-    for (const address of this.#shuffled(this.masters)) {
-      const node = this.node(address);
-      if (node) return node;
-    }
-    return undefined;
+    return connected ?? this.masters.find((address) => this.node(address));
   }
 
-  #nodeEnded(node: Node, reason: Error | undefined): void {
-    const { address } = node;
-    if (this.#leaving.delete(node) || this.#nodes.get(address) !== node) return;
+  /** Connects to a node, unless we are connected; also to one that could not be reached a moment ago. */
+  #open(address: string): Node {
+    const known = this.#nodes.get(address);
+    if (known) return known;
+    const wire = new Wire(this.#surroundings, addressIn(address), 'commands', {
+      ready: () => {
+        this.#gone.delete(address);
+        node.settle();
+      },
+      ended: (reason) => {
+        if (this.#nodes.get(address) === node) this.#lost(address, reason);
+        node.settle(); // after that: who is refused now looks where to go instead
+      },
+    });
+    const node = new Node(address, wire, this.refresh, this.#heard.hurt);
+    this.#nodes.set(address, node);
+    return node;
+  }
+
+  #lost(address: string, end: Error | undefined): void {
     this.#nodes.delete(address);
-    if (this.#isEnded()) return;
-    const { clock, random } = this.#surroundings;
     const attempt = (this.#gone.get(address)?.attempt ?? 0) + 1;
-    this.#forgetGone(address);
-    const delayMs = backOffMs(attempt, random);
-    const gone: GoneNode = {
-      attempt,
-      retryAtMs: clock.nowMs() + delayMs,
-      reason: reason ?? new Error('it closed the connection'),
-      isConfirmed: attempt > 1,
-      // Whether it is back is to be known also while nobody needs it.
-      timer: clock.setTimer(() => {
-        if (this.#gone.get(address) !== gone || !this.masters.includes(address)) return;
-        gone.retryAtMs = 0;
-        this.node(address);
-      }, delayMs),
-    };
-    this.#gone.set(address, gone);
-    if (this.#state.kind !== 'ready') return;
-    if (reason && !isMereLoss(reason)) this.#heard.hurt(ofNode(reason, address));
+    const reason = end ?? new Error('it closed the connection');
+    const why = `the node ${address} of the cluster cannot be reached: ${describe(reason)}`;
+    this.#gone.set(address, { reason, why, attempt });
+    if (!this.isReady) return;
+    if (end && !isMereLoss(end)) this.#heard.hurt(new Error(why, { cause: end }));
     this.#watcher.nodeLost(address);
-    this.refresh();
+    this.#lookUpIn(backOffMs(attempt, this.#surroundings.random));
   }
 
-  #forgetGone(address: string): void {
-    this.#surroundings.clock.clearTimer(this.#gone.get(address)?.timer);
-    this.#gone.delete(address);
-  }
-
-  #refreshIn(delayMs: number): void {
+  #lookUpIn(delayMs: number): void {
     const { clock } = this.#surroundings;
-    const atMs = clock.nowMs() + delayMs;
-    if (atMs >= this.#refreshAtMs) return;
-    clock.clearTimer(this.#refreshTimer);
-    this.#refreshAtMs = atMs;
-    this.#refreshTimer = clock.setTimer(() => {
-      this.#refreshAtMs = Infinity;
-      if (this.#isLookingUp) this.#refreshIn(REFRESH_PAUSE_MS);
-      else void this.#lookUpSlots();
-    }, delayMs);
+    const nowMs = clock.nowMs();
+    const atMs = Math.max(nowMs + delayMs, this.#lookedUpAtMs + REFRESH_PAUSE_MS);
+    if (!this.isReady || atMs >= this.#dueAtMs) return;
+    clock.clearTimer(this.#timer);
+    this.#dueAtMs = atMs;
+    this.#timer = clock.setTimer(() => void this.#lookUp(), atMs - nowMs);
   }
 
   /** Asks one node after the other, each a little after the former, until one has answered. If none does, the session ends. */
-  async #lookUpSlots(): Promise<void> {
+  async #lookUp(): Promise<void> {
     const { clock } = this.#surroundings;
     const startup = this.#target.startup.map(textOf);
     // Masters in random order, connected or not: one that is connected may be the one that knows nothing new.
-    const candidates = new Set([...this.#shuffled(this.masters), ...this.#shuffled(startup)]);
-    const lookUp: LookUp = { isFound: false, said: [] };
-    const asked = new Set<Promise<void>>();
-    this.#isLookingUp = true;
-    for (const address of candidates) {
-      const answer = this.#ask(address, lookUp).finally(() => asked.delete(answer));
-      asked.add(answer);
-      let timer: Timer | undefined;
-      const late = new Promise<void>((resolve) => (timer = clock.setTimer(resolve, STAGGER_MS)));
-      await Promise.race([...asked, late]);
-      clock.clearTimer(timer);
-      if (lookUp.isFound || this.#isEnded()) break;
-    }
-    while (!lookUp.isFound && asked.size > 0) await Promise.race(asked);
-    this.#isLookingUp = false;
+    const candidates = [...new Set([...this.#shuffled(this.masters), ...this.#shuffled(startup)])];
+    const { length: count } = candidates;
+    const said: Error[] = [];
+    let timer: Timer | undefined;
+    this.#dueAtMs = -Infinity;
+    this.#isStale = false;
+    const slots = await new Promise<SlotMap | undefined>((resolve) => {
+      const askNext = (): void => {
+        clock.clearTimer(timer);
+        const address = candidates.shift();
+        if (address === undefined || this.#state === 'ended') return;
+        timer = clock.setTimer(askNext, STAGGER_MS);
+        this.#ask(address).then(resolve, (error: unknown) => {
+          if (said.push(error as Error) === count) resolve(undefined);
+          else askNext();
+        });
+      };
+      askNext();
+    });
+    clock.clearTimer(timer);
+    candidates.length = 0; // what is answered after the first answer is not newer
+    this.#dueAtMs = Infinity;
     this.#lookedUpAtMs = clock.nowMs();
-    if (!lookUp.isFound) this.end(explained(lookUp.said, startup));
-    else if (this.#target.refreshMs > 0 && !this.#isEnded())
-      this.#refreshIn(this.#target.refreshMs);
+    if (slots) this.#learn(slots);
+    else this.end(whyNone('node of the cluster', startup, said));
   }
 
-  // (A method, since the state changes while something is awaited.)
-  #isEnded(): boolean {
-    return this.#state.kind === 'ended';
+  #ask(address: string): Promise<SlotMap> {
+    return this.#open(address).send(
+      'cluster',
+      ['slots'],
+      (reply) => readSlots(reply, (announced) => this.reachedAt(announced, address)),
+      (error) => {
+        const reason = this.#gone.get(address)?.reason ?? error;
+        if (!reason.message.endsWith('cluster support disabled')) throw reason;
+        const words = `${reason.message}: give this server as a single one, not as a cluster`;
+        throw replyError(words, { cause: reason });
+      },
+    );
   }
 
-  /** Asks one node for the slots. What is answered after another one was heard is not newer than that. */
-  async #ask(address: string, lookUp: LookUp): Promise<void> {
-    const gone = this.#gone.get(address);
-    if (gone) gone.retryAtMs = 0; // also one that could not be reached a moment ago: there may be no other
-    await this.node(address)
-      ?.send(
-        'cluster',
-        ['slots'],
-        (reply) => {
-          if (!lookUp.isFound) this.#learn(reply, address, lookUp);
-        },
-        (error) => {
-          throw this.#gone.get(address)?.reason ?? error;
-        },
-      )
-      .catch((error: unknown) => lookUp.said.push(error as Error));
-  }
-
-  /** @throws Error the reply is of no help */
-  #learn(reply: unknown, by: string, lookUp: LookUp): void {
-    const slots = readSlots(reply, (announced) => this.reachedAt(announced, by));
-    if (this.#state.kind === 'ended') return;
-    lookUp.isFound = true;
-    const isFirst = this.#state.kind === 'opening';
-    this.#state = { kind: 'ready', slots };
-    for (const [address, gone] of this.#gone) {
-      if (slots.masters.includes(address)) gone.isConfirmed = true;
-      else this.#forgetGone(address);
+  #learn(slots: SlotMap): void {
+    if (this.#state === 'ended') return;
+    const isFirst = this.#state === 'opening';
+    this.#state = 'ready';
+    this.#slots = slots;
+    for (const address of this.#gone.keys())
+      if (slots.masters.includes(address)) this.#open(address);
+      else this.#gone.delete(address);
+    for (const [address, node] of this.#nodes) {
+      if (slots.masters.includes(address)) continue;
+      // It is no master any more, and is left when it has answered what it was sent.
+      this.#isStale ||= node.owesAnswer;
+      if (node.owesAnswer) continue;
+      this.#nodes.delete(address);
+      node.end();
+      this.#watcher.nodeLost(address);
     }
-    for (const node of [...this.#nodes.values()])
-      if (!slots.masters.includes(node.address)) this.#leave(node);
     if (isFirst) this.#heard.ready();
     this.#watcher.refreshed(this);
-  }
-
-  /** It is no master any more: it is sent nothing new, and is left when it has answered. */
-  #leave(node: Node): void {
-    this.#nodes.delete(node.address);
-    this.#leaving.add(node);
-    this.#watcher.nodeLost(node.address);
-    const { clock } = this.#surroundings;
-    const look = (): void => {
-      if (!this.#leaving.has(node)) return;
-      if (node.owesAnswer) {
-        clock.setTimer(look, LEAVING_MS);
-        return;
-      }
-      this.#leaving.delete(node);
-      node.end();
-    };
-    queueMicrotask(look); // it may be the one whose answer is being read
+    this.#lookUpIn(this.#isStale ? 0 : this.#target.refreshMs || Infinity);
   }
 
   #shuffled<T>(list: readonly T[]): T[] {
@@ -379,62 +301,28 @@ export class Cluster implements Session {
   }
 }
 
-/** A command on its way through the cluster. */
-interface Call<T> {
-  readonly command: Lowercase<string>;
-  readonly args: readonly Argument[];
-  readonly read: (reply: unknown) => T;
-  readonly failed: (error: Error) => T | Promise<T>;
-}
-
-interface LookUp {
-  isFound: boolean;
-  /** Why those who were asked are of no help. */
-  readonly said: Error[];
-}
-
-/** A node that could not be reached. */
-interface GoneNode {
-  readonly attempt: number;
-  retryAtMs: number;
-  readonly reason: Error;
-  /** Whether the cluster has said since then that it still has slots. */
-  isConfirmed: boolean;
-  readonly timer: Timer;
-}
-
-interface NodeHeard {
-  ready(): void;
-  ended(reason: Error | undefined): void;
-  /** It answers, but serves nobody (CLUSTERDOWN). */
-  isDown(): void;
-  /** It does not permit what it must, while others may. */
-  hindered(error: Error): void;
-}
-
 /** One node of a cluster: what is sent before its wire is ready waits there, in order. It follows no redirection. */
 export class Node implements Sender {
   readonly address: string;
   readonly #wire: Wire;
-  readonly #heard: NodeHeard;
-  /** Called when the wire is ready; or, with false, when it never will be. */
-  #waiting: ((isReady: boolean) => void)[] = [];
-  #hasEnded = false;
+  readonly #isDown: () => void;
+  readonly #hindered: (error: Error) => void;
+  /** What is to be sent when the wire is ready, or refused when it ends; undefined: it was, or has. */
+  #waiting: (() => void)[] | undefined = [];
 
-  constructor(surroundings: Surroundings, address: string, heard: NodeHeard) {
+  /** `isDown`: it answers, but serves nobody (CLUSTERDOWN); `hindered`: it does not permit what it must, while others may. */
+  constructor(address: string, wire: Wire, isDown: () => void, hindered: (error: Error) => void) {
     this.address = address;
-    this.#heard = heard;
-    this.#wire = new Wire(surroundings, addressIn(address), 'commands', {
-      ready: () => {
-        heard.ready();
-        this.#settle(true);
-      },
-      ended: (reason) => {
-        this.#hasEnded = true;
-        heard.ended(reason); // first: who is refused now looks where to go instead
-        this.#settle(false);
-      },
-    });
+    this.#wire = wire;
+    this.#isDown = isDown;
+    this.#hindered = hindered;
+  }
+
+  /** Called when the wire is ready, and when it has ended. */
+  settle(): void {
+    const waiting = this.#waiting ?? [];
+    this.#waiting = undefined;
+    for (const each of waiting) each();
   }
 
   get isReady(): boolean {
@@ -442,96 +330,47 @@ export class Node implements Sender {
   }
 
   get owesAnswer(): boolean {
-    return this.#wire.owesAnswer || this.#waiting.length > 0;
+    return this.#wire.owesAnswer || (this.#waiting ?? []).length > 0;
   }
 
-  /** `isAsking`: the slot is only on its way to this node, which runs the command all the same after an ASKING. */
-  send<T>(
-    command: Lowercase<string>,
-    args: readonly Argument[],
-    read: (reply: unknown) => T,
-    failed: (error: Error) => T | Promise<T>,
-    isAsking = false,
-  ): Promise<T> {
-    const gone = (): Promise<T> =>
-      unsent(new NodeGoneError(`not connected to ${this.address}`), failed);
-    if (this.#hasEnded) return gone();
-    if (!this.isReady)
-      return new Promise<T>((resolve) => {
-        this.#waiting.push((isReady) => {
-          resolve(isReady ? this.send(command, args, read, failed, isAsking) : gone());
+  readonly send: Sender['send'] = (command, args, read, failed) => {
+    if (this.#waiting)
+      return new Promise((resolve) => {
+        this.#waiting?.push(() => {
+          resolve(this.send(command, args, read, failed));
         });
       });
-    if (isAsking) this.#asking();
+    if (!this.isReady) return unsent(new NodeGoneError(`not connected to ${this.address}`), failed);
     return this.#wire.send(command, args, read, (error) => {
-      if (isClusterDown(error)) this.#heard.isDown();
+      // Such a node redirects nobody to who has its slots now, and its connection is well.
+      if (isClusterDown(error)) this.#isDown();
       return failed(error);
     });
-  }
+  };
 
-  gather(): void {
+  readonly gather = (): void => {
     this.#wire.gather();
-  }
+  };
 
-  flush(): void {
+  readonly flush = (): void => {
     this.#wire.flush();
-  }
+  };
 
-  /** Sends each command with an ASKING in front of it. */
-  get asking(): Sender {
-    return {
-      send: (command, args, read, failed) => this.send(command, args, read, failed, true),
-      gather: () => {
-        this.gather();
-      },
-      flush: () => {
-        this.flush();
-      },
-    };
-  }
+  /** For a slot that is only on its way to this node: each command has an ASKING right in front of it. */
+  readonly asking: Sender = {
+    send: (command, args, read, failed) => {
+      this.gather();
+      // If it fails, the command behind it is only redirected back.
+      void this.send('asking', [], ignore, (error) => {
+        if (failureKind(error) === 'denied') this.#hindered(error);
+      });
+      return this.send(command, args, read, failed);
+    },
+    gather: this.gather,
+    flush: this.flush,
+  };
 
   end(): void {
     this.#wire.end();
   }
-
-  /** ASKING must be right in front of its command. If it fails, the command behind it is only redirected back. */
-  #asking(): void {
-    this.#wire.gather();
-    void this.#wire.send('asking', [], ignore, (error) => {
-      if (failureKind(error) === 'denied') this.#heard.hindered(error);
-    });
-  }
-
-  #settle(isReady: boolean): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const each of waiting) each(isReady);
-  }
-}
-
-/** Why nobody has answered: what says most. */
-function explained(said: readonly Error[], tried: readonly string[]): Error {
-  const reason =
-    said.find((error) => failureKind(error) === 'denied') ??
-    said.find(({ message }) => message === UNNAMED_NODES) ??
-    said.find((error) => isReply(error)) ??
-    said.find((error) => !isMereLoss(error) && !isUnreachable(error)) ??
-    noneReached('node of the cluster', tried, said);
-  if (!reason.message.endsWith(NO_CLUSTER)) return reason;
-  const words = `${reason.message}: give this server as a single one, not as a cluster`;
-  return replyError(words, { cause: reason });
-}
-
-function ofNode(reason: Error, address: string): Error {
-  if (!(reason instanceof SilenceError)) return reason;
-  return new Error(reason.message.replace(/^no \w+/, `no answer from ${address}`), {
-    cause: reason,
-  });
-}
-
-/** The first key: of a script what follows the number of keys, of any other command its first argument. */
-function keyOf(command: string, args: readonly Argument[]): string | undefined {
-  if (command === 'evalsha' || command === 'eval')
-    return Number(args[1]) > 0 ? String(args[2]) : undefined;
-  return KEYLESS.has(command) || args.length === 0 ? undefined : String(args[0]);
 }

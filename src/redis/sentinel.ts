@@ -2,46 +2,34 @@
 // knows itself that it is none any more: until then it would go on granting locks, beside the new one.
 
 import type { Timer } from '../runtime/clock.js';
-import {
-  failureKind,
-  HungUpError,
-  isDenial,
-  isMereLoss,
-  isUnreachable,
-  noneReached,
-  RefusedError,
-  replyError,
-} from './failure.js';
+import { isDenial, isMereLoss, isReply, RefusedError, replyError } from './failure.js';
 import { addressIn, textOf, type Address, type Sender, type Target } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
+import { whyNone } from './why-none.js';
 import { ignore, unsent, Wire } from './wire.js';
-
-export type SentinelTarget = Extract<Target, { kind: 'sentinel' }>;
 
 /** What Sentinels publish when another server is the master: the one that led the failover as soon as it is promoted, all when they know. */
 const PROMOTED = '+promoted-slave';
 const SWITCHED = '+switch-master';
 
-const NO_MASTER = 'the server that Sentinel names is not its master, or closed the connection';
-
-/** A Sentinel whose connection ends sooner than that is asked again later each time. */
-const STANDS_MS = 10_000;
-
 /** One that its user has not named is forgotten when it was asked in vain so often: others name it again if it lives. */
 const MOST_ATTEMPTS = 10;
-
 /** How many Sentinels are listened to at most. */
 const MOST_LISTENED_TO = 10;
 
 /**
  * The connection to one Sentinel:
  * - `asking`: it is asked who the master is
- * - `listening`: it has answered, and tells when another server is the master
- * - `pausing`: it is gone, and is asked again soon
+ * - `listening`: it has answered, and tells when another server is the master; `timer`: when it is pinged
+ * - `pausing`: it is gone; `timer`: when it is asked again
+ *
+ * `attempt`: how often it was asked since it last stood for a while.
  */
-type Listener =
-  | { readonly kind: 'asking' | 'listening'; readonly wire: Wire }
-  | { readonly kind: 'pausing'; readonly timer: Timer };
+type Listener = { readonly attempt: number } & (
+  | { readonly kind: 'asking'; readonly wire: Wire; readonly timer?: undefined }
+  | { readonly kind: 'listening'; readonly wire: Wire; readonly timer: Timer }
+  | { readonly kind: 'pausing'; readonly wire?: undefined; readonly timer: Timer }
+);
 
 /** `isTold`: a Sentinel has told so by itself, unasked. */
 type SwitchListener = (master: Address, isTold: boolean) => void;
@@ -52,24 +40,23 @@ type SwitchListener = (master: Address, isTold: boolean) => void;
  */
 export class Sentinels {
   readonly #surroundings: Surroundings;
-  readonly #target: SentinelTarget;
+  readonly #target: Extract<Target, { kind: 'sentinel' }>;
   readonly #switchListeners = new Set<SwitchListener>();
-  /** All that are known, as `host:port`, in the order in which they are asked. */
-  #known: string[];
+  /** Those that the user has named, as `host:port`. */
+  readonly #given: readonly string[];
+  /** They, and those that they have named, in the order in which they are asked. */
+  #known: readonly string[];
   readonly #listeners = new Map<string, Listener>();
-  /** The question that is under way. */
   #asking: Promise<Address> | undefined;
   /** The master that was named last, by an answer or a message. */
   #master: Address | undefined;
-  /** How many messages named a master so far. */
-  #toldCount = 0;
-  #pingTimer: Timer | undefined;
   #isClosed = false;
 
-  constructor(surroundings: Surroundings, target: SentinelTarget) {
+  constructor(surroundings: Surroundings, target: Extract<Target, { kind: 'sentinel' }>) {
     this.#surroundings = surroundings;
     this.#target = target;
-    this.#known = target.sentinels.map(textOf);
+    this.#given = target.sentinels.map(textOf);
+    this.#known = this.#given;
   }
 
   /** Asks who the master is, and listens from then on. Rejects with what is wrong with the Sentinels. */
@@ -86,39 +73,39 @@ export class Sentinels {
 
   close(): void {
     this.#isClosed = true;
-    this.#surroundings.clock.clearTimer(this.#pingTimer);
-    for (const sentinel of [...this.#listeners.keys()]) this.#become(sentinel, undefined);
+    for (const sentinel of this.#listeners.keys()) this.#become(sentinel);
   }
 
   async #askAll(): Promise<Address> {
-    const { sentinels } = this.#target;
-    const said: { error: Error; sentinel: string }[] = [];
-    const toldCount = this.#toldCount;
-    for (const sentinel of [...this.#known]) {
+    const said: Error[] = [];
+    const former = this.#master;
+    for (const sentinel of this.#known) {
       try {
         const master = await this.#ask(sentinel);
         // Another Sentinel may have told meanwhile that this one has not heard yet.
-        if (this.#toldCount === toldCount) this.#named(master, sentinel);
-        this.#listenToAll();
+        if (this.#master === former) this.#named(master, sentinel, false);
+        for (const other of this.#known)
+          if (!this.#listeners.has(other) && this.#listeners.size < MOST_LISTENED_TO)
+            this.#ask(other).catch(ignore); // who needs a master asks by itself, and tells what is wrong
         return this.#master ?? master;
       } catch (error) {
-        said.push({ error: error as Error, sentinel });
+        said.push(error as Error);
       }
-      if (this.#isClosed) break;
     }
-    throw explained(this.#target.name, said, sentinels.map(textOf));
+    throw whyNone('Sentinel', this.#known, said);
   }
 
   /** Makes a connection to a Sentinel, asks it, and listens to it if it answers. */
-  #ask(sentinel: string, attempt = 0): Promise<Address> {
+  #ask(sentinel: string): Promise<Address> {
     return new Promise((resolve, reject) => {
-      const { clock } = this.#surroundings;
-      const beganAtMs = clock.nowMs();
+      if (this.#isClosed) throw new Error('the client is closed');
+      const attempt = (this.#listeners.get(sentinel)?.attempt ?? 0) + 1;
+      const isCurrent = (): boolean => this.#listeners.get(sentinel)?.wire === wire;
       const wire: Wire = new Wire(this.#surroundings, addressIn(sentinel), 'sentinel', {
         ready: () => {
           this.#askWho(wire).then(
             (master) => {
-              if (this.#isOf(sentinel, wire)) this.#become(sentinel, { kind: 'listening', wire });
+              if (isCurrent()) this.#listen(sentinel, wire, attempt);
               resolve(master);
             },
             (error: unknown) => {
@@ -128,18 +115,15 @@ export class Sentinels {
         },
         message: (channel, text) => {
           const master = this.#announced(channel, text);
-          if (!master) return;
-          this.#toldCount++;
-          this.#named(master, sentinel, true);
+          if (master) this.#named(master, sentinel, true);
         },
-        ended: (reason) => {
-          reject(reason ?? new Error('the Sentinel closed the connection'));
-          if (!this.#isOf(sentinel, wire)) return;
-          const hasStood = clock.nowMs() - beganAtMs > STANDS_MS;
-          this.#askLater(sentinel, hasStood ? 1 : attempt + 1);
+        ended: (reason = new Error('the Sentinel closed the connection')) => {
+          const isDenied = isDenial(reason.message);
+          reject(isDenied ? new RefusedError(`Sentinel: ${reason.message}`) : reason);
+          if (isCurrent()) this.#askLater(sentinel);
         },
       });
-      this.#become(sentinel, { kind: 'asking', wire });
+      this.#become(sentinel, { kind: 'asking', wire, attempt });
     });
   }
 
@@ -153,11 +137,14 @@ export class Sentinels {
       'sentinel',
       ['get-master-addr-by-name', name],
       (reply) => {
-        if (!Array.isArray(reply)) throw new Error(UNKNOWN_NAME);
+        if (!Array.isArray(reply))
+          throw new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);
         return this.#reached(String(reply[0]), String(reply[1]));
       },
-      (error) => {
-        throw error;
+      (cause) => {
+        if (!/unknown command '?sentinel/i.test(cause.message)) throw cause;
+        const words = `what listens at ${textOf(wire.address)} is no Sentinel (${cause.message})`;
+        throw replyError(words, { cause });
       },
     );
     // One by one, since only one of them may be permitted.
@@ -165,73 +152,56 @@ export class Sentinels {
     return asked;
   }
 
-  #listenToAll(): void {
-    if (this.#isClosed) return;
+  /** One that died without a word tells of no switch: its wire ends if a ping is not answered. */
+  #listen(sentinel: string, wire: Wire, attempt: number): void {
     const { clock, silenceLimitMs } = this.#surroundings;
-    this.#pingTimer ??= clock.setTimer(this.#pingAll, silenceLimitMs);
-    for (const sentinel of this.#known)
-      if (!this.#listeners.has(sentinel) && this.#listeners.size < MOST_LISTENED_TO)
-        this.#ask(sentinel).catch(ignore); // who needs a master asks by itself, and tells what is wrong
+    const timer = clock.setTimer(() => {
+      void wire.send('ping', ['holdfast'], ignore, ignore);
+      this.#listen(sentinel, wire, 1);
+    }, silenceLimitMs);
+    this.#become(sentinel, { kind: 'listening', attempt, wire, timer });
   }
 
-  /** A Sentinel that died without a word tells of no switch: its wire ends if this is not answered. */
-  readonly #pingAll = (): void => {
-    const { clock, silenceLimitMs } = this.#surroundings;
-    this.#pingTimer = clock.setTimer(this.#pingAll, silenceLimitMs);
-    for (const listener of this.#listeners.values())
-      if (listener.kind === 'listening')
-        void listener.wire.send('ping', ['holdfast'], ignore, ignore);
-  };
-
   /** While its connection was gone it may have told of a switch: then whoever told last is asked, and this one only after that. */
-  #askLater(sentinel: string, attempt: number): void {
-    if (
-      attempt > MOST_ATTEMPTS &&
-      !this.#target.sentinels.some((each) => textOf(each) === sentinel)
-    ) {
+  #askLater(sentinel: string): void {
+    const attempt = this.#listeners.get(sentinel)?.attempt ?? 0;
+    if (attempt > MOST_ATTEMPTS && !this.#given.includes(sentinel)) {
       this.#known = this.#known.filter((each) => each !== sentinel);
-      this.#become(sentinel, undefined);
+      this.#become(sentinel);
       return;
     }
     const { clock, random } = this.#surroundings;
     const again = (): void => {
-      this.#ask(sentinel, attempt).then((master) => {
+      this.#ask(sentinel).then((master) => {
         if (this.#master && textOf(master) !== textOf(this.#master)) this.master().catch(ignore);
       }, ignore);
     };
     const timer = clock.setTimer(again, backOffMs(attempt, random));
-    this.#become(sentinel, { kind: 'pausing', timer });
-  }
-
-  #isOf(sentinel: string, wire: Wire): boolean {
-    const listener = this.#listeners.get(sentinel);
-    return listener !== undefined && 'wire' in listener && listener.wire === wire;
+    this.#become(sentinel, { kind: 'pausing', attempt, timer });
   }
 
   /** The one place where a listener changes; undefined: it is not listened to any more. */
-  #become(sentinel: string, next: Listener | undefined): void {
+  #become(sentinel: string, next?: Listener): void {
     const former = this.#listeners.get(sentinel);
-    if (next && !this.#isClosed) this.#listeners.set(sentinel, next);
+    if (next) this.#listeners.set(sentinel, next);
     else this.#listeners.delete(sentinel);
-    if (former && 'timer' in former) this.#surroundings.clock.clearTimer(former.timer);
-    const kept = next && 'wire' in next && !this.#isClosed ? next.wire : undefined;
-    for (const listener of [former, next])
-      if (listener && 'wire' in listener && listener.wire !== kept) listener.wire.end();
+    this.#surroundings.clock.clearTimer(former?.timer);
+    if (former?.wire !== next?.wire) former?.wire?.end();
   }
 
   /** `sentinel` has named the master: it is asked first from now on. */
-  #named(master: Address, sentinel: string, isTold = false): void {
+  #named(master: Address, sentinel: string, isTold: boolean): void {
     this.#master = master;
     this.#known = [sentinel, ...this.#known.filter((each) => each !== sentinel)];
     for (const listener of this.#switchListeners) listener(master, isTold);
   }
 
   readonly #learnOthers = (reply: unknown): void => {
-    for (const fields of Array.isArray(reply) ? (reply as unknown[]) : []) {
-      const { ip, port, flags = '' } = fieldsOf(fields);
+    for (const told of reply as object[]) {
+      const { ip, port, flags = '' } = fieldsOf(told);
       if (ip === undefined || port === undefined || flags.includes('disconnected')) continue;
       const address = textOf(this.#reached(ip, port));
-      if (!this.#known.includes(address)) this.#known.push(address);
+      if (!this.#known.includes(address)) this.#known = [...this.#known, address];
     }
   };
 
@@ -239,14 +209,12 @@ export class Sentinels {
   #announced(channel: string, text: string): Address | undefined {
     const words = text.split(' ');
     // "<name> <old ip> <old port> <ip> <port>", or "slave <id> <ip> <port> @ <name> <old ip> <old port>"
-    const [name, ip, port] =
-      channel === SWITCHED ? [words[0], words[3], words[4]] : [words[5], words[2], words[3]];
+    const [name, ip, port] = (channel === SWITCHED ? [0, 3, 4] : [5, 2, 3]).map((at) => words[at]);
     return name === this.#target.name && ip && port ? this.#reached(ip, port) : undefined;
   }
 
   #reached(ip: string, port: string): Address {
-    const announced = `${ip}:${port}`;
-    return this.#target.remap(announced) ?? addressIn(announced);
+    return { host: ip, port: Number(port), ...this.#target.remap(`${ip}:${port}`) };
   }
 }
 
@@ -256,137 +224,87 @@ export class SentinelSession implements Session {
   readonly #surroundings: Surroundings;
   readonly #heard: SessionHeard;
   readonly #stopListening: () => void;
-  #state:
-    | { readonly kind: 'asking' }
-    | { readonly kind: 'connecting' | 'ready'; readonly wire: Wire }
-    | { readonly kind: 'ended'; readonly wire: Wire | undefined } = { kind: 'asking' };
+  #state: 'asking' | 'connecting' | 'ready' | 'ended' = 'asking';
+  /** The connection to the server, as soon as that is known. */
+  #wire: Wire | undefined;
 
   constructor(surroundings: Surroundings, sentinels: Sentinels, heard: SessionHeard) {
     this.#surroundings = surroundings;
     this.#heard = heard;
     this.#stopListening = sentinels.onSwitch((master) => {
-      const { address } = this;
-      if (address && textOf(address) !== textOf(master)) this.end();
+      if (this.address && textOf(this.address) !== textOf(master)) this.end();
     });
-    sentinels.master().then(
-      (master) => {
-        if (this.#state.kind === 'asking') this.#connect(master);
-      },
-      (error: unknown) => {
-        this.end(error as Error);
-      },
-    );
+    sentinels.master().then(this.#connect, (error: unknown) => {
+      this.end(error as Error);
+    });
   }
 
   get isReady(): boolean {
-    return this.#state.kind === 'ready' && this.#state.wire.isReady;
+    return this.#state === 'ready' && this.#wire?.isReady === true;
   }
 
   get owesAnswer(): boolean {
-    return this.#state.kind === 'ready' && this.#state.wire.owesAnswer;
+    return this.#wire?.owesAnswer === true;
   }
 
   get address(): Address | undefined {
-    return 'wire' in this.#state ? this.#state.wire?.address : undefined;
+    return this.#wire?.address;
   }
 
-  readonly send: Sender['send'] = (command, args, read, failed) => {
-    if (this.#state.kind !== 'ready') return unsent('not connected', failed);
-    return this.#state.wire.send(command, args, read, failed);
-  };
+  readonly send: Sender['send'] = (command, args, read, failed) =>
+    this.#wire?.send(command, args, read, failed) ?? unsent('not connected', failed);
 
   gather(): void {
-    if (this.#state.kind === 'ready') this.#state.wire.gather();
+    this.#wire?.gather();
   }
 
   flush(): void {
-    if (this.#state.kind === 'ready') this.#state.wire.flush();
+    this.#wire?.flush();
   }
 
   end(reason?: Error): void {
-    if (this.#state.kind === 'ended') return;
-    const wire = 'wire' in this.#state ? this.#state.wire : undefined;
-    this.#state = { kind: 'ended', wire };
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
     this.#stopListening();
-    wire?.end(reason);
+    this.#wire?.end(reason);
     queueMicrotask(() => {
       this.#heard.ended(reason);
     });
   }
 
-  #connect(master: Address): void {
-    const wire: Wire = new Wire(this.#surroundings, master, 'commands', {
-      ready: () => {
-        this.#askRole(wire);
-      },
+  readonly #connect = (master: Address): void => {
+    if (this.#state !== 'asking') return;
+    this.#state = 'connecting';
+    this.#wire = new Wire(this.#surroundings, master, 'commands', {
+      ready: this.#askRole,
       ended: (reason) => {
-        const isUnsaid = reason === undefined || isMereLoss(reason);
-        const why =
-          reason instanceof HungUpError
-            ? `at the server that Sentinel names ${reason.message}`
-            : NO_MASTER;
-        this.end(isUnsaid && this.#state.kind === 'connecting' ? new Error(why) : reason);
+        const isUnsaid = this.#state === 'connecting' && (!reason || isMereLoss(reason));
+        const why = reason?.message ?? 'the connection was closed';
+        this.end(isUnsaid ? new Error(`at the server that Sentinel names ${why}`) : reason);
       },
     });
-    this.#state = { kind: 'connecting', wire };
-  }
+  };
 
   /** A Sentinel may not know yet that its master is a replica by now. (By INFO: users have been told to permit that, and ROLE they have not.) */
-  #askRole(wire: Wire): void {
-    const begin = (): void => {
-      if (this.#state.kind !== 'connecting') return;
-      this.#state = { kind: 'ready', wire };
+  readonly #askRole = (): void => {
+    const judge = (info: unknown): void => {
+      const isReplica = /^role:slave/m.test(String(info));
+      if (isReplica) this.end(new Error('the server that Sentinel names is not its master'));
+      if (this.#state !== 'connecting') return;
+      this.#state = 'ready';
       this.#heard.ready();
     };
-    void wire.send(
-      'info',
-      ['replication'],
-      (info) => {
-        if (/^role:slave/m.test(String(info))) this.end(new Error(NO_MASTER));
-        else begin();
-      },
-      (error) => {
-        const kind = failureKind(error);
-        // It is not permitted, or the server is still loading: the greeting tells.
-        if (kind !== 'unanswered' && kind !== 'unsent') begin();
-      },
-    );
-  }
+    // It is not permitted, or the server is still loading: the greeting tells.
+    void this.send('info', ['replication'], judge, (error) => {
+      if (isReply(error)) judge('');
+    });
+  };
 }
 
-const UNKNOWN_NAME = 'No such master with that name';
-const NO_SENTINEL = /unknown command '?sentinel/i;
-
-/** Why no Sentinel has named a master: what says most. */
-function explained(
-  name: string,
-  said: readonly { readonly error: Error; readonly sentinel: string }[],
-  given: readonly string[],
-): Error {
-  const errors = said.map(({ error }) => error);
-  const denial = errors.find(isDenial);
-  if (denial) return new RefusedError(`Sentinel: ${denial.message}`);
-  if (errors.some(({ message }) => message.includes(UNKNOWN_NAME)))
-    return new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);
-  const noSentinel = said.find(({ error }) => NO_SENTINEL.test(error.message));
-  if (noSentinel) {
-    const { error: cause, sentinel } = noSentinel;
-    const words = `what listens at ${sentinel} is no Sentinel (${cause.message})`;
-    return replyError(words, { cause });
-  }
-  const reason = errors.find((error) => !isMereLoss(error) && !isUnreachable(error));
-  if (reason) return reason;
-  return noneReached('Sentinel', [...given, ...said.map(({ sentinel }) => sentinel)], errors);
-}
-
-/** The fields of one Sentinel: a list of names and values (RESP2), a map, or an object. */
-function fieldsOf(fields: unknown): Readonly<Record<string, string | undefined>> {
-  if (!Array.isArray(fields))
-    return Object.fromEntries(
-      fields instanceof Map ? fields : Object.entries(fields as object),
-    ) as Record<string, string>;
-  const list = fields.map(String);
-  return Object.fromEntries(
-    list.flatMap((name, index) => (index % 2 === 0 ? [[name, list[index + 1]]] : [])),
-  );
+/** The fields of one Sentinel: a list of names and values (RESP2), a Map, or an object. */
+function fieldsOf(told: object): Partial<Record<string, string>> {
+  if (told instanceof Map) return Object.fromEntries(told as Map<string, string>);
+  if (!Array.isArray(told)) return told;
+  const pairs = (told as string[]).map((name, index) => [name, told[index + 1] as string] as const);
+  return Object.fromEntries(pairs.filter((_, index) => index % 2 === 0));
 }

@@ -1,5 +1,7 @@
 // The slots of a cluster (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/), and hash tags for given slots.
 
+import { replyError } from './failure.js';
+
 export const SLOT_COUNT = 16_384;
 
 /** The slot of a key that is hashed as a whole: CRC16 (XMODEM) of its bytes. */
@@ -13,8 +15,8 @@ export function slotOf(text: string): number {
   return crc % SLOT_COUNT;
 }
 
-/** The smallest number that is hashed to each slot, as far as numbers were tried. */
-const tags = new Map<number, string>();
+/** By slot, the smallest number that is hashed to it, as far as numbers were tried. */
+const tags: (string | undefined)[] = [];
 let nextNumber = 0;
 
 /**
@@ -23,13 +25,11 @@ let nextNumber = 0;
  */
 export function tagForSlotOf(key: string): string {
   const slot = slotOf(key);
-  for (;;) {
-    const tag = tags.get(slot);
-    if (tag !== undefined) return tag;
+  while (tags[slot] === undefined) {
     const number = String(nextNumber++);
-    const slotOfNumber = slotOf(number);
-    if (!tags.has(slotOfNumber)) tags.set(slotOfNumber, number);
+    tags[slotOf(number)] ??= number;
   }
+  return tags[slot];
 }
 
 /** Which master has which slot, each named by the address at which we reach it. */
@@ -39,10 +39,6 @@ export interface SlotMap {
   readonly masters: readonly string[];
 }
 
-/** A cluster of nodes that do not say where they are cannot be used. */
-export const UNNAMED_NODES =
-  'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)';
-
 /**
  * Reads the answer to CLUSTER SLOTS.
  *
@@ -50,18 +46,20 @@ export const UNNAMED_NODES =
  * @throws Error the answer names no node that has slots
  */
 export function readSlots(reply: unknown, reachedAt: (announced: string) => string): SlotMap {
+  // A node that was restarted with nothing knows of no slots: that is no news of the cluster.
   if (!Array.isArray(reply) || reply.length === 0)
-    // A node that was restarted with nothing knows of no slots: that is no news of the cluster.
     throw new Error('the cluster is not up (cluster_state): the node knows of no slots');
   const masterBySlot: (string | undefined)[] = new Array<undefined>(SLOT_COUNT);
   const masters = new Set<string>();
-  for (const [first, last, master] of reply as [number, number, [string | null, number]][]) {
-    const [host, port] = master;
+  for (const [first, last, [host, port]] of reply as [number, number, [string | null, number]][]) {
     if (host === null || host === '?') continue; // (an empty host is "the one that you have asked")
     const address = reachedAt(`${host}:${String(port)}`);
     masters.add(address);
     masterBySlot.fill(address, first, last + 1);
   }
-  if (masters.size === 0) throw new Error(UNNAMED_NODES);
+  if (masters.size === 0)
+    throw replyError(
+      'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)',
+    );
   return { masterBySlot, masters: [...masters] };
 }
