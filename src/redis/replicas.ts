@@ -1,5 +1,8 @@
 // The way to Redis for what counts only when replicas have acknowledged it: a session of its own, since WAIT keeps everything behind it waiting. In a
 // cluster WAIT must go to the very node that ran the script, so redirections are followed here.
+//
+// WAIT goes out in the same write as the script. Scripts that are sent before it is answered share the next WAIT, which follows then: the server reads
+// nothing while it waits.
 
 import { UnavailableError } from '../api/errors.js';
 import type { Clock, TimeLimit, Timer } from '../runtime/clock.js';
@@ -16,13 +19,18 @@ import {
 import type { Argument, Sender } from './port.js';
 import type { Reconnecting } from './reconnecting.js';
 import type { Script } from './scripts.generated.js';
-import { ignore } from './wire.js';
 
 /** How often a command is sent anew to where it was redirected. */
 const MAX_REDIRECTIONS = 5;
 
-/** For which part of the caller's time acknowledgements are waited for: so they are counted before the caller gives up. */
+/** For which part of the time that is left something is waited for: so its answer is here before the caller gives up. */
 const WAITING_PART = 0.9;
+
+/** How long one WAIT takes at most. Scripts that are sent behind it are held up for so long, also those that need no replica. */
+const LONGEST_WAIT_MS = 100;
+
+/** How the answer to WAIT begins when the master became a replica after it ran the script: the next try finds the new master. */
+const IS_REPLICA = 'ERR WAIT cannot be used with';
 
 export interface ReplicatedOptions {
   /** How many replicas must have acknowledged what counts only then; 0: none. */
@@ -33,19 +41,16 @@ export interface ReplicatedOptions {
   silenceLimitMs: number;
 }
 
-/** A script and what it is called with. */
-interface ScriptCall {
-  readonly script: Script;
-  /** The script's keys, which are all in one slot. */
-  readonly keys: readonly string[];
-  readonly args: readonly Argument[];
-}
+/** How many replicas have acknowledged all that was sent before a WAIT; or why that will not be known. */
+type Outcome = number | Error;
 
 export class Replicated {
   readonly #options: ReplicatedOptions;
   readonly #commands: Reconnecting;
   readonly #clock: Clock;
-  readonly #connections = new WeakMap<Sender, Acknowledgements>();
+  /** The WAIT that is unanswered on a connection, and the one that is sent when that is answered. */
+  readonly #present = new WeakMap<Sender, Promise<Outcome>>();
+  readonly #next = new WeakMap<Sender, Promise<Outcome>>();
 
   constructor(commands: Reconnecting, options: ReplicatedOptions, clock: Clock) {
     this.#commands = commands;
@@ -64,235 +69,142 @@ export class Replicated {
   }
 
   /**
-   * Runs a script once and reads its reply.
+   * Runs a script once, whose keys are all in one slot, and reads its reply. The script must change data: after one that only reads, WAIT may have
+   * nothing to wait for.
    *
    * @param isNeeded - whether a reply needs to be acknowledged
    * @throws UnavailableError too few replicas acknowledged the script in time, though it ran
    */
   async run<T>(
-    { script, keys, args }: ScriptCall,
+    { script, keys, args }: { script: Script; keys: readonly string[]; args: readonly Argument[] },
     read: (reply: unknown) => T,
     isNeeded: (reply: T) => boolean,
     limit: TimeLimit,
   ): Promise<T> {
-    const limitMs = Math.min(this.#options.commandTimeoutMs, limit.leftMs * WAITING_PART);
     let isKnown = true;
     let askedNode: Node | undefined;
     for (let redirections = 0; ; redirections++) {
-      const node = askedNode ?? this.#senderFor(keys[0] ?? '');
-      const sender = askedNode?.asking ?? node;
-      const [command, text] = isKnown
-        ? (['evalsha', script.sha1] as const)
-        : (['eval', script.source] as const);
-      const send = (): Promise<T> =>
-        this.#commands.ask(command, [text, keys.length, ...keys, ...args], read, undefined, sender);
+      const { session } = this.#commands;
+      const cluster = session instanceof Cluster ? session : undefined;
+      const node = askedNode ?? (cluster ? cluster.nodeOf(keys[0] ?? '') : session);
+      if (!node) {
+        cluster?.refresh();
+        throw new UnsentError('the node that has the key is not known');
+      }
+      const send = (): Promise<T> => {
+        const parts = [isKnown ? script.sha1 : script.source, keys.length, ...keys, ...args];
+        const sender = askedNode?.asking ?? node;
+        return this.#commands.ask(isKnown ? 'evalsha' : 'eval', parts, read, undefined, sender);
+      };
       try {
-        return await this.#on(node).run(send, isNeeded, limitMs, () => limit.leftMs <= 0);
+        return await this.#acknowledged(node, send, isNeeded, limit);
       } catch (error) {
+        const to = redirections < MAX_REDIRECTIONS ? redirectionOf(error) : undefined;
         if (isKnown && isUnknownScript(error)) {
           assertWanted(limit);
           isKnown = false;
-          continue;
-        }
-        const to = redirectionOf(error);
-        const cluster = this.#commands.session;
-        if (
-          !to ||
-          !(cluster instanceof Cluster) ||
-          !(node instanceof Node) ||
-          redirections === MAX_REDIRECTIONS
-        ) {
+        } else if (to && cluster && node instanceof Node) {
+          cluster.learnFrom(error as Error, node.address);
+          const at = cluster.reachedAt(to.address, node.address);
+          askedNode = to.kind === 'ASK' ? cluster.node(at) : undefined;
+        } else {
           await denied(error, script, keys);
           throw error;
         }
-        cluster.learnFrom(error as Error, node.address);
-        askedNode =
-          to.kind === 'ASK' ? cluster.node(cluster.reachedAt(to.address, node.address)) : undefined;
       }
     }
   }
 
-  #on(node: Sender): Acknowledgements {
-    let acknowledgements = this.#connections.get(node);
-    if (!acknowledgements) {
-      const { replicas, silenceLimitMs } = this.#options;
-      acknowledgements = new Acknowledgements(
-        node,
-        this.#commands,
-        replicas,
-        silenceLimitMs,
-        this.#clock,
-      );
-      this.#connections.set(node, acknowledgements);
-    }
-    return acknowledgements;
-  }
-
-  /** The one server, or the node of a cluster that has the key. */
-  #senderFor(key: string): Sender {
-    const { session } = this.#commands;
-    const sender = session instanceof Cluster ? session.nodeOf(key) : session;
-    if (sender) return sender;
-    if (session instanceof Cluster) session.refresh();
-    throw new UnsentError('the node that has the key is not known');
-  }
-}
-
-// What is sent on one connection and counts only when enough replicas have acknowledged it. WAIT goes out in the same write as the command.
-// Commands that are sent before it is answered share the next WAIT, which follows then: the server reads nothing while it waits.
-
-/** How long one WAIT takes at most. Commands that are sent behind it are held up for so long, also those that need no replica. */
-const LONGEST_WAIT_MS = 100;
-
-/** How the answer to WAIT begins when the master became a replica after it ran the command: the next try finds the new master. */
-const IS_REPLICA = 'ERR WAIT cannot be used with';
-
-/** One command whose acknowledgements are awaited. */
-interface Sending {
-  /** The command's number in the order of sending. */
-  readonly number: number;
-  /** How many replicas had acknowledged the command when that was last asked; or why it will not be known. */
-  outcome: number | Error;
-  readonly isGivenUp: () => boolean;
-  /** Called after each WAIT that was sent behind the command. */
-  changed: () => void;
-}
-
-class Acknowledgements {
-  readonly #node: Sender;
-  readonly #commands: Reconnecting;
-  readonly #replicas: number;
-  readonly #waitMs: number;
-  readonly #clock: Clock;
-  /** The commands that too few replicas have acknowledged so far, and that are not known to need none. */
-  readonly #pending = new Set<Sending>();
-  #sentCount = 0;
-  #isWaiting = false;
-  /** Which replicas are behind, as the master said after a WAIT that fell short. */
-  #behind = '';
-
-  /** `node`: the connection, one of those of `commands`; `replicas`: how many are enough; `silenceLimitMs`: how long it may be silent. */
-  constructor(
+  /** Sends by `send`, on this connection. Resolves to the reply when that needs no acknowledgement, or enough replicas have acknowledged it. */
+  async #acknowledged<T>(
     node: Sender,
-    commands: Reconnecting,
-    replicas: number,
-    silenceLimitMs: number,
-    clock: Clock,
-  ) {
-    this.#clock = clock;
-    this.#node = node;
-    this.#commands = commands;
-    this.#replicas = replicas;
-    this.#waitMs = Math.max(1, Math.min(LONGEST_WAIT_MS, Math.floor(silenceLimitMs / 2)));
-  }
-
-  /**
-   * Sends a command. Resolves to its reply when that needs no acknowledgement, or enough replicas have acknowledged it.
-   *
-   * @param send - sends the command, which must change data: after one that only reads, WAIT may have nothing to wait for
-   * @param isNeeded - whether a reply needs to be acknowledged
-   * @param limitMs - how long to wait for the acknowledgements, from now
-   * @param isGivenUp - whether nobody waits for the command any more
-   * @throws UnavailableError too few replicas acknowledged it
-   */
-  async run<T>(
     send: () => Promise<T>,
     isNeeded: (reply: T) => boolean,
-    limitMs: number,
-    isGivenUp: () => boolean,
+    limit: TimeLimit,
   ): Promise<T> {
+    const { replicas, commandTimeoutMs } = this.#options;
+    const limitMs = Math.min(commandTimeoutMs, limit.leftMs * WAITING_PART);
     const endsAtMs = this.#clock.nowMs() + limitMs;
-    const sending: Sending = {
-      number: ++this.#sentCount,
-      outcome: 0,
-      isGivenUp,
-      changed: () => undefined,
-    };
-    this.#pending.add(sending);
+    node.gather();
+    const sent = send();
+    let waiting = this.#waitBehind(node, limitMs);
+    const reply = await sent;
+    if (!isNeeded(reply)) return reply;
+    let count = 0;
+    for (;;) {
+      const outcome = await this.#within(waiting, endsAtMs - this.#clock.nowMs());
+      if (outcome instanceof Error) throw outcome;
+      count = outcome ?? count;
+      if (count >= replicas) return reply;
+      const leftMs = endsAtMs - this.#clock.nowMs();
+      if (leftMs <= 0 || limit.leftMs <= 0) break;
+      waiting = this.#wait(node, leftMs);
+    }
+    const info = this.#commands.ask('info', ['replication'], lagging, undefined, node);
+    const notPermitted = (): string => '';
+    const behind = await this.#within(info.catch(notPermitted), limit.leftMs * WAITING_PART);
+    throw new UnavailableError(
+      `${String(count)} of ${String(replicas)} replicas acknowledged it within ${String(Math.round(limitMs))} ms, so it does not count${behind ?? ''}`,
+    );
+  }
+
+  /** For what was sent just now: the WAIT that is unanswered went out before it. */
+  #waitBehind(node: Sender, leftMs: number): Promise<Outcome> {
+    const present = this.#present.get(node);
+    if (!present) return this.#wait(node, leftMs);
+    const next = this.#next.get(node) ?? present.then(() => this.#wait(node, leftMs));
+    this.#next.set(node, next);
+    return next;
+  }
+
+  /** For what was sent before the WAIT that is unanswered, if there is one. */
+  #wait(node: Sender, leftMs: number): Promise<Outcome> {
+    const present = this.#present.get(node);
+    if (present) return present;
+    const { replicas, silenceLimitMs } = this.#options;
+    const longestMs = Math.min(LONGEST_WAIT_MS, silenceLimitMs / 2, leftMs * WAITING_PART);
+    const answer = this.#commands
+      .ask('wait', [replicas, Math.ceil(longestMs)], Number, undefined, node) // (0 would be for ever)
+      .catch(asFailure)
+      .finally(() => this.#present.delete(node));
+    this.#present.set(node, answer);
+    this.#next.delete(node);
+    return answer;
+  }
+
+  /** The promise's outcome; undefined: it takes longer. */
+  async #within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+    let timer: Timer | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = this.#clock.setTimer(() => {
+        resolve(undefined);
+      }, ms);
+    });
     try {
-      const reply = await this.#sendWithWait(send);
-      if (isNeeded(reply)) await this.#acknowledged(sending, endsAtMs, limitMs);
-      return reply;
+      return await Promise.race([promise, late]);
     } finally {
-      this.#pending.delete(sending);
-    }
-  }
-
-  #sendWithWait<T>(send: () => Promise<T>): Promise<T> {
-    this.#node.gather();
-    const reply = send();
-    if (!this.#isWaiting) void this.#wait();
-    return reply;
-  }
-
-  async #wait(hasFallenShort = false): Promise<void> {
-    this.#isWaiting = true;
-    const upTo = this.#sentCount;
-    const commands = this.#commands;
-    this.#node.gather();
-    if (hasFallenShort)
-      commands
-        .ask('info', ['replication'], lagging, undefined, this.#node)
-        .then((behind) => (this.#behind = behind), ignore);
-    const outcome = await commands
-      .ask('wait', [this.#replicas, this.#waitMs], Number, undefined, this.#node)
-      .catch(asFailure);
-    this.#isWaiting = false;
-    for (const sending of this.#pending) {
-      if (sending.number > upTo) continue;
-      sending.outcome = outcome;
-      if (this.#isOver(sending)) this.#pending.delete(sending);
-      sending.changed();
-    }
-    if (this.#pending.size > 0)
-      void this.#wait(outcome instanceof Error || outcome < this.#replicas);
-  }
-
-  #isOver({ outcome }: Sending): boolean {
-    return outcome instanceof Error || outcome >= this.#replicas;
-  }
-
-  async #acknowledged(sending: Sending, endsAtMs: number, limitMs: number): Promise<void> {
-    if (!this.#isOver(sending)) {
-      let timer: Timer | undefined;
-      await new Promise<void>((resolve) => {
-        sending.changed = () => {
-          if (this.#isOver(sending) || sending.isGivenUp()) resolve();
-        };
-        timer = this.#clock.setTimer(resolve, endsAtMs - this.#clock.nowMs());
-      });
       this.#clock.clearTimer(timer);
     }
-    if (sending.outcome instanceof Error) throw sending.outcome;
-    if (this.#isOver(sending)) return;
-    throw new UnavailableError(
-      `${String(sending.outcome)} of ${String(this.#replicas)} replicas acknowledged it within ${String(Math.round(limitMs))} ms, so it does not count${this.#behind}`,
-    );
   }
 }
 
 /** Which replicas are how far behind, by the master's answer to INFO. */
 function lagging(info: unknown): string {
-  const replicas = [...String(info).matchAll(/^slave\d+:(.*)$/gm)].map(
-    ([, fields = '']) =>
-      Object.fromEntries(
-        fields
-          .trim()
-          .split(',')
-          .map((field) => field.split('=')),
-      ) as Partial<Record<string, string>>,
-  );
-  const endsAt = Number(/^master_repl_offset:(\d+)/m.exec(String(info))?.[1]);
-  const each = replicas.map(({ ip, port, state, offset, lag }) => {
-    const behind = `${String(endsAt - Number(offset))} bytes behind, last heard of ${String(lag)} s ago`;
-    return `${String(ip)}:${String(port)} is ${state === 'online' ? behind : String(state)}`;
+  const text = String(info);
+  if (/^connected_slaves:0/m.test(text)) return '; no replica is connected';
+  const endsAt = Number(/^master_repl_offset:(\d+)/m.exec(text)?.[1]);
+  const replicas = text.matchAll(/^slave\d+:ip=(.*),port=(.*),state=(.*),offset=(\d+),lag=(\d+)/gm);
+  const each = Array.from(replicas, (match) => {
+    const [, host, port, state, offset, lag] = match as unknown as readonly string[];
+    const behind = `${String(endsAt - Number(offset))} bytes behind, last heard from ${lag} s ago`;
+    return `${host}:${port} (${state === 'online' ? behind : state})`;
   });
-  return ` (${each.length > 0 ? each.join('; ') : 'the master is connected to no replica'})`;
+  return each.length > 0 ? `; connected: ${each.join(', ')}` : '';
 }
 
-/** What a failed WAIT means for a command: the server ran it, so this must not pass for its refusal; what replicas have is not known. */
+/** What a failed WAIT means for a script: the server ran it, so this must not pass for its refusal; what replicas have is not known. */
 function asFailure(cause: unknown): Error {
-  const why = cause instanceof Error ? describe(cause) : String(cause);
+  const why = describe(cause as Error);
   const kind = failureKind(cause);
   const message = `whether replicas acknowledged it is not known: ${why}`;
   const mayHelp = (kind !== 'denied' && kind !== 'defect') || why.startsWith(IS_REPLICA);

@@ -115,7 +115,6 @@ export class Subscriptions {
     const { wire, isSharded } = subscriber;
     route.asked = subscriber;
     subscriber.watch();
-    wire?.gather(); // all that are asked for in this turn
     wire?.subscribe([route.channel], isSharded, (refusal) => {
       if (this.#routes.get(route.channel) !== route || route.asked !== subscriber) return;
       route.asked = undefined;

@@ -87,7 +87,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
   );
 
   it.each(kinds)(
-    'is undone when too few acknowledge it, and says how many did (%s)',
+    'is undone when too few acknowledge it, and says how many did, which one is behind and since when (%s)',
     async (kind) => {
       await using client = connect(1, 1_000);
       const lock = client[kind](uniqueName());
@@ -97,15 +97,18 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
         () => lock.acquire(),
         () => lock.lock(),
       ];
-      for (const attempt of attempts) {
+      const { port } = servers.replicas[0]!;
+      for (const [pausedForS, attempt] of attempts.entries()) {
         const error = await rejectionOf(settledWithin(attempt(), 5_000));
         expect(error).toBeInstanceOf(UnavailableError);
         expect(error).toMatchObject({
           lockName: lock.name,
           message: expect.stringMatching(
-            /: 0 of 1 replicas acknowledged it within \d+ ms, so it does not count \(\S+:\d+ is \d+ bytes behind, last heard of \d+ s ago\)/,
+            `: 0 of 1 replicas acknowledged it within \\d+ ms, so it does not count; connected: 127.0.0.1:${port} \\([1-9]\\d* bytes behind, last heard from \\d+ s ago\\)$`,
           ) as string,
         });
+        const heardFromS = Number(/last heard from (\d+) s ago/.exec(String(error))![1]);
+        expect(heardFromS).toBeGreaterThanOrEqual(pausedForS); // each attempt took a second
         await undone(lock.name);
       }
     },
@@ -116,7 +119,35 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
     expect(String(error)).toContain(': 1 of 2 replicas acknowledged it');
     // There is no second one.
-    expect(String(error)).toMatch(/\(\S+:\d+ is \d+ bytes behind, last heard of \d+ s ago\)$/);
+    expect(String(error)).toMatch(
+      /; connected: \S+:\d+ \(\d+ bytes behind, last heard from \d+ s ago\)$/,
+    );
+  });
+
+  it('asks who is behind once, and only when it gives up', async () => {
+    await using client = connect(1, 1_500);
+    await client.getLock(uniqueName()).withLock(() => 1);
+    const asked = async (fn: () => Promise<unknown>): Promise<string[]> => {
+      const commands = await recordCommands(servers.master.url, fn);
+      return commands
+        .filter(({ name, args }) => name === 'WAIT' || (name === 'INFO' && args[0] !== 'server'))
+        .map(({ name }) => name);
+    };
+    const late = await asked(async () => {
+      await hang();
+      const acquiring = client.getLock(uniqueName()).tryAcquire();
+      await sleep(500);
+      await servers.replicas[0]!.resume();
+      await (await acquiring)!.release();
+    });
+    expect(late.length).toBeGreaterThan(1);
+    expect(late).not.toContain('INFO');
+    const tooLate = await asked(async () => {
+      await hang();
+      await rejectionOf(client.getLock(uniqueName()).tryAcquire());
+    });
+    expect(tooLate.filter((name) => name === 'INFO')).toHaveLength(1);
+    expect(tooLate.at(-1)).toBe('INFO');
   });
 
   it('takes no longer than its caller waits', async () => {

@@ -91,6 +91,27 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     await expect.poll(() => master.exists(lock.name)).toBe(0);
   });
 
+  it('an acquisition says so when no replica is connected', async () => {
+    await cutReplication(servers.master);
+    await using client = connect({ commandTimeout: 1_000 });
+    const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
+    expect(String(error)).toMatch(
+      /: 0 of 1 replicas acknowledged it within \d+ ms, so it does not count; no replica is connected$/,
+    );
+  });
+
+  it('an acquisition of a user who may not INFO says how many acknowledged it, and no more', async () => {
+    await master.call('ACL', 'SETUSER', 'ann', 'on', '>pw', '~*', '&*', '+@all', '-info');
+    const { host, port } = servers.master;
+    const redis = { host, port, username: 'ann', password: 'pw' };
+    await using client = connect({ redis, commandTimeout: 1_000 });
+    await servers.replicas[0]!.pause();
+    const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
+    expect(String(error)).toMatch(
+      /: 0 of 1 replicas acknowledged it within \d+ ms, so it does not count$/,
+    );
+  });
+
   it('a replica that is gone for good is told by the master’s own rule, too: NOREPLICAS', async () => {
     await master.config('SET', 'min-replicas-to-write', '1');
     await using client = connect({ replicas: 0, commandTimeout: 500 });
