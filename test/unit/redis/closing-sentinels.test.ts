@@ -56,7 +56,7 @@ async function connectedTo(...sentinels: readonly Sentinel[]): Promise<number[]>
   };
   const events = { emit: () => true, outage: () => undefined } as Partial<Events> as Events;
   const options = { silenceLimitMs: 10_000, commandTimeoutMs: 10_000, replicas: 0 };
-  const client = new RedisClient({ library, random: () => 1, ...options }, events);
+  const client = new RedisClient({ library: { ...library, random: () => 1 }, ...options }, events);
   await vi.advanceTimersByTimeAsync(5_000);
   await client.close();
   return counts;

@@ -73,7 +73,7 @@ it('it is tried ever less often, and found when it is back', async () => {
   const { library } = masters;
   const events = { emit: () => true, outage: () => undefined } as Partial<Events> as Events;
   const options = { silenceLimitMs: 60_000, commandTimeoutMs: 60_000, replicas: 0 };
-  const client = new RedisClient({ library, random: () => 1, ...options }, events);
+  const client = new RedisClient({ library: { ...library, random: () => 1 }, ...options }, events);
   await vi.advanceTimersByTimeAsync(1_000);
   await Promise.all([client.ping(new Set()), vi.advanceTimersByTimeAsync(10)]);
   expect(client.status).toBe('ready');
