@@ -1,6 +1,34 @@
 // Time as leases see it: the larger of what the monotonic clock and the wall clock say went by.
 // A monotonic clock may stand still while the machine is suspended; a wall clock may be set back.
 
+import { inOwnContext } from './own-context.js';
+
+/** A timer of a clock; only that clock can clear it. */
+export interface Timer {
+  ref(): unknown;
+  unref(): unknown;
+}
+
+/** Where time comes from: the process, or a server in memory that can jump ahead. */
+export interface Clock {
+  /** Milliseconds on a monotonic clock. */
+  nowMs(): number;
+  /** Milliseconds since 1970 on the wall clock. */
+  wallMs(): number;
+  /** Calls back once, in no caller's asynchronous context. A delay over MAX_TIMER_MS ends after that: then the callback has to look at the clock again. */
+  setTimer(callback: () => void, delayMs: number): Timer;
+  clearTimer(timer: Timer | undefined): void;
+}
+
+export const PROCESS_CLOCK: Clock = {
+  nowMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  setTimer: (callback, delayMs) => inOwnContext(() => setTimer(callback, delayMs)),
+  clearTimer: (timer) => {
+    clearTimeout(timer as NodeJS.Timeout | undefined);
+  },
+};
+
 /** A point in time on both clocks, in milliseconds. */
 export interface Instant {
   readonly monotonicMs: number;

@@ -5,6 +5,7 @@ import type { LockRequest } from '../../src/core/request.js';
 import { Listeners } from '../../src/core/listeners.js';
 import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
 import { FairPlace } from '../../src/locks/fair/fair-place.js';
+import { PROCESS_CLOCK } from '../../src/runtime/clock.js';
 import { Schedule } from '../../src/runtime/schedule.js';
 import { Server } from '../../src/core/server.js';
 import type { RedisClient } from '../../src/redis/client.js';
@@ -60,7 +61,6 @@ export class FakeFairRedis {
   constructor(clientId = 'me') {
     const options = {
       library: this.#library(),
-      clock: { nowMs: () => performance.now(), setTimer: setTimerOfConnection },
       lockWatchdogTimeoutMs: PLACE_LEASE_MS,
       keyPrefix: '',
       silenceLimitMs: 10_000,
@@ -161,6 +161,7 @@ export class FakeFairRedis {
     return {
       target: { kind: 'single', address: { host: 'nowhere', port: 1 }, database: 0 },
       keyPrefix: '',
+      clock: { ...PROCESS_CLOCK, setTimer: setTimerOfConnection },
       open: (_address, purpose, heard) => {
         if (purpose === 'commands') return IDLE;
         this.#subscriber = heard;
