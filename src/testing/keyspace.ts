@@ -83,7 +83,8 @@ export class Keyspace {
 
   entry(key: string): Entry | undefined {
     const entry = this.#entries.get(key);
-    if (!entry || entry.untilMs > this.nowMs) return entry;
+    // In the millisecond of its end a key is still there.
+    if (!entry || entry.untilMs >= this.nowMs) return entry;
     this.#entries.delete(key);
     return undefined;
   }
@@ -128,13 +129,13 @@ export class Keyspace {
     this.#entries.set(key, { value, untilMs });
   }
 
-  /** Whether there was such a key. A time that is over ends it at once. */
+  /** Whether there was such a key. A time that is over, or now, ends it at once. */
   end(key: string, untilMs: number): boolean {
     const entry = this.entry(key);
     if (!entry) return false;
     this.#changes(key);
     entry.untilMs = untilMs;
-    this.entry(key);
+    if (untilMs <= this.nowMs) this.#entries.delete(key);
     return true;
   }
 
