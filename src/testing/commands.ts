@@ -38,7 +38,9 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   GET: (keys, key) => keys.text(key) ?? null,
 
   SET(keys, key, value, px?: string, ms?: string) {
-    keys.set(key, value, px === undefined ? Infinity : keys.nowMs + integer(ms));
+    const forMs = px === undefined ? Infinity : integer(ms);
+    if (forMs <= 0) throw new RedisError("ERR invalid expire time in 'set' command");
+    keys.set(key, value, keys.nowMs + forMs);
     return OK;
   },
 
