@@ -58,6 +58,10 @@ export class MemoryServer {
     return this.#keys;
   }
 
+  get connectionCount(): number {
+    return this.#peers.size;
+  }
+
   /** Returns whether the server takes the connection. */
   accept(peer: Peer): boolean {
     if (!this.#isDown) this.#peers.add(peer);
