@@ -4,7 +4,7 @@
 import { nextTick } from 'node:process';
 import type { Events } from '../api/events.js';
 import { UnavailableError } from '../api/errors.js';
-import { NO_LIMIT, PROCESS_CLOCK, type TimeLimit } from '../runtime/clock.js';
+import { NO_LIMIT, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Cluster } from './cluster.js';
@@ -68,7 +68,7 @@ export class RedisClient {
 
   constructor(options: RedisClientOptions, events: Events) {
     const { library, silenceLimitMs, replicas } = options;
-    const { clock = PROCESS_CLOCK, random = Math.random } = library;
+    const { clock = PROCESS_CLOCK, random = PROCESS_RANDOM } = library;
     this.#events = events;
     this.#target = library.target;
     this.surroundings = {

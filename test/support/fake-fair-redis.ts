@@ -202,15 +202,21 @@ function nameOf(script: unknown): string {
 
 const realSetTimeout = setTimeout;
 
-/** Only pauses between connections are of the tests' time: how long a connection may be silent is not what they are about. */
+/**
+ * Only pauses between connections, and how long a channel lingers, are of the tests' time: how long a connection may be silent is not what
+ * they are about.
+ */
 function setTimerOfConnection(callback: () => void, delayMs: number): NodeJS.Timeout {
-  return delayMs <= LONGEST_FIRST_PAUSE_MS
+  return delayMs <= LONGEST_FIRST_PAUSE_MS || LINGERS_MS.includes(delayMs)
     ? setTimeout(callback, delayMs)
     : realSetTimeout(callback, delayMs).unref();
 }
 
 /** How long a lost connection is waited for at most. */
 const LONGEST_FIRST_PAUSE_MS = 63;
+
+/** How long a channel stays subscribed when nobody listens, and after how long that is looked at again. */
+const LINGERS_MS = [2_000, 500];
 
 /** A connection that never comes about. */
 const IDLE: Connection = {
