@@ -22,19 +22,20 @@ export interface Network {
 /** A network that carries everything, by microtask or after a delay. */
 export class WholeNetwork implements Network {
   readonly #clock: Clock;
+  readonly #carries: () => void;
   /** The end of what was given last. */
   readonly #last = new WeakMap<Way, Promise<void>>();
   /** How long everything takes, in milliseconds. */
   delayMs = 0;
-  /** How much it was given so far. */
-  carriedCount = 0;
 
-  constructor(clock: Clock) {
+  /** `carries` is called for everything. */
+  constructor(clock: Clock, carries: () => void = () => undefined) {
     this.#clock = clock;
+    this.#carries = carries;
   }
 
   carry(way: Way, deliver: () => void): void {
-    this.carriedCount++;
+    this.#carries();
     const last = this.#last.get(way) ?? Promise.resolve();
     const arrival = this.#arrival();
     this.#last.set(way, (arrival ? last.then(() => arrival) : last).then(deliver));

@@ -5,8 +5,8 @@ import { setImmediate } from 'node:timers'; // a test may have faked the global 
 import { MAX_TIMER_MS, type Clock, type Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 
-/** After so many turns of the event loop in which something happened, the clock goes on all the same. */
-const MOST_TURNS = 100;
+/** After so many turns of the event loop the clock goes on, though something happens still: somebody may do it for ever. */
+const MOST_TURNS = 20;
 
 /** Where the process' time comes from: a test may replace it, and put it back. */
 interface Source {
@@ -34,7 +34,8 @@ export class MemoryClock implements Clock {
   /** How far the wall clock is ahead of the monotonic one, which it is for ever. */
   readonly #wallAheadMs: number;
   #alarm: Alarm | undefined;
-  #setCount = 0;
+  /** How much has happened, timers that were set among it. */
+  #stirCount = 0;
   #refCount = 0;
   #advancing: Promise<void> = Promise.resolve();
 
@@ -59,7 +60,7 @@ export class MemoryClock implements Clock {
 
   setTimer(callback: () => void, delayMs: number): Timer {
     const atMs = this.nowMs() + Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS);
-    const timer = new MemoryTimer(callback, atMs, ++this.#setCount, (change) => {
+    const timer = new MemoryTimer(callback, atMs, ++this.#stirCount, (change) => {
       this.#refCount += change;
       this.#keepAlive();
     });
@@ -74,31 +75,36 @@ export class MemoryClock implements Clock {
     if (timer instanceof MemoryTimer && this.#remove(timer)) this.#arm();
   }
 
-  /** Plays all that comes in the next so many milliseconds, one timer after another. `stirred` counts what has happened besides. */
-  advance(ms: number, stirred: () => number): Promise<void> {
-    const advanced = this.#advancing.then(() => this.#advance(ms, stirred));
+  /** Something has happened: what follows from it may not have happened yet. */
+  stir(): void {
+    this.#stirCount++;
+  }
+
+  /** Plays all that comes in the next so many milliseconds, one timer after another. */
+  advance(ms: number): Promise<void> {
+    const advanced = this.#advancing.then(() => this.#advance(ms));
     this.#advancing = advanced.catch(() => undefined);
     return advanced;
   }
 
-  async #advance(ms: number, stirred: () => number): Promise<void> {
-    await this.#settle(stirred);
+  async #advance(ms: number): Promise<void> {
+    await this.#settle();
     const untilMs = this.nowMs() + ms;
     for (let [first] = this.#timers; first && first.atMs <= untilMs; [first] = this.#timers) {
       this.#jump(first.atMs);
       this.#fire(first);
-      await this.#settle(stirred);
+      await this.#settle();
     }
     this.#jump(untilMs);
-    await this.#settle(stirred);
+    await this.#settle();
   }
 
   /** Until two turns of the event loop in a row have brought nothing: what was told has been heard, and answered. */
-  async #settle(stirred: () => number): Promise<void> {
+  async #settle(): Promise<void> {
     for (let turns = 0, quiet = 0; turns < MOST_TURNS && quiet < 2; turns++) {
-      const before = this.#setCount + stirred();
+      const before = this.#stirCount;
       await new Promise((resolve) => setImmediate(resolve));
-      quiet = this.#setCount + stirred() === before ? quiet + 1 : 0;
+      quiet = this.#stirCount === before ? quiet + 1 : 0;
     }
   }
 

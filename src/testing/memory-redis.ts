@@ -2,6 +2,7 @@
 
 import { OptionError } from '../api/errors.js';
 import {
+  invalid,
   parseBoolean,
   parseCount,
   parseDuration,
@@ -26,6 +27,11 @@ export interface MemoryRedisOptions {
    * `failover()`. Default: 0.
    */
   replicas?: number | undefined;
+  /**
+   * Another one whose time it shares: `advance()` moves both, whichever it is called of. For a Redlock or MultiLock over several. Default: none, it has a
+   * time of its own.
+   */
+  timeOf?: MemoryRedis | undefined;
 }
 
 /**
@@ -88,8 +94,8 @@ const ALL_PERMITS = 2 ** 31;
  * @group Testing
  */
 export class MemoryRedis {
-  readonly #clock = new MemoryClock();
-  readonly #network = new WholeNetwork(this.#clock);
+  readonly #clock: MemoryClock;
+  readonly #network: WholeNetwork;
   readonly #server: MemoryServer;
   readonly #replicas: number;
 
@@ -99,9 +105,17 @@ export class MemoryRedis {
    * @throws {@link OptionError} an option is unknown or out of range
    */
   constructor(options: MemoryRedisOptions = {}) {
-    const given = parseOptions('the options of new MemoryRedis()', options, ['replicas']);
-    this.#replicas = parseCount(given.replicas ?? 0, 'replicas');
-    this.#server = new MemoryServer(this.#clock, this.#replicas);
+    const known = ['replicas', 'timeOf'] as const;
+    const { replicas, timeOf } = parseOptions('the options of new MemoryRedis()', options, known);
+    this.#replicas = parseCount(replicas ?? 0, 'replicas');
+    if (timeOf !== undefined && !(timeOf instanceof MemoryRedis))
+      throw invalid('timeOf', timeOf, 'a MemoryRedis');
+    const clock = timeOf ? timeOf.#clock : new MemoryClock();
+    this.#clock = clock;
+    this.#network = new WholeNetwork(clock, () => {
+      clock.stir();
+    });
+    this.#server = new MemoryServer(clock, this.#replicas);
   }
 
   /**
@@ -113,8 +127,7 @@ export class MemoryRedis {
    * @throws {@link OptionError} `ms` is out of range
    */
   async advance(ms: number): Promise<void> {
-    const forMs = parseDuration(ms, 'ms', 0);
-    await this.#clock.advance(forMs, () => this.#network.carriedCount);
+    await this.#clock.advance(parseDuration(ms, 'ms', 0));
   }
 
   /** Cuts all connections, and refuses new ones until `up()`. Keys stay as they are, and leases run on. */
