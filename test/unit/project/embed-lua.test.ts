@@ -13,8 +13,11 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
+
+/** Most of these start processes, one after another. */
+vi.setConfig({ testTimeout: 60_000 });
 
 let folder: string;
 
@@ -41,7 +44,7 @@ it.each(Object.values<Script>(scripts))(
 
 it('the generated modules are up to date', () => {
   execFileSync(process.execPath, ['scripts/embed-lua.mjs', '--check']);
-}, 60_000);
+});
 
 it('text that means something in a template literal comes through', async () => {
   const source = 'return "`a`" .. "\\\\n" .. "${b}" .. "\\n" -- \\` \\${ ü\r\n';
