@@ -23,6 +23,7 @@ export interface Network {
 export class WholeNetwork implements Network {
   readonly #clock: Clock;
   readonly #carries: () => void;
+  #carriedCount = 0;
   /** The end of what was given last. */
   readonly #last = new WeakMap<Way, Promise<void>>();
   /** How long everything takes, in milliseconds. */
@@ -43,7 +44,8 @@ export class WholeNetwork implements Network {
 
   #arrival(): Promise<void> | undefined {
     const { delayMs } = this;
-    if (delayMs === 0) return pauseIfLong();
+    // Where fake timers tick by themselves, each pause may be a jump: one in ten counts, which is enough for a loop that never ends.
+    if (delayMs === 0) return ++this.#carriedCount % 10 === 0 ? pauseIfLong() : undefined;
     return new Promise((resolve) => this.#clock.setTimer(resolve, delayMs));
   }
 }

@@ -5,8 +5,11 @@ import { setImmediate } from 'node:timers'; // a test may have faked the global 
 import { MAX_TIMER_MS, type Clock, type Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 
-/** After so many turns of the event loop the clock goes on, though something happens still: somebody may do it for ever. */
-const MOST_TURNS = 20;
+/** After so much the clock goes on, though something happens still: somebody may do it for ever. */
+const MOST_STIRS = 2_000;
+
+/** For how long nobody may have looked at the clock when fake timers come or go. A longer step of the wall clock is theirs, and not time that has passed. */
+const LONGEST_UNSEEN_MS = 60_000;
 
 /** Where the process' time comes from: a test may replace it, and put it back. */
 interface Source {
@@ -31,6 +34,8 @@ export class MemoryClock implements Clock {
   readonly #timers: MemoryTimer[] = [];
   #source: Source;
   #nowMs: number;
+  /** What the wall clock of the process said when the time was asked for last. */
+  #seenWallMs: number;
   /** How far the wall clock is ahead of the monotonic one, which it is for ever. */
   readonly #wallAheadMs: number;
   #alarm: Alarm | undefined;
@@ -40,8 +45,9 @@ export class MemoryClock implements Clock {
   #advancing: Promise<void> = Promise.resolve();
 
   constructor() {
-    this.#nowMs = Math.ceil(performance.now());
-    this.#wallAheadMs = Date.now() - this.#nowMs;
+    this.#nowMs = Math.floor(performance.now());
+    this.#seenWallMs = Date.now();
+    this.#wallAheadMs = this.#seenWallMs - this.#nowMs;
     this.#source = sourceAt(this.#nowMs);
   }
 
@@ -49,8 +55,9 @@ export class MemoryClock implements Clock {
     const { monotonic, wall } = this.#source;
     if (monotonic !== performance || wall !== Date) this.#changeSource();
     const { sinceMonotonicMs, sinceWallMs, beganAtMs } = this.#source;
+    this.#seenWallMs = Date.now();
     // Of both, since fake timers may move only one of them.
-    const passedMs = Math.max(performance.now() - sinceMonotonicMs, Date.now() - sinceWallMs);
+    const passedMs = Math.max(performance.now() - sinceMonotonicMs, this.#seenWallMs - sinceWallMs);
     return (this.#nowMs = Math.max(this.#nowMs, beganAtMs + passedMs));
   }
 
@@ -101,10 +108,11 @@ export class MemoryClock implements Clock {
 
   /** Until two turns of the event loop in a row have brought nothing: what was told has been heard, and answered. */
   async #settle(): Promise<void> {
-    for (let turns = 0, quiet = 0; turns < MOST_TURNS && quiet < 2; turns++) {
+    const end = this.#stirCount + MOST_STIRS;
+    for (let quietTurns = 0; quietTurns < 2 && this.#stirCount < end;) {
       const before = this.#stirCount;
       await new Promise((resolve) => setImmediate(resolve));
-      quiet = this.#stirCount === before ? quiet + 1 : 0;
+      quietTurns = this.#stirCount === before ? quietTurns + 1 : 0;
     }
   }
 
@@ -117,9 +125,11 @@ export class MemoryClock implements Clock {
     this.#arm();
   }
 
-  /** (Whole milliseconds, since a fake timer that is to ring in half of one more would ring too late.) */
+  /** (To whole milliseconds, since a fake timer that is to ring in half of one more would ring too late.) */
   #changeSource(): void {
-    this.#nowMs = Math.ceil(this.#nowMs);
+    const unseenMs = Date.now() - this.#seenWallMs;
+    const passedMs = unseenMs <= LONGEST_UNSEEN_MS ? Math.max(unseenMs, 0) : 0;
+    this.#nowMs = Math.floor(this.#nowMs + passedMs);
     this.#source = sourceAt(this.#nowMs);
     // With the source, its timers have come or gone.
     this.#disarm();

@@ -5,6 +5,10 @@ import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { eventsOf, nextEvent } from '../../support/clients.js';
 
+type FakeMethod = NonNullable<
+  NonNullable<Parameters<typeof vi.useFakeTimers>[0]>['toFake']
+>[number];
+
 describe('MemoryRedis.advance()', () => {
   let redis: MemoryRedis;
   const clients: Holdfast[] = [];
@@ -157,18 +161,26 @@ describe('MemoryRedis.advance()', () => {
     const stores: (string | undefined)[] = [];
     client.on('renewed', () => stores.push(storage.getStore()));
     await storage.run('mine', () => client.getLock('report').acquire());
-    await storage.run('mine', () => redis.advance(10_000));
+    await storage.run('mine', () => redis.advance(11_000));
     expect(stores).toEqual([undefined]);
   });
 });
 
-describe('fake timers of vitest', () => {
+describe('fake timers move leases, the watchdog and the server at once', () => {
+  const TIMERS: FakeMethod[] = ['setTimeout', 'clearTimeout'];
+  const ALL: FakeMethod[] = [...TIMERS, 'setImmediate', 'Date', 'performance', 'hrtime'];
+
   afterEach(() => {
     vi.useRealTimers();
   });
 
-  it('move leases, the watchdog and the server at once', async () => {
-    vi.useFakeTimers();
+  it.each([
+    ['all', undefined],
+    ['all, and microtasks as by Jest', [...ALL, 'queueMicrotask']],
+    ['none but timers and the clock that cannot be set', [...TIMERS, 'performance']],
+    ['none but timers and the wall clock, as by node:test', [...TIMERS, 'Date']],
+  ] as [string, FakeMethod[] | undefined][])('that fake %s', async (_what, toFake) => {
+    vi.useFakeTimers(toFake && { toFake });
     const redis = new MemoryRedis();
     await using a = new Holdfast({ redis });
     await using b = new Holdfast({ redis });
@@ -177,20 +189,24 @@ describe('fake timers of vitest', () => {
     const waiting = b.getLock('page').acquire();
     await vi.advanceTimersByTimeAsync(59_000);
     expect(fixed.signal.aborted).toBe(false);
-    expect(redis.holders('page')).toMatchObject([{ ownerId: fixed.ownerId, remaining: 1_000 }]);
+    const [holder] = redis.holders('page');
+    expect(holder).toMatchObject({ ownerId: fixed.ownerId });
+    expect(holder?.remaining).toBeCloseTo(1_000, -2);
     await vi.advanceTimersByTimeAsync(2_000);
     expect(fixed.signal.aborted).toBe(true);
     expect(redis.holders('page')).toMatchObject([{ ownerId: (await waiting).ownerId }]);
     expect(hold.signal.aborted).toBe(false);
   });
 
-  it('may be installed and put back while locks are held', async () => {
+  it('that come and go while locks are held', async () => {
     const redis = new MemoryRedis();
     await using holdfast = new Holdfast({ redis });
+    const renewed = eventsOf(holdfast, 'renewed');
     const hold = await holdfast.getLock('report').acquire();
     vi.useFakeTimers();
+    await redis.advance(0); // looks at the clock
     await vi.advanceTimersByTimeAsync(100_000);
-    expect(hold.signal.aborted).toBe(false);
+    expect(renewed.length).toBeGreaterThan(8);
     vi.useRealTimers();
     await redis.advance(100_000);
     expect(hold.signal.aborted).toBe(false);
@@ -198,12 +214,18 @@ describe('fake timers of vitest', () => {
     expect(await waiting).toBe(false);
   });
 
-  it('may move only the wall clock, as those of node:test do', async () => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
+  it('that begin at another time', async () => {
     const redis = new MemoryRedis();
     await using holdfast = new Holdfast({ redis });
     const hold = await holdfast.getLock('report').acquire({ lease: 60_000 });
-    await vi.advanceTimersByTimeAsync(60_000);
+    vi.useFakeTimers({ now: 0 });
+    await redis.advance(0); // looks at the clock
+    await vi.advanceTimersByTimeAsync(50_000);
+    expect(redis.holders('report')).toHaveLength(1);
+    vi.useRealTimers();
+    await redis.advance(5_000);
+    expect(hold.signal.aborted).toBe(false);
+    await redis.advance(5_000);
     expect(hold.signal.aborted).toBe(true);
   });
 });

@@ -19,7 +19,7 @@ afterAll(() => {
 });
 
 const redis = new MemoryRedis();
-redis.delay(0); // as over a network: what is held is held for some time
+const others = [1, 2].map(() => new MemoryRedis({ timeOf: redis }));
 const newClient = (options: Partial<HoldfastOptions>): Holdfast =>
   new Holdfast({ redis, ...options });
 
@@ -66,4 +66,36 @@ lockContract('multi lock', {
   membersTell: true,
   getLock: (client, name) =>
     client.getMultiLock(client.getLock(`${name}:reentrant`), client.getFairLock(`${name}:fair`)),
+});
+
+/** For the client of the first master of a Redlock, those of the others. */
+const members = new WeakMap<Holdfast, readonly Holdfast[]>();
+
+function newRedClient(options: Partial<HoldfastOptions>): Holdfast {
+  const client = newClient(options);
+  const rest = others.map((other) => newClient({ ...options, redis: other }));
+  members.set(client, rest);
+  const close = client.close.bind(client);
+  client.close = async () => {
+    await Promise.all([close(), ...rest.map((other) => other.close())]);
+  };
+  return client;
+}
+
+lockContract('Redlock', {
+  className: 'RedLock',
+  newClient: newRedClient,
+  getLock: (client, name) => {
+    const locks = [client, ...members.get(client)!].map((each) => each.getLock(name));
+    return client.getRedLock(...locks, { restartGuard: false });
+  },
+});
+
+lockContract('fenced Redlock', {
+  className: 'FencedRedLock',
+  newClient: newRedClient,
+  getLock: (client, name) => {
+    const locks = [client, ...members.get(client)!].map((each) => each.getFencedLock(name));
+    return client.getRedLock(...locks);
+  },
 });

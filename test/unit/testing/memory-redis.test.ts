@@ -360,6 +360,6 @@ describe('a MemoryRedis that is used in a wrong way', () => {
     ],
     ['holders()', () => redis.holders('')],
   ])('says what is wrong with %s', async (_what, call) => {
-    await expect((async () => call())()).rejects.toBeInstanceOf(OptionError);
+    await expect(Promise.resolve().then(call)).rejects.toBeInstanceOf(OptionError);
   });
 });
