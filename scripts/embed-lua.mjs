@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
-import { luaToTypeScript } from './lua-to-js.mjs';
+import { luaToTypeScript } from './lua-to-js/script.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const scripts = readScripts();

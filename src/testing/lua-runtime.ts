@@ -17,11 +17,8 @@ export class Table {
 }
 
 /** A reply of RESP 2: null is nil, {ok} a status, {err} an error with its code in front ("WRONGTYPE Operation …"). */
-export type Reply = string | number | null | readonly Reply[] | { readonly ok: string } | Failure;
-
-export interface Failure {
-  readonly err: string;
-}
+export type Reply =
+  string | number | null | readonly Reply[] | { readonly ok: string } | { readonly err: string };
 
 /** A script of lua/. */
 export type MemoryScript = (KEYS: Table, ARGV: Table, redis: RedisApi) => Value;
@@ -35,7 +32,7 @@ export interface RedisApi {
 }
 
 /** An error that a script raises, or a command that it calls; its message begins with its code. */
-export class LuaError extends Error {}
+class LuaError extends Error {}
 
 /** Runs a script as EVAL does, on the commands of a server: `execute` answers errors, it throws none. */
 export function evaluate(
@@ -64,7 +61,7 @@ export function evaluate(
 }
 
 /** What a client gets of what a script returns. */
-export function toReply(value: Value): Reply {
+function toReply(value: Value): Reply {
   if (typeof value === 'string') return value;
   if (typeof value === 'number') return Math.trunc(value) + 0; // 0 is no -0
   if (!(value instanceof Table)) return value ? 1 : null;
@@ -120,8 +117,10 @@ export function record(fields: Readonly<Record<string, Value>>): Table {
 }
 
 export function get(table: Value, key: Value): Value {
-  // Strings have the methods of the library `string`, and nothing else.
-  if (typeof table === 'string' && typeof key === 'string' && !(key in string)) return undefined;
+  if (typeof table === 'string') {
+    if (typeof key === 'string' && key in string) throw new Error(`string.${key} of a string`);
+    return undefined;
+  }
   if (!(table instanceof Table)) throw failure(`index a ${type(table)} value`);
   return typeof key === 'number' ? table.items[key - 1] : table.fields.get(key);
 }
@@ -309,16 +308,17 @@ function text(value: Value): string {
 
 /** As `%.14g` of C writes it: with 14 digits, and where two are equally near, the even one. */
 function written(number: number): string {
-  if (Number.isInteger(number) && Math.abs(number) < 1e14)
-    return Object.is(number, -0) ? '-0' : String(number);
+  if (Object.is(number, -0)) return '-0';
   if (!Number.isFinite(number)) return String(number).toLowerCase().replace('infinity', 'inf');
-  const [, even, power] = /^(.*[02468])50*(e.*)$/.exec(number.toExponential(100)) ?? [];
-  const isEven = even?.replace(/\D/g, '').length === 14 && power !== undefined;
-  const [digits = '', exponent] = (isEven ? Number(even + power) : number)
-    .toPrecision(14)
-    .split('e');
-  const short = digits.includes('.') ? digits.replace(/\.?0+$/, '') : digits;
-  return exponent ? `${short}e${exponent.replace(/^([-+])(\d)$/, '$10$2')}` : short;
+  const [even] = /^-?\d\.\d{12}[02468](?=50*e)/.exec(number.toExponential(100)) ?? [];
+  const [digits = '', exponent = ''] = number.toExponential(13).split('e');
+  const power = Number(exponent);
+  const isShort = power >= -4 && power < 14;
+  const long = isShort
+    ? Number(`${even ?? digits}e${exponent}`).toFixed(13 - power)
+    : (even ?? digits);
+  const text = long.includes('.') ? long.replace(/\.?0+$/, '') : long;
+  return isShort ? text : `${text}e${exponent.replace(/^([-+])(\d)$/, '$10$2')}`;
 }
 
 function ascii(value: string): string {

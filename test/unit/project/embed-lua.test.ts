@@ -25,8 +25,8 @@ beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-embed-'));
   for (const part of ['scripts', 'lua', 'src/redis', 'src/testing'])
     mkdirSync(join(folder, part), { recursive: true });
-  for (const script of ['scripts/embed-lua.mjs', 'scripts/lua-to-js.mjs'])
-    cpSync(script, join(folder, script));
+  for (const script of ['scripts/embed-lua.mjs', 'scripts/lua-to-js'])
+    cpSync(script, join(folder, script), { recursive: true });
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
 });
 
