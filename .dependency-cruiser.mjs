@@ -2,7 +2,7 @@
 
 /** From the top: a room imports those below it, never one above it. Rooms of one floor know nothing of each other. */
 const floors = [
-  ['index'],
+  ['index', 'testing'],
   ['holdfast'],
   ['holdfast-options'],
   ['locks'],
@@ -92,6 +92,14 @@ export default {
       severity: 'error',
       from: { path: '^src/', pathNot: '^src/redis/([^/]+/|installed\\.ts$)' },
       to: { path: '^src/redis/[^/]+/' },
+    },
+    {
+      name: 'testing-knows-no-locks',
+      comment:
+        'a server in memory is one more library behind the port: it imports no more than another would',
+      severity: 'error',
+      from: { path: '^src/testing/' },
+      to: { path: '^src/', pathNot: '^src/(testing|redis|api|runtime)/' },
     },
     ...oneWay.filter(({ to }) => to.path.length > 0),
     ...ofKinds,

@@ -28,7 +28,12 @@ export default defineConfig(
   },
   {
     files: ['src/**/*.ts'],
-    ignores: ['src/runtime/clock.ts', 'src/redis/ioredis/**', 'src/redis/node-redis/**'],
+    ignores: [
+      'src/runtime/clock.ts',
+      'src/testing/memory-clock.ts',
+      'src/redis/ioredis/**',
+      'src/redis/node-redis/**',
+    ],
     rules: {
       'no-restricted-globals': [
         'error',

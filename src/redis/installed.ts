@@ -7,12 +7,12 @@ import type { Ioredis } from './ioredis/connection.js';
 import { ioredisLibrary, isIoredisClient } from './ioredis/library.js';
 import type { NodeRedis } from './node-redis/connection.js';
 import { isOfNodeRedis, nodeRedisLibrary } from './node-redis/library.js';
-import type { Library } from './port.js';
+import { LIBRARY, type Library, type LibrarySource } from './port.js';
 
 /**
  * Where Redis is: a URL; a client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient()`, `createCluster()`), whose options are
  * read and which stays yours; or plain options: those of node-redis if they have `url`, `socket`, `rootNodes` or `sentinelRootNodes`, else
- * those of ioredis.
+ * those of ioredis. In tests, a `MemoryRedis` of `holdfast/testing`.
  *
  * @group The client
  */
@@ -26,6 +26,7 @@ const NODE_REDIS = ['redis', '@redis/client'];
 
 /** @throws OptionError the source cannot be used, or the library for it is not installed */
 export function libraryFor(source: unknown): Library {
+  if (isLibrarySource(source)) return source[LIBRARY]();
   checkKnown(source);
   const isUrl = typeof source === 'string';
   if (isUrl && !found(['ioredis']) && found(NODE_REDIS)) return libraryFor({ url: source });
@@ -33,6 +34,10 @@ export function libraryFor(source: unknown): Library {
   if (isOfNodeRedis(source))
     return nodeRedisLibrary(source, () => loaded(NODE_REDIS, 'createSentinel') as NodeRedis);
   return ioredisLibrary(source, () => loaded(['ioredis'], 'Redis') as Ioredis);
+}
+
+function isLibrarySource(source: unknown): source is LibrarySource {
+  return typeof source === 'object' && source !== null && LIBRARY in source;
 }
 
 /** Clients of other libraries that look like one that we know, or that users ask for. */

@@ -6,8 +6,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failureKind, isReply, UnsentError } from '../../src/redis/failure.js';
-import type { Address, Connection, Heard, Library, Purpose } from '../../src/redis/port.js';
+import type { Library, Purpose } from '../../src/redis/port.js';
 import { freePort } from './free-port.js';
+import {
+  AGAIN_MS,
+  Attempt,
+  closed,
+  portPromises,
+  SECRET,
+  type PortWorld,
+} from './port-promises.js';
 import { startRedis, type RedisServer } from './redis-server.js';
 import { startProxy } from './tcp-proxy.js';
 import { startTlsServer, tlsUnavailable } from './tls-server.js';
@@ -17,65 +25,6 @@ export interface ContractOptions {
   readonly username?: string;
   readonly password?: string;
   readonly ca?: string;
-}
-
-const SECRET = 'hunter2-secret';
-
-/** A connection may take so long to be closed, whatever it is doing. */
-const SOON_MS = 1_000;
-
-/** Whoever connects anew by itself has done so after this. */
-const AGAIN_MS = 600;
-
-class Attempt {
-  readonly connection: Connection;
-  /** In order. */
-  readonly told: string[] = [];
-  readonly messages: string[] = [];
-  readonly ready: Promise<void>;
-  readonly ended: Promise<Error | undefined>;
-
-  constructor(library: Library, address: Address, purpose: Purpose = 'commands') {
-    let ready!: () => void;
-    let ended!: (reason: Error | undefined) => void;
-    this.ready = new Promise((resolve) => (ready = resolve));
-    this.ended = new Promise((resolve) => (ended = resolve));
-    const heard: Heard = {
-      ready: () => {
-        this.told.push('ready');
-        ready();
-      },
-      ended: (reason) => {
-        this.told.push('ended');
-        ended(reason);
-      },
-      message: (channel, payload) => this.messages.push(`${channel}: ${payload}`),
-      moved: () => this.told.push('moved'),
-    };
-    this.connection = library.open(address, purpose, heard);
-    expect(this.told).toEqual([]);
-  }
-
-  ask(command: Lowercase<string>, ...args: (string | number)[]): Promise<unknown> {
-    return this.connection.send(command, args, (reply) => reply, failing);
-  }
-
-  failureOf(command: Lowercase<string>, ...args: (string | number)[]): Promise<Error> {
-    const answered = (): never => {
-      throw new Error(`${command} was answered`);
-    };
-    return this.connection.send(command, args, answered, (error) => error);
-  }
-
-  subscribe(channels: readonly string[], isSharded = false): Promise<Error | undefined> {
-    return new Promise((resolve) => {
-      this.connection.subscribe(channels, isSharded, resolve);
-    });
-  }
-}
-
-function failing(error: Error): never {
-  throw error;
 }
 
 /** `libraryOf` makes the library from options in its own form. */
@@ -103,101 +52,48 @@ export function portContract(
       await server[Symbol.asyncDispose]();
     });
 
-    /** How many connections of ours the server has. */
-    async function connectionCount(): Promise<number> {
-      const list = (await admin.client('LIST')) as string;
-      return list.split('\n').filter((line) => line.includes('user=app ')).length;
-    }
+    const world: PortWorld = {
+      attempt: (purpose) => new Attempt(library, address, purpose),
+      unheard: async () => new Attempt(library, { host: address.host, port: await freePort() }),
+      async connectionCount() {
+        const list = (await admin.client('LIST')) as string;
+        return list.split('\n').filter((line) => line.includes('user=app ')).length;
+      },
+      async kill() {
+        await expect.poll(() => admin.info('clients')).toContain('blocked_clients:1');
+        await admin.client('KILL', 'USER', 'app');
+      },
+      publish: (channel, payload, isSharded) =>
+        admin.call(isSharded ? 'SPUBLISH' : 'PUBLISH', channel, payload) as Promise<number>,
+    };
+
+    portPromises(() => world);
 
     async function opened(purpose?: Purpose): Promise<Attempt> {
-      const attempt = new Attempt(library, address, purpose);
+      const attempt = world.attempt(purpose);
       await attempt.ready;
       return attempt;
     }
 
-    /** Also: it ends once, without a reason that the caller did not know, and leaves no connection behind. */
-    async function closed(attempt: Attempt): Promise<void> {
-      const beganMs = performance.now();
-      await attempt.connection.close();
-      expect(performance.now() - beganMs).toBeLessThan(SOON_MS);
-      await attempt.ended;
-      await attempt.connection.close();
-      expect(attempt.told.filter((each) => each === 'ended')).toHaveLength(1);
-      await expect.poll(connectionCount).toBe(0);
-    }
-
-    it('is ready once and gives replies in the order of their commands', async () => {
+    it('reads whatever a server may answer', async () => {
       const attempt = await opened();
       const script = "return {1, 'ü', false, {2, {}}, redis.status_reply('FINE')}";
-      const replies = Promise.all([
-        attempt.ask('del', 'n', 'k'),
-        attempt.ask('incrby', 'n', 5),
-        attempt.ask('set', 'k', 'ü€'),
-        attempt.ask('get', 'k'),
-        attempt.ask('get', 'none'),
-        attempt.ask('mget', 'k', 'none'),
-        attempt.ask('eval', script, 0),
-        attempt.ask('info', 'replication'),
-      ]);
-      attempt.connection.flush();
-      const count = expect.any(Number) as number;
-      const text = expect.stringContaining('role:master') as string;
-      const fromScript = [1, 'ü', null, [2, []], 'FINE'];
-      await expect(replies).resolves.toEqual([
-        count,
-        5,
-        'OK',
-        'ü€',
+      await expect(attempt.ask('eval', script, 0)).resolves.toEqual([
+        1,
+        'ü',
         null,
-        ['ü€', null],
-        fromScript,
-        text,
+        [2, []],
+        'FINE',
       ]);
-      await closed(attempt);
-      expect(attempt.told).toEqual(['ready', 'ended']);
-      expect(await attempt.ended).toBeUndefined();
+      await closed(world, attempt);
     });
 
-    it('writes what was gathered, all at once or one by one', async () => {
-      const attempt = await opened();
-      attempt.connection.gather();
-      const first = attempt.ask('echo', '1');
-      attempt.connection.gather();
-      const second = attempt.ask('echo', '2');
-      await expect(Promise.all([first, second])).resolves.toEqual(['1', '2']);
-      await closed(attempt);
-    });
-
-    it('reads more bytes with each reply', async () => {
-      const attempt = await opened();
-      const before = attempt.connection.bytesRead;
-      await attempt.ask('ping');
-      expect(attempt.connection.bytesRead).toBeGreaterThan(before);
-      await closed(attempt);
-    });
-
-    it('tells an error of the server by its words, and nothing of what was sent', async () => {
+    it('tells that a command is not permitted', async () => {
       const attempt = await opened();
       const denied = await attempt.failureOf('flushall');
       expect(denied.name).toBe('ReplyError');
       expect(denied.message).toMatch(/^NOPERM /);
-      const unknown = await attempt.failureOf('nosuch', SECRET);
-      expect(isReply(unknown)).toBe(true);
-      expect(unknown.message).toContain('unknown command');
-      expect(inspect(unknown, { depth: Infinity, showHidden: true })).not.toContain(SECRET);
-      const missing = await attempt.failureOf('evalsha', 'f'.repeat(40), 0);
-      expect(missing.message).toMatch(/^NOSCRIPT /);
-      await expect(attempt.ask('echo', 'still here')).resolves.toBe('still here');
-      await closed(attempt);
-    });
-
-    it('ends with the reason where nobody listens', async () => {
-      const attempt = new Attempt(library, { host: '127.0.0.1', port: await freePort() });
-      expect(inspect(await attempt.ended)).toContain('ECONNREFUSED');
-      await sleep(AGAIN_MS);
-      expect(attempt.told).toEqual(['ended']);
-      expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
-      await attempt.connection.close();
+      await closed(world, attempt);
     });
 
     it('ends with the server’s words when the password is wrong, and is never ready', async () => {
@@ -216,28 +112,7 @@ export function portContract(
       await attempt.ready;
       await expect(attempt.ask('echo', 'here')).resolves.toBe('here');
       expect(attempt.connection.isTls).toBe(false);
-      await closed(attempt);
-    });
-
-    it('that is killed fails what is unanswered, ends once, and is not made anew', async () => {
-      const attempt = await opened();
-      const id = (await attempt.ask('client', 'ID')) as number;
-      const failed = attempt.failureOf('blpop', 'nothing', 0).then((error) => ({
-        kind: failureKind(error),
-        toldBefore: [...attempt.told],
-      }));
-      await expect.poll(() => admin.info('clients')).toContain('blocked_clients:1');
-      await admin.client('KILL', 'ID', id);
-      await attempt.ended;
-      await new Promise(setImmediate);
-      const { kind, toldBefore } = await failed;
-      expect(kind).toBe('unanswered');
-      expect(toldBefore[0]).toBe('ready');
-      expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
-      await sleep(AGAIN_MS);
-      expect(attempt.told).toEqual(['ready', 'ended']);
-      expect(await connectionCount()).toBe(0);
-      await attempt.connection.close();
+      await closed(world, attempt);
     });
 
     it('that is reset ends once, and is not made anew', async () => {
@@ -254,62 +129,18 @@ export function portContract(
       expect(proxy.connections).toBe(1);
     });
 
-    it('fails what is unanswered when it is closed, and what comes later as unsent', async () => {
-      const attempt = await opened();
-      const failure = attempt.failureOf('blpop', 'nothing', 0);
-      await sleep(50);
-      const closing = closed(attempt);
-      expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
-      expect(failureKind(await failure)).toBe('unanswered');
-      await closing;
-      expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
-    });
-
-    it('can be closed at once', async () => {
-      const attempt = new Attempt(library, address);
-      await closed(attempt);
-      await sleep(50);
-      expect(attempt.told).toEqual(['ended']);
-    });
-
     it('can be closed while a server accepts and says nothing', async () => {
       await using silent = await listening(() => undefined);
       const attempt = new Attempt(library, silent.address);
       await expect.poll(() => silent.sockets.length).toBe(1);
-      await closed(attempt);
+      await closed(world, attempt);
       await expect.poll(() => silent.sockets[0]?.closed).toBe(true);
     });
 
     it('can be closed while nobody answers its SYN', async () => {
       const attempt = new Attempt(library, { host: '10.255.255.1', port: 6379 });
       await sleep(50);
-      await closed(attempt);
-    });
-
-    it.each([
-      ['classic', false],
-      ['sharded', true],
-    ])('subscribes to %s channels, and is told messages', async (_title, isSharded) => {
-      const attempt = await opened('subscriptions');
-      const [first, second] = isSharded ? ['open:{1}', 'open:{2}'] : ['open1', 'open2'];
-      const publish = (channel: string, payload: string): Promise<unknown> =>
-        admin.call(isSharded ? 'SPUBLISH' : 'PUBLISH', channel, payload);
-      const channels = isSharded ? [first] : [first, second];
-      expect(await attempt.subscribe(channels, isSharded)).toBeUndefined();
-      if (isSharded) expect(await attempt.subscribe([second], true)).toBeUndefined();
-      const before = attempt.connection.bytesRead;
-      await publish(first, 'ü');
-      await publish(second, '2');
-      await expect.poll(() => attempt.messages).toEqual([`${first}: ü`, `${second}: 2`]);
-      expect(attempt.connection.bytesRead).toBeGreaterThan(before);
-      attempt.connection.unsubscribe(first, isSharded, failing);
-      await expect.poll(() => publish(first, 'gone')).toBe(0);
-      const pong = await attempt.ask('ping', 'alive');
-      expect(String(Array.isArray(pong) ? pong.at(-1) : pong)).toBe('alive');
-      await publish(second, '3');
-      await expect.poll(() => attempt.messages.at(-1)).toBe(`${second}: 3`);
-      await closed(attempt);
-      expect(attempt.told).toEqual(['ready', 'ended']);
+      await closed(world, attempt);
     });
 
     it.each([
@@ -325,7 +156,7 @@ export function portContract(
       await expect(attempt.ask('command', 'GETKEYS', 'get', 'k')).resolves.toEqual(['k']);
       expect(await attempt.subscribe(['open'], isSharded)).toBeUndefined();
       expect(answers).toHaveLength(1);
-      await closed(attempt);
+      await closed(world, attempt);
     });
 
     it('reads the options anew for each attempt', async () => {
@@ -341,7 +172,7 @@ export function portContract(
       password = SECRET;
       const attempt = new Attempt(changing, address);
       await attempt.ready;
-      await closed(attempt);
+      await closed(world, attempt);
     });
 
     it('ends with what the options throw', async () => {

@@ -1,4 +1,4 @@
-// The wall clock of a server that can be stepped: a small library, built here, that is preloaded into it.
+// The wall clock of a server that can be stepped, or stopped: a small library, built here, that is preloaded into it.
 import { spawnSync } from 'node:child_process';
 import { open, writeFile } from 'node:fs/promises';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -14,8 +14,8 @@ export class ServerClock {
   static async create(folder: string): Promise<ServerClock | undefined> {
     const library = (built ??= build());
     if (library.path === undefined) return undefined;
-    const file = join(folder, 'clock-ahead');
-    await writeFile(file, Buffer.alloc(8));
+    const file = join(folder, 'clock');
+    await writeFile(file, Buffer.alloc(16));
     return new ServerClock(library.path, file);
   }
 
@@ -26,15 +26,24 @@ export class ServerClock {
 
   private constructor(library: string, file: string) {
     this.#file = file;
-    this.env = { LD_PRELOAD: library, HOLDFAST_CLOCK_AHEAD: file };
+    this.env = { LD_PRELOAD: library, HOLDFAST_CLOCK: file };
   }
 
   /** From now on it is so much ahead of the true time. */
-  async step(ms: number): Promise<void> {
-    const ahead = Buffer.alloc(8);
-    ahead.writeBigInt64LE(BigInt(ms));
+  step(ms: number): Promise<void> {
+    return this.#write(ms, 0);
+  }
+
+  /** From now on it stands there, and the monotonic one as well; in microseconds since 1970. Called before the server starts for the first time. */
+  stand(atUs: number): Promise<void> {
+    return this.#write(atUs, 8);
+  }
+
+  async #write(number: number, position: number): Promise<void> {
+    const bytes = Buffer.alloc(8);
+    bytes.writeBigInt64LE(BigInt(number));
     await using file = await open(this.#file, 'r+');
-    await file.write(ahead, 0, 8, 0); // in place: the server has mapped it
+    await file.write(bytes, 0, 8, position); // in place: the server has mapped it
   }
 }
 

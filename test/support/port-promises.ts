@@ -1,0 +1,221 @@
+// What the port promises of one connection that needs no socket: a server in memory keeps it, too (src/redis/port.ts).
+import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
+import { expect, it } from 'vitest';
+import { failureKind, isReply, UnsentError } from '../../src/redis/failure.js';
+import type { Address, Connection, Heard, Library, Purpose } from '../../src/redis/port.js';
+
+export const SECRET = 'hunter2-secret';
+
+/** A connection may take so long to be closed, whatever it is doing. */
+const SOON_MS = 1_000;
+
+/** Whoever connects anew by itself has done so after this. */
+export const AGAIN_MS = 600;
+
+/** One attempt, and what it was told. */
+export class Attempt {
+  readonly connection: Connection;
+  /** In order. */
+  readonly told: string[] = [];
+  readonly messages: string[] = [];
+  readonly ready: Promise<void>;
+  readonly ended: Promise<Error | undefined>;
+
+  constructor(library: Library, address: Address, purpose: Purpose = 'commands') {
+    let ready!: () => void;
+    let ended!: (reason: Error | undefined) => void;
+    this.ready = new Promise((resolve) => (ready = resolve));
+    this.ended = new Promise((resolve) => (ended = resolve));
+    const heard: Heard = {
+      ready: () => {
+        this.told.push('ready');
+        ready();
+      },
+      ended: (reason) => {
+        this.told.push('ended');
+        ended(reason);
+      },
+      message: (channel, payload) => this.messages.push(`${channel}: ${payload}`),
+      moved: () => this.told.push('moved'),
+    };
+    this.connection = library.open(address, purpose, heard);
+    expect(this.told).toEqual([]);
+  }
+
+  ask(command: Lowercase<string>, ...args: (string | number)[]): Promise<unknown> {
+    return this.connection.send(command, args, (reply) => reply, failing);
+  }
+
+  failureOf(command: Lowercase<string>, ...args: (string | number)[]): Promise<Error> {
+    const answered = (): never => {
+      throw new Error(`${command} was answered`);
+    };
+    return this.connection.send(command, args, answered, (error) => error);
+  }
+
+  subscribe(channels: readonly string[], isSharded = false): Promise<Error | undefined> {
+    return new Promise((resolve) => {
+      this.connection.subscribe(channels, isSharded, resolve);
+    });
+  }
+}
+
+function failing(error: Error): never {
+  throw error;
+}
+
+/** A server, and a client library for it. */
+export interface PortWorld {
+  attempt(purpose?: Purpose): Attempt;
+  /** An attempt to connect to where nobody listens. */
+  unheard(): Promise<Attempt>;
+  /** How many connections of the library the server has. */
+  connectionCount(): Promise<number>;
+  /** Ends its connections at the server, once a command is waiting there. */
+  kill(): Promise<unknown>;
+  /** Returns how many have heard it. */
+  publish(channel: string, payload: string, isSharded: boolean): Promise<number>;
+}
+
+/** Closes it. Also: it ends once, and leaves no connection behind. */
+export async function closed(world: PortWorld, attempt: Attempt): Promise<void> {
+  const beganMs = performance.now();
+  await attempt.connection.close();
+  expect(performance.now() - beganMs).toBeLessThan(SOON_MS);
+  await attempt.ended;
+  await attempt.connection.close();
+  expect(attempt.told.filter((each) => each === 'ended')).toHaveLength(1);
+  await expect.poll(() => world.connectionCount()).toBe(0);
+}
+
+export function portPromises(world: () => PortWorld): void {
+  async function opened(purpose?: Purpose): Promise<Attempt> {
+    const attempt = world().attempt(purpose);
+    await attempt.ready;
+    return attempt;
+  }
+
+  it('is ready once and gives replies in the order of their commands', async () => {
+    const attempt = await opened();
+    const replies = Promise.all([
+      attempt.ask('del', 'k', 'h'),
+      attempt.ask('set', 'k', 'ü€'),
+      attempt.ask('get', 'k'),
+      attempt.ask('get', 'none'),
+      attempt.ask('hset', 'h', 'one', 1, 'two', 2),
+      attempt.ask('hmget', 'h', 'two', 'none'),
+      attempt.ask('info', 'replication'),
+    ]);
+    attempt.connection.flush();
+    const text = expect.stringContaining('role:master') as string;
+    const count = expect.any(Number) as number;
+    await expect(replies).resolves.toEqual([count, 'OK', 'ü€', null, 2, ['2', null], text]);
+    await closed(world(), attempt);
+    expect(attempt.told).toEqual(['ready', 'ended']);
+    expect(await attempt.ended).toBeUndefined();
+  });
+
+  it('writes what was gathered, all at once or one by one', async () => {
+    const attempt = await opened();
+    attempt.connection.gather();
+    const first = attempt.ask('ping', '1');
+    attempt.connection.gather();
+    const second = attempt.ask('ping', '2');
+    await expect(Promise.all([first, second])).resolves.toEqual(['1', '2']);
+    await closed(world(), attempt);
+  });
+
+  it('reads more bytes with each reply', async () => {
+    const attempt = await opened();
+    const before = attempt.connection.bytesRead;
+    await attempt.ask('ping');
+    expect(attempt.connection.bytesRead).toBeGreaterThan(before);
+    await closed(world(), attempt);
+  });
+
+  it('tells an error of the server by its words, and nothing of what was sent', async () => {
+    const attempt = await opened();
+    const unknown = await attempt.failureOf('nosuch', SECRET);
+    expect(isReply(unknown)).toBe(true);
+    expect(unknown.message).toContain('unknown command');
+    expect(inspect(unknown, { depth: Infinity, showHidden: true })).not.toContain(SECRET);
+    const missing = await attempt.failureOf('evalsha', 'f'.repeat(40), 0);
+    expect(missing.name).toBe('ReplyError');
+    expect(missing.message).toMatch(/^NOSCRIPT /);
+    await expect(attempt.ask('ping', 'still here')).resolves.toBe('still here');
+    await closed(world(), attempt);
+  });
+
+  it('ends with the reason where nobody listens', async () => {
+    const attempt = await world().unheard();
+    expect(inspect(await attempt.ended)).toContain('ECONNREFUSED');
+    await sleep(AGAIN_MS);
+    expect(attempt.told).toEqual(['ended']);
+    expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
+    await attempt.connection.close();
+  });
+
+  it('that is killed fails what is unanswered, ends once, and is not made anew', async () => {
+    const attempt = await opened();
+    const failed = attempt.failureOf('wait', 9, 60_000).then((error) => ({
+      kind: failureKind(error),
+      toldBefore: [...attempt.told],
+    }));
+    await world().kill();
+    await attempt.ended;
+    await new Promise(setImmediate);
+    const { kind, toldBefore } = await failed;
+    expect(kind).toBe('unanswered');
+    expect(toldBefore[0]).toBe('ready');
+    expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
+    await sleep(AGAIN_MS);
+    expect(attempt.told).toEqual(['ready', 'ended']);
+    expect(await world().connectionCount()).toBe(0);
+    await attempt.connection.close();
+  });
+
+  it('fails what is unanswered when it is closed, and what comes later as unsent', async () => {
+    const attempt = await opened();
+    const failure = attempt.failureOf('wait', 9, 60_000);
+    await sleep(50);
+    const closing = closed(world(), attempt);
+    expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
+    expect(failureKind(await failure)).toBe('unanswered');
+    await closing;
+    expect(await attempt.failureOf('ping')).toBeInstanceOf(UnsentError);
+  });
+
+  it('can be closed at once', async () => {
+    const attempt = world().attempt();
+    await closed(world(), attempt);
+    await sleep(50);
+    expect(attempt.told).toEqual(['ended']);
+  });
+
+  it.each([
+    ['classic', false],
+    ['sharded', true],
+  ])('subscribes to %s channels, and is told messages', async (_title, isSharded) => {
+    const attempt = await opened('subscriptions');
+    const [first, second] = isSharded ? ['open:{1}', 'open:{2}'] : ['open1', 'open2'];
+    const publish = (channel: string, payload: string): Promise<number> =>
+      world().publish(channel, payload, isSharded);
+    const channels = isSharded ? [first] : [first, second];
+    expect(await attempt.subscribe(channels, isSharded)).toBeUndefined();
+    if (isSharded) expect(await attempt.subscribe([second], true)).toBeUndefined();
+    const before = attempt.connection.bytesRead;
+    await publish(first, 'ü');
+    await publish(second, '2');
+    await expect.poll(() => attempt.messages).toEqual([`${first}: ü`, `${second}: 2`]);
+    expect(attempt.connection.bytesRead).toBeGreaterThan(before);
+    attempt.connection.unsubscribe(first, isSharded, failing);
+    await expect.poll(() => publish(first, 'gone')).toBe(0);
+    const pong = await attempt.ask('ping', 'alive');
+    expect(String(Array.isArray(pong) ? pong.at(-1) : pong)).toBe('alive');
+    await publish(second, '3');
+    await expect.poll(() => attempt.messages.at(-1)).toBe(`${second}: 3`);
+    await closed(world(), attempt);
+    expect(attempt.told).toEqual(['ready', 'ended']);
+  });
+}

@@ -1,0 +1,365 @@
+// What a server in memory can be made to do, and what it shows.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  Holdfast,
+  LockLostError,
+  OptionError,
+  UnavailableError,
+  type HoldfastOptions,
+} from '../../../src/index.js';
+import { MemoryRedis, type MemoryRedisOptions } from '../../../src/testing/memory-redis.js';
+import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
+
+let redis: MemoryRedis;
+const clients: Holdfast[] = [];
+
+function newClient(options: Partial<HoldfastOptions> = {}): Holdfast {
+  const client = new Holdfast({ redis, ...options });
+  client.on('error', () => undefined);
+  clients.push(client);
+  return client;
+}
+
+/** The server of the tests of the present group. */
+function onServer(options?: MemoryRedisOptions): void {
+  beforeEach(() => {
+    redis = new MemoryRedis(options);
+  });
+}
+
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((client) => client.close()));
+});
+
+describe('a MemoryRedis', () => {
+  onServer();
+
+  it('is shared by those that it is given to, and by no others', async () => {
+    const [one, two] = [newClient(), newClient()];
+    await using elsewhere = new Holdfast({ redis: new MemoryRedis() });
+    await one.getLock('report').lock();
+    expect(await two.getLock('report').tryLock()).toBe(false);
+    expect(await elsewhere.getLock('report').tryLock()).toBe(true);
+  });
+
+  it('wakes those who wait on another client', async () => {
+    const hold = await newClient().getLock('report').acquire();
+    const other = newClient({ lockWatchdogTimeout: 60_000 });
+    const waiting = nextEvent(other, 'waiting');
+    const acquiring = other.getLock('report').acquire();
+    await waiting;
+    await hold.release();
+    expect((await acquiring).signal.aborted).toBe(false);
+  });
+
+  it('keeps names apart that are no ASCII, and sorts them as bytes', async () => {
+    const semaphore = newClient({ clientId: 'ü€' }).getSemaphore('größe \u{1f600}', { permits: 2 });
+    await semaphore.acquire();
+    await semaphore.acquire();
+    expect(redis.holders('größe \u{1f600}')).toHaveLength(2);
+    expect(redis.holders('grosse')).toEqual([]);
+  });
+
+  it('answers ping()', async () => {
+    expect(await newClient().ping()).toBeGreaterThanOrEqual(0);
+  });
+
+  it('lets the loop of a test that never pauses be stopped by a timer', async () => {
+    const lock = newClient().getLock('report');
+    const over = AbortSignal.timeout(20);
+    while (!over.aborted) await lock.withLock(() => undefined);
+    expect(await lock.isLocked()).toBe(false);
+  });
+});
+
+describe('MemoryRedis.holders() and keys()', () => {
+  onServer();
+
+  it('show who holds a lock, how often, and for how long', async () => {
+    const client = newClient();
+    expect(redis.holders('report')).toEqual([]);
+    await client.getLock('report').withLock({ lease: 5_000 }, async (hold) => {
+      const { ownerId } = hold;
+      const [holder] = redis.holders('report');
+      expect(holder).toMatchObject({ ownerId, count: 1, access: undefined });
+      expect(holder?.remaining).toBeGreaterThan(4_000);
+      expect(holder?.remaining).toBeLessThanOrEqual(5_000);
+      await client.getLock('report').withLock(() => {
+        expect(redis.holders('report')).toMatchObject([{ ownerId, count: 2 }]);
+      });
+    });
+    expect(redis.holders('report')).toEqual([]);
+  });
+
+  it.each([
+    ['fair', (client: Holdfast) => client.getFairLock('report')],
+    ['fenced', (client: Holdfast) => client.getFencedLock('report')],
+  ])('show a %s lock', async (_kind, lockOf) => {
+    const hold = await lockOf(newClient()).acquire();
+    expect(redis.holders('report')).toMatchObject([{ ownerId: hold.ownerId, count: 1 }]);
+  });
+
+  it('show the permits of a semaphore, and whose lease has ended no more', async () => {
+    const semaphore = newClient().getSemaphore('report', { permits: 5 });
+    const [one, two] = [
+      await semaphore.acquire({ permits: 3 }),
+      await semaphore.acquire({ lease: 1_000 }),
+    ];
+    expect(redis.holders('report')).toMatchObject([
+      { ownerId: one.ownerId, count: 3 },
+      { ownerId: two.ownerId, count: 1 },
+    ]);
+    await redis.advance(2_000);
+    expect(redis.holders('report')).toMatchObject([{ ownerId: one.ownerId }]);
+  });
+
+  it('show who reads and who writes', async () => {
+    const lock = newClient().getReadWriteLock('report');
+    const readers = [await lock.readLock().acquire(), await lock.readLock().acquire()];
+    expect(redis.holders('report')).toMatchObject(
+      readers.map(({ ownerId }) => ({ ownerId, count: 1, access: 'read' })),
+    );
+    await Promise.all(readers.map((reader) => reader.release()));
+    const { ownerId } = await lock.writeLock().acquire();
+    expect(redis.holders('report')).toMatchObject([{ ownerId, count: 1, access: 'write' }]);
+  });
+
+  it('show all keys', async () => {
+    expect(redis.keys()).toEqual([]);
+    const hold = await newClient({ keyPrefix: 'app:' }).getFencedLock('report').acquire();
+    expect(redis.keys()).toEqual(['app:report', 'redisson_lock_token:{app:report}']);
+    expect(redis.holders('app:report')).toMatchObject([{ ownerId: hold.ownerId }]);
+    await hold.release();
+    expect(redis.keys()).toEqual(['redisson_lock_token:{app:report}']);
+    await redis.advance(8 * 86_400_000);
+    expect(redis.keys()).toEqual([]);
+  });
+});
+
+describe('MemoryRedis.down() and up()', () => {
+  onServer();
+
+  it('keep clients away until the server is up again, with all that it had', async () => {
+    const client = newClient();
+    const hold = await client.getLock('report').acquire();
+    redis.down();
+    const error = await rejectionOf(client.getLock('page').tryLock());
+    expect(error).toBeInstanceOf(UnavailableError);
+    expect((error as Error).message).toContain('ECONNREFUSED');
+    const recovered = nextEvent(client, 'recovered');
+    redis.up();
+    await redis.advance(2_000);
+    await recovered;
+    expect(redis.holders('report')).toMatchObject([{ ownerId: hold.ownerId }]);
+    await hold.release();
+    expect(redis.keys()).toEqual([]);
+  });
+});
+
+describe('MemoryRedis.loseReplies()', () => {
+  onServer();
+
+  it('has a script run whose reply never comes: its caller asks again', async () => {
+    const client = newClient();
+    await client.ping();
+    redis.loseReplies();
+    const acquiring = client.getLock('report').acquire();
+    await redis.advance(100);
+    const { ownerId } = await acquiring;
+    expect(redis.holders('report')).toMatchObject([{ ownerId, count: 1 }]);
+  });
+
+  it('loses as many as it is told, and none any more after 0', async () => {
+    const client = newClient();
+    const hold = await client.getLock('report').acquire();
+    redis.loseReplies(2);
+    const releasing = hold.release();
+    await redis.advance(3_000);
+    await releasing;
+    redis.loseReplies(5);
+    redis.loseReplies(0);
+    expect(await client.getLock('report').tryLock()).toBe(true);
+  });
+});
+
+describe('MemoryRedis.delay()', () => {
+  onServer();
+
+  it('makes every answer late, in order', async () => {
+    const client = newClient();
+    await client.ping();
+    redis.delay(250);
+    const answered: string[] = [];
+    const first = client
+      .getLock('a')
+      .tryLock()
+      .then(() => answered.push('a'));
+    const second = client
+      .getLock('b')
+      .tryLock()
+      .then(() => answered.push('b'));
+    await redis.advance(400);
+    expect(answered).toEqual([]);
+    redis.delay(0);
+    await redis.advance(200);
+    await Promise.all([first, second]);
+    expect(answered).toEqual(['a', 'b']);
+  });
+
+  it('leaves a server silent that is slower than a client waits', async () => {
+    const client = newClient({ commandTimeout: 500 });
+    await client.ping();
+    redis.delay(10_000);
+    const trying = rejectionOf(client.getLock('report').tryLock());
+    await redis.advance(1_000);
+    expect(await trying).toBeInstanceOf(UnavailableError);
+    redis.delay(0);
+  });
+});
+
+describe('MemoryRedis.restart()', () => {
+  onServer();
+
+  it('keeps the locks unless it is empty', async () => {
+    const client = newClient();
+    const hold = await client.getLock('report').acquire();
+    redis.restart();
+    await redis.advance(60_000);
+    expect(hold.signal.aborted).toBe(false);
+    const lost = eventsOf(client, 'lost');
+    redis.restart({ empty: true });
+    expect(redis.keys()).toEqual([]);
+    await redis.advance(30_000);
+    expect(lost).toMatchObject([{ lockName: 'report', lossReason: 'deleted' }]);
+    expect(hold.signal.reason).toBeInstanceOf(LockLostError);
+  });
+
+  it('makes a server that a fenced Redlock does not trust yet', async () => {
+    const members = [redis, ...[1, 2].map(() => new MemoryRedis({ timeOf: redis }))];
+    const locks = members.map((member) => {
+      const client = newClient({ redis: member });
+      return client.getFencedLock('report');
+    });
+    const lock = clients[0]!.getRedLock(...locks);
+    await (await lock.acquire()).release();
+    for (const member of members) member.restart({ empty: true });
+    await redis.advance(3_000);
+    expect(await rejectionOf(lock.tryAcquire())).toMatchObject({ code: 'NO_QUORUM' });
+    await redis.advance(60_000);
+    expect((await lock.acquire()).token).toBeGreaterThan(0n);
+  });
+});
+
+describe('MemoryRedis.failover()', () => {
+  onServer({ replicas: 1 });
+
+  it('loses the newest writes, so that a lock is free that its holder relies on', async () => {
+    const client = newClient();
+    const kept = await client.getLock('kept').acquire();
+    const lost = await client.getLock('lost').acquire();
+    redis.failover({ lose: 1 });
+    expect(redis.holders('kept')).toMatchObject([{ ownerId: kept.ownerId }]);
+    expect(redis.holders('lost')).toEqual([]);
+    expect(await newClient().getLock('lost').tryLock()).toBe(true);
+    await redis.advance(30_000);
+    expect(lost.signal.reason).toMatchObject({ lossReason: 'taken' });
+    expect(kept.signal.aborted).toBe(false);
+  });
+
+  it('brings back what the lost writes have changed', async () => {
+    const client = newClient();
+    const semaphore = client.getSemaphore('report', { permits: 3 });
+    const [one, two] = [await semaphore.acquire(), await semaphore.acquire()];
+    await one.release();
+    await two.release();
+    expect(redis.holders('report')).toEqual([]);
+    redis.failover({ lose: 2 });
+    expect(redis.holders('report').map(({ ownerId }) => ownerId)).toEqual([
+      one.ownerId,
+      two.ownerId,
+    ]);
+  });
+
+  it('loses nothing unless replicas lag', async () => {
+    const client = newClient();
+    await client.getLock('old').lock();
+    redis.failover();
+    await redis.advance(1_000);
+    redis.lag(500);
+    await client.getLock('young').lock();
+    redis.failover();
+    expect(redis.holders('old')).toHaveLength(1);
+    expect(redis.holders('young')).toHaveLength(0);
+  });
+
+  it('keeps what a replica has acknowledged', async () => {
+    const careful = newClient({ replicas: 1 });
+    redis.lag(50);
+    const acquiring = careful.getLock('report').acquire();
+    await redis.advance(200);
+    const { ownerId } = await acquiring;
+    redis.failover();
+    expect(redis.holders('report')).toMatchObject([{ ownerId }]);
+  });
+
+  it('an acquisition that no replica acknowledges in time is undone', async () => {
+    const careful = newClient({ replicas: 1, commandTimeout: 1_000 });
+    await careful.ping();
+    redis.lag(60_000);
+    const trying = rejectionOf(careful.getLock('report').tryLock());
+    await redis.advance(3_000);
+    expect(String(await trying)).toContain('0 of 1 replicas acknowledged it');
+    expect(redis.holders('report')).toEqual([]);
+  });
+});
+
+describe('a MemoryRedis that is used in a wrong way', () => {
+  onServer();
+
+  it.each<[string, () => unknown]>([
+    ['unknown options', () => new MemoryRedis({ replica: 1 } as object)],
+    ['replicas', () => new MemoryRedis({ replicas: -1 })],
+    ['timeOf', () => new MemoryRedis({ timeOf: new Map() as unknown as MemoryRedis })],
+    ['advance()', () => redis.advance(-1)],
+    ['advance() of no number', () => redis.advance('1' as unknown as number)],
+    [
+      'delay()',
+      () => {
+        redis.delay(NaN);
+      },
+    ],
+    [
+      'loseReplies()',
+      () => {
+        redis.loseReplies(1.5);
+      },
+    ],
+    [
+      'lag() without a replica',
+      () => {
+        redis.lag(10);
+      },
+    ],
+    [
+      'failover() without a replica',
+      () => {
+        redis.failover();
+      },
+    ],
+    [
+      'failover()',
+      () => {
+        new MemoryRedis({ replicas: 1 }).failover({ lose: 1_001 });
+      },
+    ],
+    [
+      'restart()',
+      () => {
+        redis.restart({ empty: 1 } as object);
+      },
+    ],
+    ['holders()', () => redis.holders('')],
+  ])('says what is wrong with %s', async (_what, call) => {
+    await expect(Promise.resolve().then(call)).rejects.toBeInstanceOf(OptionError);
+  });
+});
