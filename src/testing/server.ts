@@ -1,6 +1,5 @@
 // One server in memory: its keys, its connections, what it publishes, and what happens to it. A command runs when it arrives here.
 
-import { randomBytes } from 'node:crypto';
 import { scripts } from '../redis/scripts.generated.js';
 import type { Clock } from '../runtime/clock.js';
 import { COMMANDS, OK } from './commands.js';
@@ -21,6 +20,12 @@ export interface Peer {
   hungUp(): void;
 }
 
+export interface ServerOptions {
+  readonly replicaCount?: number;
+  /** A number from 0 to 1, as `Math.random()` gives it. */
+  readonly random?: () => number;
+}
+
 /** A day: the server is not one that has just started, which a Redlock would not trust yet. */
 const INITIAL_AGE_MS = 86_400_000;
 
@@ -38,16 +43,19 @@ export class MemoryServer {
   /** The hashes of the scripts that it was sent. */
   readonly #known = new Set<string>();
   readonly #keys: Keyspace;
-  #runId = newRunId();
+  readonly #random: () => number;
+  #runId: string;
   #startedAtMs: number;
   #isDown = false;
   #lostReplies = 0;
   /** How far the replicas are behind, in milliseconds. */
   lagMs = 0;
 
-  constructor(clock: Clock, replicaCount = 0) {
+  constructor(clock: Clock, { replicaCount = 0, random = Math.random }: ServerOptions = {}) {
     this.clock = clock;
     this.#replicaCount = replicaCount;
+    this.#random = random;
+    this.#runId = newRunId(random);
     this.#startedAtMs = clock.wallMs() - INITIAL_AGE_MS;
     this.#keys = new Keyspace(replicaCount > 0);
   }
@@ -90,7 +98,7 @@ export class MemoryServer {
     const reply = this.#execute(peer, name, args);
     if (this.#lostReplies > 0 && name.startsWith('EVAL')) {
       this.#lostReplies--;
-      this.#hangUp(peer);
+      this.hangUpOn(peer);
     } else answer(reply);
   }
 
@@ -105,7 +113,17 @@ export class MemoryServer {
   }
 
   hangUp(): void {
-    for (const peer of this.#peers) this.#hangUp(peer);
+    for (const peer of this.#peers) this.hangUpOn(peer);
+  }
+
+  /** It knows no script any more. */
+  forgetScripts(): void {
+    this.#known.clear();
+  }
+
+  /** The channels that somebody listens to. */
+  get channels(): string[] {
+    return [...this.#peers].flatMap(({ classic, sharded }) => [...classic, ...sharded]);
   }
 
   /** The next so many scripts run, and the connection is cut instead of an answer. */
@@ -128,12 +146,12 @@ export class MemoryServer {
   }
 
   #succeeded(): void {
-    this.#runId = newRunId();
+    this.#runId = newRunId(this.#random);
     this.#known.clear();
     this.hangUp();
   }
 
-  #hangUp(peer: Peer): void {
+  hangUpOn(peer: Peer): void {
     this.#peers.delete(peer);
     peer.hungUp();
   }
@@ -277,6 +295,7 @@ function answerOf(work: () => Reply): Reply {
   }
 }
 
-function newRunId(): string {
-  return randomBytes(20).toString('hex');
+function newRunId(random: () => number): string {
+  const digits = Array.from({ length: 40 }, () => Math.floor(16 * random()).toString(16));
+  return digits.join('');
 }
