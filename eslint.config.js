@@ -3,6 +3,13 @@ import js from '@eslint/js';
 import { defineConfig, globalIgnores } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
+/** So that a client can live on the time of a server in memory, and a simulator can repeat a run. */
+const OF_CLIENT = 'Time and randomness are those of the client: its `clock` and `random`';
+
+function restricted(...names) {
+  return names.map((name) => ({ name, message: OF_CLIENT }));
+}
+
 export default defineConfig(
   globalIgnores(['dist/', 'dist-bench/', 'docs/api/', 'coverage/', '**/*.generated.ts']),
   js.configs.recommended,
@@ -17,6 +24,33 @@ export default defineConfig(
       '@typescript-eslint/consistent-type-imports': 'error',
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }],
       '@typescript-eslint/switch-exhaustiveness-check': 'error',
+    },
+  },
+  {
+    files: ['src/**/*.ts'],
+    ignores: ['src/runtime/clock.ts', 'src/redis/ioredis/**', 'src/redis/node-redis/**'],
+    rules: {
+      'no-restricted-globals': [
+        'error',
+        {
+          globals: restricted('performance', 'setTimeout', 'setInterval', 'clearTimeout'),
+          checkGlobalObject: true,
+        },
+      ],
+      'no-restricted-properties': [
+        'error',
+        { object: 'Date', property: 'now', message: OF_CLIENT },
+        { object: 'Math', property: 'random', message: OF_CLIENT },
+      ],
+      'no-restricted-syntax': [
+        'error',
+        { selector: "NewExpression[callee.name='Date'][arguments.length=0]", message: OF_CLIENT },
+      ],
+      'no-restricted-imports': [
+        'error',
+        ...restricted('node:timers/promises', 'node:perf_hooks'),
+        { name: 'node:timers', importNames: ['setTimeout', 'setInterval'], message: OF_CLIENT },
+      ],
     },
   },
   {

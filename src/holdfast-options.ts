@@ -8,7 +8,6 @@ import {
   parseText,
   parseWait,
 } from './api/options.js';
-import { newClientId } from './core/client-id.js';
 import type { RedisSource } from './redis/installed.js';
 
 /**
@@ -80,7 +79,8 @@ const KNOWN_OPTIONS = [
 
 /** The options that were given, or their defaults; without `redis`, which the driver reads. */
 export interface ParsedHoldfastOptions {
-  readonly clientId: string;
+  /** undefined: it is to be made up. */
+  readonly clientId: string | undefined;
   readonly keyPrefix: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
@@ -106,7 +106,7 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
   );
   const { clientId, keyPrefix = '', classicUnlockChannels, replicas } = given;
   return {
-    clientId: parseText(clientId ?? newClientId(), 'clientId'),
+    clientId: clientId === undefined ? clientId : parseText(clientId, 'clientId'),
     keyPrefix: keyPrefix === '' ? '' : parseText(keyPrefix, 'keyPrefix'),
     lockWatchdogTimeoutMs,
     commandTimeoutMs,

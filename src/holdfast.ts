@@ -1,6 +1,7 @@
 // The client: its connection, its events, its scopes, and its end. Its locks come from locks/lock-source.ts.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
+import { newClientId, ownersOf } from './core/client-id.js';
 import { runAsOneOwner } from './core/run.js';
 import { Listeners } from './core/listeners.js';
 import { Session } from './core/session.js';
@@ -43,10 +44,16 @@ export class Holdfast extends LockSource implements AsyncDisposable {
   constructor(options: HoldfastOptions) {
     const given = parseHoldfastOptions(options);
     const library = libraryFor(options.redis);
-    const schedule = new Schedule();
+    const { clock, random } = library;
+    const clientId = given.clientId ?? newClientId(random);
+    const schedule = new Schedule(clock);
     const listeners = new Listeners();
     const server = new Server({ library, ...given }, listeners, schedule);
-    const session = new Session({ ...given, schedule }, server.connection, listeners);
+    const session = new Session(
+      { ...given, clientId, newOwnerId: ownersOf(clientId, random), schedule },
+      server.connection,
+      listeners,
+    );
     super(session, server, listeners);
     this.#server = server;
     this.#session = session;

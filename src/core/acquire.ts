@@ -98,7 +98,7 @@ function tryAtOnce(
 
   lockCallBegins(session, lock, origin, leaseMs, position);
   const ownerId = lock.newOwnerId();
-  const sentAt = now();
+  const sentAt = now(session.clock);
   const reply = lock.tryAtOnce(ownerId, leaseMs, session.untilClosed);
   return reply && { ownerId, sentAt, reply };
 }

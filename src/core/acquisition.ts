@@ -45,6 +45,7 @@ export class Acquisition {
     if (!begun) session.assertOpen(lock.name);
     if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
     this.#waitLimit = new WaitLimit({
+      clock: session.clock,
       limitMs: limitMs(session, request),
       isSingleAttempt: request.waitMs === 0,
       sparesAttempts: isCallersLimit(session, request),

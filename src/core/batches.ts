@@ -1,6 +1,6 @@
 // Puts renewals together into batches of one script call each, and spreads those calls over turns of the event loop.
 
-import { elapsedMs, now } from '../runtime/clock.js';
+import { elapsedMs, now, type Clock } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 
 /** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
@@ -33,9 +33,14 @@ export function inBatches<T>(items: readonly T[], keyOf: (item: T) => string): T
  * Calls `send` for each item, in order: for the first ones at once, for the others in later turns of the event loop. When `limitMs`
  * have gone by, as they may in a busy process, all that are left are sent in one turn: their leases could end meanwhile.
  */
-export function inTurns<T>(items: readonly T[], limitMs: number, send: (item: T) => void): void {
+export function inTurns<T>(
+  items: readonly T[],
+  clock: Clock,
+  limitMs: number,
+  send: (item: T) => void,
+): void {
   const perTurn = Math.ceil(items.length / MOST_TURNS);
-  const beganAt = now();
+  const beganAt = now(clock);
   const sendFrom = (start: number): void => {
     const end = elapsedMs(beganAt) < limitMs ? start + perTurn : items.length;
     for (const item of items.slice(start, end)) send(item);

@@ -1,8 +1,7 @@
 // Removes owners that may still hold a lock, or a place in line, though nobody wants them any more: those of an acquisition whose
 // answer never came, or of a release that did not get through. That is tried until the server does it, or refuses for good.
 
-import { setTimer } from '../runtime/clock.js';
-import { inOwnContext } from '../runtime/own-context.js';
+import { PROCESS_CLOCK, type Clock, type Timer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
 import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
@@ -34,16 +33,22 @@ interface Leftover {
 export class Cleanup {
   /** The owners that were released last; undefined: no other server takes over that may have missed their releases. */
   readonly released: ReleasedOwners<Removable> | undefined;
+  readonly #clock: Clock;
   readonly #isConnected: () => boolean;
   readonly #owners = new Map<string, Leftover>();
   readonly #underWay = new Set<Promise<unknown>>();
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   #state: 'open' | 'closing' | 'closed' = 'open';
   /** Called when nothing is left and nothing is under way. */
   #onEmpty: () => void = () => undefined;
 
   /** `isConnected`: there is a connection, though none perhaps to one node of a cluster; nobody calls `tryAgain` when that comes back. */
-  constructor(isConnected: () => boolean = () => false, released?: ReleasedOwners<Removable>) {
+  constructor(
+    isConnected: () => boolean = () => false,
+    released?: ReleasedOwners<Removable>,
+    clock: Clock = PROCESS_CLOCK,
+  ) {
+    this.#clock = clock;
     this.#isConnected = isConnected;
     this.released = released;
   }
@@ -79,7 +84,7 @@ export class Cleanup {
 
   /** Tries again everything that is left: the connection is back, or a while went by. */
   readonly tryAgain = (): void => {
-    clearTimeout(this.#timer);
+    this.#clock.clearTimer(this.#timer);
     this.#timer = undefined;
     for (const [id, leftover] of [...this.#owners]) this.#try(id, leftover);
   };
@@ -114,7 +119,7 @@ export class Cleanup {
         await waitLimit.within(new Promise<void>((resolve) => (this.#onEmpty = resolve)));
     } finally {
       this.#state = 'closed';
-      clearTimeout(this.#timer);
+      this.#clock.clearTimer(this.#timer);
     }
   }
 
@@ -145,7 +150,6 @@ export class Cleanup {
   #tryAgainSoon(): void {
     if (this.#state === 'closed') return;
     const delayMs = this.#state === 'closing' ? CLOSING_RETRY_MS : RETRY_MS;
-    // Not in the asynchronous context of the caller who left an owner: those that all others left are tried then, too.
-    this.#timer ??= inOwnContext(() => setTimer(this.tryAgain, delayMs));
+    this.#timer ??= this.#clock.setTimer(this.tryAgain, delayMs);
   }
 }

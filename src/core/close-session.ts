@@ -4,6 +4,7 @@
 import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import type { ClosedError, LockLostError, LossReason, SeenHolder } from '../api/errors.js';
+import type { Clock } from '../runtime/clock.js';
 import { WaitLimit, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
 import type { Cleanup, Removable } from './cleanup.js';
 import { lockLost, type LostLock } from './loss.js';
@@ -36,6 +37,7 @@ export interface MemberHold extends LostLock {
 
 /** The session that is closed. */
 interface Closing {
+  readonly clock: Clock;
   readonly commandTimeoutMs: number;
   readonly connection: Parameters<typeof retry>[0];
   readonly acquisitions: Set<Call>;
@@ -73,7 +75,7 @@ export async function closeSession(
   // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
   releases.push(new Promise(setImmediate)); // from node:timers, since a test may have faked the global one
   if (others) releases.push(others);
-  const waitLimit = new WaitLimit({ limitMs: session.commandTimeoutMs });
+  const waitLimit = new WaitLimit({ clock: session.clock, limitMs: session.commandTimeoutMs });
   try {
     await waitLimit.within(Promise.allSettled(releases));
   } catch {

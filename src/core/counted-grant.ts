@@ -66,8 +66,8 @@ export abstract class CountedGrant extends GrantState {
    * needs no turn, since it never takes back what another command confirmed.
    */
   confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
-    const registry = this.session.acquisitions;
-    const waitLimit = new WaitLimit({ limitMs: this.remaining(), registry });
+    const { clock, acquisitions: registry } = this.session;
+    const waitLimit = new WaitLimit({ clock, limitMs: this.remaining(), registry });
     this.#confirming = waitLimit;
     this.#ask(confirm, waitLimit)
       .then((sentAt) => {
@@ -163,9 +163,10 @@ export abstract class CountedGrant extends GrantState {
   /** Asks whether the lock is still held; returns the time at which that was sent. Throws if the lock is lost. */
   async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
     const wasReleased = this.isReleased;
-    let sentAt = now();
-    const reply = await retry(this.session.connection, waitLimit, this.named, () => {
-      sentAt = now();
+    const { connection, clock } = this.session;
+    let sentAt = now(clock);
+    const reply = await retry(connection, waitLimit, this.named, () => {
+      sentAt = now(clock);
       return send();
     });
     this.throwIfLost();

@@ -27,6 +27,10 @@ export function leftMs(deadline: Deadline, at?: Instant): number {
 }
 
 /** A confirmation never shortens a lease: of two deadlines the later one counts. */
-export function later(one: Deadline, other: Deadline, at: Instant = now()): Deadline {
+export function later(
+  one: Deadline,
+  other: Deadline,
+  at: Instant = now(one.since.clock),
+): Deadline {
   return leftMs(other, at) > leftMs(one, at) ? other : one;
 }

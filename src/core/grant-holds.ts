@@ -2,7 +2,7 @@
 // begins.
 
 import type { LockLostError } from '../api/errors.js';
-import { elapsedMs, now, type Instant } from '../runtime/clock.js';
+import { elapsedMs, now, type Clock, type Instant } from '../runtime/clock.js';
 import type { GrantedHold, Heir } from './granted-lock.js';
 import type { RenewalLimit } from './renewal.js';
 
@@ -12,7 +12,11 @@ export abstract class GrantHolds {
   #heir: Heir | undefined;
   renewalLimit: RenewalLimit | undefined;
   /** When its present holder got the grant. */
-  #heldSince: Instant = now();
+  #heldSince: Instant;
+
+  constructor(clock: Clock) {
+    this.#heldSince = now(clock);
+  }
 
   /** Whether other owners may hold the lock beside it (a reader, a permit). */
   abstract readonly isShared: boolean;
@@ -62,7 +66,7 @@ export abstract class GrantHolds {
 
   protected passTo(heir: Heir): void {
     this.#heir = heir;
-    this.#heldSince = now();
+    this.#heldSince = now(this.#heldSince.clock);
   }
 
   protected passToNobody(): void {

@@ -43,7 +43,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
     deadline: Deadline,
     token?: bigint,
   ) {
-    super();
+    super(session.clock);
     this.session = session;
     this.lock = lock;
     this.ownerId = ownerId;
@@ -185,7 +185,7 @@ export abstract class GrantState extends GrantHolds implements Granted, Due {
   }
 
   /** The server confirmed the grant until `deadline`, or, when it was a mere look, only that the grant is there. */
-  protected prolong(deadline: Deadline, at: Instant = now()): void {
+  protected prolong(deadline: Deadline, at: Instant = now(this.session.clock)): void {
     if (this.#state.kind !== 'held') return;
     this.#deadline = later(this.#deadline, deadline, at);
     this.#confirmedAt = deadline.since;

@@ -46,7 +46,7 @@ export async function keyConflict(
 
 /** What the look found; undefined as well when it failed, as for a user who may not call TYPE, or took too long. */
 async function looked<T>(look: Promise<T>, waitLimit: WaitLimit): Promise<T | undefined> {
-  const limit = new WaitLimit({ limitMs: LOOK_LIMIT_MS });
+  const limit = new WaitLimit({ clock: waitLimit.clock, limitMs: LOOK_LIMIT_MS });
   try {
     return await waitLimit.within(limit.within(look));
   } catch {

@@ -120,7 +120,7 @@ class LockWaits implements Due {
   }
 
   begin(isInRun: boolean, onEmpty: () => void): () => void {
-    const wait = { sinceMs: performance.now(), isInRun };
+    const wait = { sinceMs: this.#session.schedule.clock.nowMs(), isInRun };
     this.#waits.add(wait);
     this.#count++;
     if (this.#session.anonymous.held(this.#lock.id)) this.#checkAfter(MAY_BE_NESTED_MS);
@@ -134,7 +134,8 @@ class LockWaits implements Due {
   }
 
   due(): void {
-    const hold = this.#session.anonymous.held(this.#lock.id);
+    const { anonymous, schedule } = this.#session;
+    const hold = anonymous.held(this.#lock.id);
     if (!hold) return; // when the next anonymous hold begins, the check is scheduled again
     if (hold !== this.#hold) {
       this.#held(hold);
@@ -143,7 +144,7 @@ class LockWaits implements Due {
     for (const wait of this.#waits) {
       // It is a lock() or tryLock(), and the context says that the call is not nested in it.
       if (hold.isUnlockable && !wait.isInRun) continue;
-      const waitedMs = performance.now() - Math.max(wait.sinceMs, this.#heldSinceMs);
+      const waitedMs = schedule.clock.nowMs() - Math.max(wait.sinceMs, this.#heldSinceMs);
       if (waitedMs < MAY_BE_NESTED_MS) {
         this.#checkAfter(MAY_BE_NESTED_MS - waitedMs);
         return; // the others wait for less long
@@ -156,7 +157,7 @@ class LockWaits implements Due {
   /** An anonymous hold of this client begins while calls wait. */
   readonly #held = (hold: HoldInScope): void => {
     this.#hold = hold;
-    this.#heldSinceMs = performance.now();
+    this.#heldSinceMs = this.#session.schedule.clock.nowMs();
     if (this.#waits.size > 0) this.#checkAfter(MAY_BE_NESTED_MS);
   };
 

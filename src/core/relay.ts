@@ -47,12 +47,12 @@ export class Relay implements Due {
     this.#lock = lock;
     this.#ownerId = ownerId;
     this.#gone = gone;
-    this.#endsAtMs = performance.now() - heldForMs + LONGEST_MS;
+    this.#endsAtMs = session.clock.nowMs() - heldForMs + LONGEST_MS;
   }
 
   /** Whether the grant may be passed on once more. */
   get mayPass(): boolean {
-    return this.#passes < MOST_PASSES && performance.now() < this.#endsAtMs;
+    return this.#passes < MOST_PASSES && this.#session.clock.nowMs() < this.#endsAtMs;
   }
 
   /** A hold was released by passing the grant on; `waiting` are in line behind its new holder. Settled by the next proof. */

@@ -6,6 +6,8 @@ import { HoldfastError } from '../api/holdfast-error.js';
 import { keyConflict, type Conflicting } from './key-conflict.js';
 import { failureKind, NodeGoneError } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
+import type { Surroundings } from '../redis/session.js';
+import { PROCESS_RANDOM } from '../runtime/clock.js';
 import { WaitEnded, type WaitLimit } from '../runtime/wait-limit.js';
 import { Undecided } from './undecided.js';
 
@@ -14,7 +16,8 @@ export const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 500;
 
 /** One server, or several, each of which is told by itself what it has refused. */
-type Asked = Pick<RedisClient, 'isReady' | 'whenReady'> & Partial<Pick<RedisClient, 'refusals'>>;
+type Asked = Pick<RedisClient, 'isReady' | 'whenReady'> &
+  Partial<Pick<RedisClient, 'refusals'>> & { readonly surroundings?: Pick<Surroundings, 'random'> };
 
 export async function retry<T>(
   connection: Asked,
@@ -48,7 +51,8 @@ export async function retry<T>(
     }
     // Callers between whom the servers could not decide must not go on asking in step.
     const isUndecided = waitLimit.trouble instanceof Undecided;
-    await waitLimit.pause(isUndecided ? pauseMs * 2 * Math.random() : pauseMs);
+    const { random = PROCESS_RANDOM } = connection.surroundings ?? {};
+    await waitLimit.pause(isUndecided ? pauseMs * 2 * random() : pauseMs);
   }
 }
 

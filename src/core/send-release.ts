@@ -33,7 +33,7 @@ class SentRelease implements Due {
     this.#session = session;
     this.#answer = answer;
     this.#done = done;
-    this.#endsAtMs = performance.now() + session.commandTimeoutMs;
+    this.#endsAtMs = session.clock.nowMs() + session.commandTimeoutMs;
   }
 
   awaitAnswer(): void {
@@ -49,7 +49,7 @@ class SentRelease implements Due {
   }
 
   due(): void {
-    const leftMs = this.#endsAtMs - performance.now();
+    const leftMs = this.#endsAtMs - this.#session.clock.nowMs();
     if (leftMs > 0) this.#session.schedule.within(this, leftMs);
     else this.#end(false);
   }
@@ -60,6 +60,6 @@ class SentRelease implements Due {
     this.#done = undefined;
     this.#session.schedule.delete(this);
     if (isReleased) done();
-    else done({ answer: this.#answer, limitMs: this.#endsAtMs - performance.now() });
+    else done({ answer: this.#answer, limitMs: this.#endsAtMs - this.#session.clock.nowMs() });
   }
 }

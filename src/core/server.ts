@@ -1,6 +1,5 @@
 // One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
 
-import { randomUUID } from 'node:crypto';
 import { ClosedError, UnavailableError } from '../api/errors.js';
 import { HoldfastError } from '../api/holdfast-error.js';
 import type { Events } from '../api/events.js';
@@ -11,6 +10,7 @@ import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
 import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
 import { WaitLimit, WaitEnded, type Call } from '../runtime/wait-limit.js';
+import { hexDigits } from './client-id.js';
 import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends RedisClientOptions {
@@ -26,7 +26,7 @@ export class Server {
    * The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else, not even
    * a client of the same `clientId`.
    */
-  readonly listensAt: string = randomUUID();
+  readonly listensAt: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;
   readonly connection: RedisClient;
@@ -42,6 +42,7 @@ export class Server {
   readonly #refused = new Set<string>();
 
   constructor(options: NodeOptions, events: Events, schedule: Schedule) {
+    this.listensAt = hexDigits(32, options.library.random);
     this.#events = events;
     this.schedule = schedule;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
@@ -103,13 +104,14 @@ export class Server {
 
   /** Returns in how many milliseconds the server answers. It is asked once: what counts is how it is now. */
   async ping(limitMs: number, registry: Set<Call>): Promise<number> {
-    const waitLimit = new WaitLimit({ limitMs, registry, isSingleAttempt: true });
+    const { clock } = this.schedule;
+    const waitLimit = new WaitLimit({ clock, limitMs, registry, isSingleAttempt: true });
     const asked = new Set<string>();
     try {
       await this.connection.whenReady(waitLimit);
-      const sentAtMs = performance.now();
+      const sentAtMs = clock.nowMs();
       await waitLimit.within(this.connection.ping(asked));
-      return performance.now() - sentAtMs;
+      return clock.nowMs() - sentAtMs;
     } catch (error) {
       throw await inTurn(this.#unanswered(error, limitMs, asked));
     } finally {

@@ -11,11 +11,12 @@ import { NestedCalls } from './nested-calls.js';
 import { ReleasedOwners } from './released-owners.js';
 import type { Conflicting } from './key-conflict.js';
 import { closeSession, type MemberHold, type SessionGrant } from './close-session.js';
-import type { TimeLimit } from '../runtime/clock.js';
+import { PROCESS_CLOCK, PROCESS_RANDOM, type Clock, type TimeLimit } from '../runtime/clock.js';
 import { inTurn } from '../runtime/loop-turns.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { RedisClient } from '../redis/client.js';
 import { describe, isReply } from '../redis/failure.js';
+import type { Surroundings } from '../redis/session.js';
 import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
 import { Warnings } from './warnings.js';
 import { Undecided } from './undecided.js';
@@ -38,9 +39,15 @@ export interface SessionOptions {
 
 /** The part of a connection that locks need to know of. */
 export type Reachable = Pick<RedisClient, 'isReady' | 'whenReady' | 'lastError'> &
-  Partial<Pick<RedisClient, 'refusals' | 'hasSentinels'>>;
+  Partial<Pick<RedisClient, 'refusals' | 'hasSentinels'>> & {
+    /** Left out: those of the process. */
+    readonly surroundings?: Pick<Surroundings, 'clock' | 'random'>;
+  };
 
 export class Session {
+  readonly clock: Clock;
+  /** A number from 0 to 1, as `Math.random()` gives it. */
+  readonly random: () => number;
   readonly clientId: string;
   /** A new owner, never used before. */
   readonly newOwnerId: () => string;
@@ -74,18 +81,21 @@ export class Session {
     events: Events,
     closeConcurrency: number = CLOSE_CONCURRENCY,
   ) {
+    const { clock = PROCESS_CLOCK, random = PROCESS_RANDOM } = connection.surroundings ?? {};
+    this.clock = clock;
+    this.random = random;
     this.#closeConcurrency = closeConcurrency;
     this.clientId = options.clientId;
     this.newOwnerId = options.newOwnerId ?? ownersOf(options.clientId);
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
     this.defaultWaitMs = options.defaultWaitMs ?? Infinity;
-    this.schedule = options.schedule ?? new Schedule();
+    this.schedule = options.schedule ?? new Schedule(clock);
     this.connection = connection;
     const released = connection.hasSentinels
-      ? new ReleasedOwners<Removable>(options.lockWatchdogTimeoutMs)
+      ? new ReleasedOwners<Removable>(clock, options.lockWatchdogTimeoutMs)
       : undefined;
-    this.cleanup = new Cleanup(() => connection.isReady, released);
+    this.cleanup = new Cleanup(() => connection.isReady, released, clock);
     this.events = events;
     this.warnings = new Warnings(events);
     this.nestedCalls = new NestedCalls(this);
@@ -149,7 +159,11 @@ export class Session {
     operation: (waitLimit: WaitLimit) => Promise<T>,
     options: Partial<WaitLimitOptions> = {},
   ): Promise<T> {
-    const waitLimit = new WaitLimit({ limitMs: this.commandTimeoutMs, ...options });
+    const waitLimit = new WaitLimit({
+      clock: this.clock,
+      limitMs: this.commandTimeoutMs,
+      ...options,
+    });
     try {
       return await operation(waitLimit);
     } catch (error) {

@@ -3,9 +3,10 @@
 // well before its lease ends.
 
 import { mayConcernSome } from '../redis/failure.js';
-import { elapsedMs, now, type Instant } from '../runtime/clock.js';
+import { elapsedMs, now, type Clock, type Instant } from '../runtime/clock.js';
 
 export class Splitting<Item extends object> {
+  readonly #clock: Clock;
   readonly #pauseMs: number;
   /** When each was last refused alone. */
   readonly #refusedAt = new WeakMap<Item, Instant>();
@@ -14,7 +15,8 @@ export class Splitting<Item extends object> {
    * @param pauseMs - for how long an item that was refused alone is asked for together with others only, however often that is: a server
    *   that refuses many is not sent one command for each all the time
    */
-  constructor(pauseMs: number) {
+  constructor(clock: Clock, pauseMs: number) {
+    this.#clock = clock;
     this.#pauseMs = pauseMs;
   }
 
@@ -24,7 +26,7 @@ export class Splitting<Item extends object> {
     if (!mayConcernSome(error)) return none;
     const [first] = items;
     if (first && items.length === 1) {
-      this.#refusedAt.set(first, now());
+      this.#refusedAt.set(first, now(this.#clock));
       return none;
     }
     const due = items.filter((item) => {

@@ -105,11 +105,12 @@ export class Tries {
     const waiter = (this.#waiter ??= this.#lock.waiter(this.#newOwnerId, this.#request));
     const seen = this.#begun ? undefined : waiter.queue?.();
     if (seen) return seen;
-    let sentAt = now();
+    const { clock } = this.#session;
+    let sentAt = now(clock);
     const reply = await retry(this.#session.connection, this.#waitLimit, this.#lock, () => {
       const begun = this.#begun;
       this.#begun = undefined;
-      sentAt = begun?.sentAt ?? now();
+      sentAt = begun?.sentAt ?? now(clock);
       this.#isUnanswered = true;
       const sent = begun?.reply ?? waiter.try(this.#waitLimit);
       this.#sent = sent;

@@ -48,7 +48,7 @@ export class Watchdog implements Due {
     this.#schedule = options.schedule;
     this.#intervalMs = options.leaseMs / 3;
     this.#retryMs = Math.min(this.#intervalMs / 10, LONGEST_RETRY_MS);
-    this.#splitting = new Splitting(this.#intervalMs / 2);
+    this.#splitting = new Splitting(options.schedule.clock, this.#intervalMs / 2);
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
@@ -79,7 +79,7 @@ export class Watchdog implements Due {
   readonly doubt = (isAffected: (batchKey: string) => boolean): void => {
     // A lease that is in doubt already is being renewed, or will be soon: that attempt may itself find the server lost once more, and must
     // not start another one.
-    const at = now();
+    const at = now(this.#schedule.clock);
     const affected: Entry[] = [];
     for (const entry of this.#watched.values()) {
       const { lease, doubt, renewer, target } = entry;
@@ -116,7 +116,7 @@ export class Watchdog implements Due {
   #round(dueAgeMs = this.#intervalMs / 2): void {
     if (this.#watched.size === 0) return;
     this.#schedule.within(this, this.#intervalMs);
-    const at = now();
+    const at = now(this.#schedule.clock);
     const due: Entry[] = [];
     for (const entry of this.#watched.values()) {
       entry.lease.checkEnd?.(at);
@@ -142,7 +142,12 @@ export class Watchdog implements Due {
       return batchKey === '' ? renewer.kind : `${renewer.kind} ${batchKey}`;
     };
     const limitMs = this.#intervalMs / 10;
-    inTurns(inBatches(entries, keyOf), limitMs, (batch) => void this.#renew(batch, leaseMs));
+    inTurns(
+      inBatches(entries, keyOf),
+      this.#schedule.clock,
+      limitMs,
+      (batch) => void this.#renew(batch, leaseMs),
+    );
   }
 
   async #renew(batch: readonly Entry[], leaseMs: number): Promise<void> {
@@ -156,11 +161,11 @@ export class Watchdog implements Due {
     const batch = whole.filter(({ isOver }) => !isOver);
     const [first] = batch;
     if (!first) return [];
-    const sentAt = now();
+    const sentAt = now(this.#schedule.clock);
     try {
       const replies = await first.renewer.renew(batch, leaseMs);
       const deadline = deadlineOf(sentAt, leaseMs);
-      const renewal: Renewal = { sentAt, leaseMs, deadline, answeredAt: now() };
+      const renewal: Renewal = { sentAt, leaseMs, deadline, answeredAt: now(sentAt.clock) };
       const unknown: Entry[] = [];
       for (const [index, entry] of batch.entries()) {
         const reply = replies[index];

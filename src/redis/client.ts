@@ -4,7 +4,7 @@
 import { nextTick } from 'node:process';
 import type { Events } from '../api/events.js';
 import { UnavailableError } from '../api/errors.js';
-import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
+import { NO_LIMIT, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Cluster } from './cluster.js';
@@ -33,15 +33,14 @@ import { Replicated, type ReplicatedOptions } from './replicas.js';
 import { denied } from './script-denial.js';
 import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
-import { PROCESS_CLOCK, type Session, type SessionHeard, type Surroundings } from './session.js';
+import type { Session, SessionHeard, Surroundings } from './session.js';
 import { SLOT_COUNT, slotOf } from './slots.js';
 import { Wire } from './wire.js';
 
 /** Whether the slot of the keys with this hash tag has lost its node, or has moved. */
 export type IsDisturbed = (hashTag: string) => boolean;
 
-export interface RedisClientOptions
-  extends ReplicatedOptions, Partial<Pick<Surroundings, 'clock' | 'random'>> {
+export interface RedisClientOptions extends ReplicatedOptions {
   library: Library;
 }
 
@@ -69,7 +68,7 @@ export class RedisClient {
 
   constructor(options: RedisClientOptions, events: Events) {
     const { library, silenceLimitMs, replicas } = options;
-    const { clock = PROCESS_CLOCK, random = Math.random } = options;
+    const { clock = PROCESS_CLOCK, random = PROCESS_RANDOM } = library;
     this.#events = events;
     this.#target = library.target;
     this.surroundings = {
@@ -82,8 +81,8 @@ export class RedisClient {
     };
     if (this.#target.kind === 'sentinel')
       this.#sentinels = new Sentinels(this.surroundings, this.#target);
-    this.refusals = new Refusals(events);
-    this.#greeting = new Greeting({
+    this.refusals = new Refusals(events, clock);
+    this.#greeting = new Greeting(clock, {
       another: () => {
         this.#isAnother = true;
       },
@@ -108,7 +107,7 @@ export class RedisClient {
       ready: () => undefined,
       refused: () => undefined,
     });
-    this.#replicated = new Replicated(acknowledged, options);
+    this.#replicated = new Replicated(acknowledged, options, clock);
   }
 
   /** The key prefix of the user's own client. */

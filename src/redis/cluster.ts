@@ -1,6 +1,7 @@
 // A session with a cluster: which master has which slots, and a connection to each that is needed. A node is an address with one wire: it is made
 // when something is to be sent, and thrown away, node and all, when the wire ends.
 
+import type { Timer } from '../runtime/clock.js';
 import {
   describe,
   failureKind,
@@ -61,7 +62,7 @@ export class Cluster implements Session {
   #state: State = { kind: 'opening' };
   #isLookingUp = false;
   #lookedUpAtMs = -Infinity;
-  #refreshTimer: NodeJS.Timeout | undefined;
+  #refreshTimer: Timer | undefined;
   #refreshAtMs = Infinity;
 
   constructor(
@@ -188,8 +189,9 @@ export class Cluster implements Session {
   end(reason?: Error): void {
     if (this.#isEnded()) return;
     this.#state = { kind: 'ended' };
-    clearTimeout(this.#refreshTimer);
-    for (const { timer } of this.#gone.values()) clearTimeout(timer);
+    const { clock } = this.#surroundings;
+    clock.clearTimer(this.#refreshTimer);
+    for (const { timer } of this.#gone.values()) clock.clearTimer(timer);
     for (const node of [...this.#nodes.values(), ...this.#leaving]) node.end();
     queueMicrotask(() => {
       this.#heard.ended(reason);
@@ -268,7 +270,7 @@ export class Cluster implements Session {
   }
 
   #forgetGone(address: string): void {
-    clearTimeout(this.#gone.get(address)?.timer);
+    this.#surroundings.clock.clearTimer(this.#gone.get(address)?.timer);
     this.#gone.delete(address);
   }
 
@@ -276,7 +278,7 @@ export class Cluster implements Session {
     const { clock } = this.#surroundings;
     const atMs = clock.nowMs() + delayMs;
     if (atMs >= this.#refreshAtMs) return;
-    clearTimeout(this.#refreshTimer);
+    clock.clearTimer(this.#refreshTimer);
     this.#refreshAtMs = atMs;
     this.#refreshTimer = clock.setTimer(() => {
       this.#refreshAtMs = Infinity;
@@ -297,10 +299,10 @@ export class Cluster implements Session {
     for (const address of candidates) {
       const answer = this.#ask(address, lookUp).finally(() => asked.delete(answer));
       asked.add(answer);
-      let timer: NodeJS.Timeout | undefined;
+      let timer: Timer | undefined;
       const late = new Promise<void>((resolve) => (timer = clock.setTimer(resolve, STAGGER_MS)));
       await Promise.race([...asked, late]);
-      clearTimeout(timer);
+      clock.clearTimer(timer);
       if (lookUp.isFound || this.#isEnded()) break;
     }
     while (!lookUp.isFound && asked.size > 0) await Promise.race(asked);
@@ -398,7 +400,7 @@ interface GoneNode {
   readonly reason: Error;
   /** Whether the cluster has said since then that it still has slots. */
   isConfirmed: boolean;
-  readonly timer: NodeJS.Timeout;
+  readonly timer: Timer;
 }
 
 interface NodeHeard {

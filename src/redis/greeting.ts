@@ -1,6 +1,7 @@
 // What a server is asked on every new connection before anything else: which one it is, for how long it has been up, what it can do.
 
 import { UnavailableError } from '../api/errors.js';
+import type { Clock } from '../runtime/clock.js';
 import { describe, failureKind, isUnauthenticated } from './failure.js';
 import { scripts } from './scripts.generated.js';
 import type { Session } from './session.js';
@@ -26,6 +27,7 @@ export interface ServerFacts {
 }
 
 export class Greeting implements ServerFacts {
+  readonly #clock: Clock;
   readonly #listener: GreetingListener;
   #server: ServerInfo = { version: undefined };
   /** When the server was started at the latest, on the monotonic clock. */
@@ -33,7 +35,8 @@ export class Greeting implements ServerFacts {
   #isSharded = false;
   #saidTooOld = false;
 
-  constructor(listener: GreetingListener) {
+  constructor(clock: Clock, listener: GreetingListener) {
+    this.#clock = clock;
     this.#listener = listener;
   }
 
@@ -50,7 +53,7 @@ export class Greeting implements ServerFacts {
    * once for each connection.
    */
   get ageMs(): number {
-    return performance.now() - this.#upSinceMs;
+    return this.#clock.nowMs() - this.#upSinceMs;
   }
 
   get isAgeTold(): boolean {
@@ -68,7 +71,7 @@ export class Greeting implements ServerFacts {
       session.isCluster &&
       hasShardedChannels(await answerOf(session, 'pubsub', 'SHARDNUMSUB'), this.#server);
     if (runId === undefined || runId !== this.#server.runId) this.#listener.another();
-    this.#upSinceMs = performance.now() - (this.#server.uptimeMs ?? 0);
+    this.#upSinceMs = this.#clock.nowMs() - (this.#server.uptimeMs ?? 0);
     if (!isTooOld(this.#server)) {
       loadScripts(session);
       return;

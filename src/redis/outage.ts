@@ -2,8 +2,8 @@
 
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
+import type { Clock } from '../runtime/clock.js';
 import { describe } from './failure.js';
-import type { Clock } from './session.js';
 
 /** How many things are told in one outage at most. */
 const MOST_SAID = 20;

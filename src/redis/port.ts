@@ -2,6 +2,8 @@
 // subscriptions are written once above it, the same for every library. A library gets a folder beside `ioredis/` that implements `Library`;
 // test/support/port-contract.ts is what it has to pass.
 
+import type { Clock } from '../runtime/clock.js';
+
 /** What a command is sent with; a number goes as its decimal digits. */
 export type Argument = string | number;
 
@@ -44,6 +46,10 @@ export interface Library {
   readonly keyPrefix: string;
   /** What our connections are called in the server's list of clients. We name them: a library would do so again and again where that is denied. */
   readonly connectionName?: string | undefined;
+  /** Its time; without: that of the process. */
+  readonly clock?: Clock;
+  /** A number from 0 to 1, as `Math.random()` gives it, which is the default. */
+  readonly random?: () => number;
   /**
    * Begins one attempt at one connection. Reads the user's options (TLS, credentials, client name …) now, since tokens expire. Never throws:
    * what is wrong is the reason of `ended`. Tells nothing before it has returned.

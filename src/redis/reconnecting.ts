@@ -2,6 +2,7 @@
 // who waits for that.
 
 import { ClosedError, UnavailableError } from '../api/errors.js';
+import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import {
@@ -34,13 +35,13 @@ export type LinkStatus = 'connecting' | 'ready' | 'refused' | 'closed';
  * - `greeting`: it is, and the server is asked what it is; `hindrance`: what it said to that, if it is to be asked again
  */
 type State =
-  | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout }
+  | { readonly kind: 'pausing'; readonly timer: Timer }
   | { readonly kind: 'opening'; readonly session: Session }
   | {
       readonly kind: 'greeting';
       readonly session: Session;
       readonly hindrance?: Error | undefined;
-      readonly timer?: NodeJS.Timeout;
+      readonly timer?: Timer;
     }
   | { readonly kind: 'ready'; readonly session: Session }
   | { readonly kind: 'closed' };
@@ -181,7 +182,7 @@ export class Reconnecting {
     const former = this.#state;
     this.#state = next;
     if ('timer' in former && former.timer !== ('timer' in next ? next.timer : undefined))
-      clearTimeout(former.timer);
+      this.#surroundings.clock.clearTimer(former.timer);
     if (former.kind === 'ready') this.#outage.begin();
   }
 

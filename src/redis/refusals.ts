@@ -2,6 +2,7 @@
 
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
+import type { Clock } from '../runtime/clock.js';
 import {
   describe,
   failureKind,
@@ -20,6 +21,7 @@ const OVER_MS = 5_000;
 
 export class Refusals {
   readonly #events: Events;
+  readonly #clock: Clock;
   readonly #told = new News();
   #areSlotsApart = false;
   #place = '';
@@ -27,8 +29,9 @@ export class Refusals {
   #sinceMs = -Infinity;
   #heardMs = -Infinity;
 
-  constructor(events: Events) {
+  constructor(events: Events, clock: Clock) {
     this.#events = events;
+    this.#clock = clock;
   }
 
   /** Whether it has refused keys of several slots in one command: a node of a cluster does, and so does what stands in front of one. */
@@ -49,7 +52,7 @@ export class Refusals {
   heard(error: unknown): void {
     if (!(error instanceof Error) || failureKind(error) !== 'transient') return;
     if (isPassing(error)) return;
-    const nowMs = performance.now();
+    const nowMs = this.#clock.nowMs();
     if (nowMs - this.#heardMs > OVER_MS) {
       this.#sinceMs = nowMs;
       this.#told.end();

@@ -2,7 +2,7 @@
 // cluster WAIT must go to the very node that ran the script, so redirections are followed here.
 
 import { UnavailableError } from '../api/errors.js';
-import { setTimer, type TimeLimit } from '../runtime/clock.js';
+import type { Clock, TimeLimit, Timer } from '../runtime/clock.js';
 import { Cluster, Node } from './cluster.js';
 import {
   assertWanted,
@@ -44,11 +44,13 @@ interface ScriptCall {
 export class Replicated {
   readonly #options: ReplicatedOptions;
   readonly #commands: Reconnecting;
+  readonly #clock: Clock;
   readonly #connections = new WeakMap<Sender, Acknowledgements>();
 
-  constructor(commands: Reconnecting, options: ReplicatedOptions) {
+  constructor(commands: Reconnecting, options: ReplicatedOptions, clock: Clock) {
     this.#commands = commands;
     this.#options = options;
+    this.#clock = clock;
   }
 
   /** Commands go another way from now on: the present session is left. */
@@ -114,7 +116,13 @@ export class Replicated {
     let acknowledgements = this.#connections.get(node);
     if (!acknowledgements) {
       const { replicas, silenceLimitMs } = this.#options;
-      acknowledgements = new Acknowledgements(node, this.#commands, replicas, silenceLimitMs);
+      acknowledgements = new Acknowledgements(
+        node,
+        this.#commands,
+        replicas,
+        silenceLimitMs,
+        this.#clock,
+      );
       this.#connections.set(node, acknowledgements);
     }
     return acknowledgements;
@@ -155,6 +163,7 @@ class Acknowledgements {
   readonly #commands: Reconnecting;
   readonly #replicas: number;
   readonly #waitMs: number;
+  readonly #clock: Clock;
   /** The commands that too few replicas have acknowledged so far, and that are not known to need none. */
   readonly #pending = new Set<Sending>();
   #sentCount = 0;
@@ -163,7 +172,14 @@ class Acknowledgements {
   #behind = '';
 
   /** `node`: the connection, one of those of `commands`; `replicas`: how many are enough; `silenceLimitMs`: how long it may be silent. */
-  constructor(node: Sender, commands: Reconnecting, replicas: number, silenceLimitMs: number) {
+  constructor(
+    node: Sender,
+    commands: Reconnecting,
+    replicas: number,
+    silenceLimitMs: number,
+    clock: Clock,
+  ) {
+    this.#clock = clock;
     this.#node = node;
     this.#commands = commands;
     this.#replicas = replicas;
@@ -185,7 +201,7 @@ class Acknowledgements {
     limitMs: number,
     isGivenUp: () => boolean,
   ): Promise<T> {
-    const endsAtMs = performance.now() + limitMs;
+    const endsAtMs = this.#clock.nowMs() + limitMs;
     const sending: Sending = {
       number: ++this.#sentCount,
       outcome: 0,
@@ -238,14 +254,14 @@ class Acknowledgements {
 
   async #acknowledged(sending: Sending, endsAtMs: number, limitMs: number): Promise<void> {
     if (!this.#isOver(sending)) {
-      let timer: NodeJS.Timeout | undefined;
+      let timer: Timer | undefined;
       await new Promise<void>((resolve) => {
         sending.changed = () => {
           if (this.#isOver(sending) || sending.isGivenUp()) resolve();
         };
-        timer = setTimer(resolve, endsAtMs - performance.now());
+        timer = this.#clock.setTimer(resolve, endsAtMs - this.#clock.nowMs());
       });
-      clearTimeout(timer);
+      this.#clock.clearTimer(timer);
     }
     if (sending.outcome instanceof Error) throw sending.outcome;
     if (this.#isOver(sending)) return;

@@ -1,6 +1,7 @@
 // The master that Sentinels name. Each client listens to all of them, so that a master that is replaced is left at once, before it
 // knows itself that it is none any more: until then it would go on granting locks, beside the new one.
 
+import type { Timer } from '../runtime/clock.js';
 import {
   failureKind,
   HungUpError,
@@ -40,7 +41,7 @@ const MOST_LISTENED_TO = 10;
  */
 type Listener =
   | { readonly kind: 'asking' | 'listening'; readonly wire: Wire }
-  | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout };
+  | { readonly kind: 'pausing'; readonly timer: Timer };
 
 /** `isTold`: a Sentinel has told so by itself, unasked. */
 type SwitchListener = (master: Address, isTold: boolean) => void;
@@ -62,7 +63,7 @@ export class Sentinels {
   #master: Address | undefined;
   /** How many messages named a master so far. */
   #toldCount = 0;
-  #pingTimer: NodeJS.Timeout | undefined;
+  #pingTimer: Timer | undefined;
   #isClosed = false;
 
   constructor(surroundings: Surroundings, target: SentinelTarget) {
@@ -85,7 +86,7 @@ export class Sentinels {
 
   close(): void {
     this.#isClosed = true;
-    clearTimeout(this.#pingTimer);
+    this.#surroundings.clock.clearTimer(this.#pingTimer);
     for (const sentinel of [...this.#listeners.keys()]) this.#become(sentinel, undefined);
   }
 
@@ -212,7 +213,7 @@ export class Sentinels {
     const former = this.#listeners.get(sentinel);
     if (next && !this.#isClosed) this.#listeners.set(sentinel, next);
     else this.#listeners.delete(sentinel);
-    if (former && 'timer' in former) clearTimeout(former.timer);
+    if (former && 'timer' in former) this.#surroundings.clock.clearTimer(former.timer);
     const kept = next && 'wire' in next && !this.#isClosed ? next.wire : undefined;
     for (const listener of [former, next])
       if (listener && 'wire' in listener && listener.wire !== kept) listener.wire.end();

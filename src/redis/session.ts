@@ -1,8 +1,7 @@
 // What stands between the port and the client: a session is one attempt at one Redis, be it a server, the master that Sentinels name, or a cluster.
 // Like a connection it is ready at most once and ends exactly once; whoever wants Redis again opens another (reconnecting.ts).
 
-import { setTimer } from '../runtime/clock.js';
-import { inOwnContext } from '../runtime/own-context.js';
+import type { Clock } from '../runtime/clock.js';
 import type { Address, Library, Sender } from './port.js';
 
 /** What a session tells. */
@@ -24,18 +23,6 @@ export interface Session extends Sender {
   /** Ends it for this reason; undefined: it is not wanted any more. */
   end(reason?: Error): void;
 }
-
-export interface Clock {
-  /** Milliseconds on a monotonic clock. */
-  readonly nowMs: () => number;
-  /** Calls back once, in no caller's asynchronous context; `clearTimeout` prevents it. */
-  readonly setTimer: (callback: () => void, delayMs: number) => NodeJS.Timeout;
-}
-
-export const PROCESS_CLOCK: Clock = {
-  nowMs: () => performance.now(),
-  setTimer: (callback, delayMs) => inOwnContext(() => setTimer(callback, delayMs)),
-};
 
 /** What everything on the way to one Redis needs. It is passed in here, once. */
 export interface Surroundings {

@@ -1,6 +1,7 @@
 // The connection for subscriptions at one home, a server that delivers the messages of some channels: connection after connection, for as long as a
 // channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
 
+import type { Timer } from '../runtime/clock.js';
 import { runIdIn } from './greeting.js';
 import type { Outage } from './outage.js';
 import { textOf, type Address } from './port.js';
@@ -43,7 +44,7 @@ export interface Home {
 }
 
 type State =
-  | { readonly kind: 'pausing'; readonly timer: NodeJS.Timeout }
+  | { readonly kind: 'pausing'; readonly timer: Timer }
   | { readonly kind: 'opening' | 'ready'; readonly wire: Wire }
   | { readonly kind: 'closed' };
 
@@ -58,12 +59,12 @@ export class Subscriber {
   #attempt = 0;
   /** For how long the server may be silent at the moment. */
   #silenceLimitMs: number;
-  #pingTimer: NodeJS.Timeout | undefined;
+  #pingTimer: Timer | undefined;
   #pingCount = 0;
   /** The run id of the server at the other end; undefined: not known. */
   #runId: string | undefined;
   #elsewhereMs = ELSEWHERE_MS;
-  #elsewhereTimer: NodeJS.Timeout | undefined;
+  #elsewhereTimer: Timer | undefined;
 
   constructor(surroundings: Surroundings, home: Home, outage: Outage, heard: SubscriberHeard) {
     this.#surroundings = surroundings;
@@ -104,7 +105,7 @@ export class Subscriber {
 
   /** No channel is wanted: the server is asked no more. */
   rest(): void {
-    clearTimeout(this.#pingTimer);
+    this.#surroundings.clock.clearTimer(this.#pingTimer);
     this.#pingTimer = undefined;
   }
 
@@ -128,11 +129,11 @@ export class Subscriber {
   }
 
   #become(next: State): void {
-    if (this.#state.kind === 'pausing') clearTimeout(this.#state.timer);
+    if (this.#state.kind === 'pausing') this.#surroundings.clock.clearTimer(this.#state.timer);
     this.#state = next;
     if (next.kind === 'opening' || next.kind === 'ready') return;
     this.rest();
-    clearTimeout(this.#elsewhereTimer);
+    this.#surroundings.clock.clearTimer(this.#elsewhereTimer);
     this.#runId = undefined;
     this.strayCount = 0;
   }

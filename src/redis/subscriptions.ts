@@ -1,6 +1,7 @@
 // All subscriptions of one client. `#reconcile` compares what is wanted with what stands where, and asks for the rest: after every event, and now
 // and then. Each channel stands at its home, the server that delivers its messages: in a cluster the master of its slot, or for classic channels any.
 
+import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { RedisClient } from './client.js';
 import { failureKind } from './failure.js';
@@ -51,9 +52,9 @@ export class Subscriptions {
   readonly #sharded = new Map<string, Subscriber>();
   /** The home of all classic channels in a cluster. */
   #classicHome: string | undefined;
-  #retryTimer: NodeJS.Timeout | undefined;
+  #retryTimer: Timer | undefined;
   #retryMs = RETRY_MS;
-  #movedTimer: NodeJS.Timeout | undefined;
+  #movedTimer: Timer | undefined;
   #isClosed = false;
 
   constructor(client: RedisClient, listener: SubscriptionsListener) {
@@ -92,13 +93,14 @@ export class Subscriptions {
   /** Resolves when all sockets of the client are gone that were to be closed. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    clearTimeout(this.#retryTimer);
-    clearTimeout(this.#movedTimer);
+    const { clock, closing } = this.#client.surroundings;
+    clock.clearTimer(this.#retryTimer);
+    clock.clearTimer(this.#movedTimer);
     this.#routes.clear();
     for (const subscriber of this.#all()) subscriber.close();
     this.#classic.clear();
     this.#sharded.clear();
-    await Promise.all(this.#client.surroundings.closing);
+    await Promise.all(closing);
   }
 
   #reconcile(): void {

@@ -1,6 +1,7 @@
 // A connection of the library that is watched: it ends, too, when it owes an answer and no byte came for too long. What has ended has ended for
 // good; whoever wants another opens another.
 
+import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import { failureKind, LostError, TLS_IS_ON, unheardEnd, UnsentError } from './failure.js';
 import type { Address, Connection, Heard, Purpose, Sender } from './port.js';
@@ -40,7 +41,7 @@ export class Wire implements Session {
   /** Since when nothing was heard, while something is due. */
   #quietSinceMs: number;
   #seenBytes = 0;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   #ringsAtMs = 0;
   #wasBlocked = false;
 
@@ -142,9 +143,9 @@ export class Wire implements Session {
   #end(reason: Error | undefined): boolean {
     if (this.#state.kind === 'ended') return false;
     this.#state = { kind: 'ended', reason };
-    clearTimeout(this.#timer);
+    const { clock, closing } = this.#surroundings;
+    clock.clearTimer(this.#timer);
     this.#timer = undefined;
-    const { closing } = this.#surroundings;
     const closed = this.#connection.close().finally(() => closing.delete(closed));
     closing.add(closed);
     return true;

@@ -1,20 +1,56 @@
 // Time as leases see it: the larger of what the monotonic clock and the wall clock say went by.
 // A monotonic clock may stand still while the machine is suspended; a wall clock may be set back.
 
+import { inOwnContext } from './own-context.js';
+
+/** A timer of a clock; only that clock can clear it. */
+export interface Timer {
+  ref(): unknown;
+  unref(): unknown;
+}
+
+/** Where time comes from: the process, or a server in memory that can jump ahead. */
+export interface Clock {
+  /** Milliseconds on a monotonic clock. */
+  nowMs(): number;
+  /** Milliseconds since 1970 on the wall clock. */
+  wallMs(): number;
+  /** Calls back once, in no caller's asynchronous context. A delay over MAX_TIMER_MS ends after that: then the callback has to look at the clock again. */
+  setTimer(callback: () => void, delayMs: number): Timer;
+  clearTimer(timer: Timer | undefined): void;
+}
+
+export const PROCESS_CLOCK: Clock = {
+  nowMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  setTimer: (callback, delayMs) => {
+    const timerMs = Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS);
+    return inOwnContext(() => setTimeout(callback, timerMs));
+  },
+  clearTimer: (timer) => {
+    clearTimeout(timer as NodeJS.Timeout | undefined);
+  },
+};
+
+/** A number from 0 to 1, as `Math.random()` gives it. */
+export const PROCESS_RANDOM = (): number => Math.random();
+
 /** A point in time on both clocks, in milliseconds. */
 export interface Instant {
+  /** Which told the time. */
+  readonly clock: Clock;
   readonly monotonicMs: number;
   readonly wallMs: number;
 }
 
-export function now(): Instant {
-  return { monotonicMs: performance.now(), wallMs: Date.now() };
+export function now(clock: Clock): Instant {
+  return { clock, monotonicMs: clock.nowMs(), wallMs: clock.wallMs() };
 }
 
 /** Milliseconds from `since` to `at`, by default now. A caller who asks for many at a time looks up `at` once. */
 export function elapsedMs(since: Instant, at?: Instant): number {
-  const monotonicMs = at ? at.monotonicMs : performance.now();
-  const wallMs = at ? at.wallMs : Date.now();
+  const monotonicMs = at ? at.monotonicMs : since.clock.nowMs();
+  const wallMs = at ? at.wallMs : since.clock.wallMs();
   return Math.max(monotonicMs - since.monotonicMs, wallMs - since.wallMs);
 }
 
@@ -28,12 +64,3 @@ export const NO_LIMIT: TimeLimit = { leftMs: Infinity };
 
 /** The longest delay that a Node.js timer takes; a longer one would fire at once. */
 export const MAX_TIMER_MS: number = 2 ** 31 - 1;
-
-/** Like `setTimeout`, but a delay over MAX_TIMER_MS ends after that, and not at once: then the callback has to look at the clock again. */
-export function setTimer<Args extends unknown[]>(
-  callback: (...args: Args) => void,
-  delayMs: number,
-  ...args: Args
-): NodeJS.Timeout {
-  return setTimeout(callback, Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS), ...args);
-}

@@ -1,23 +1,19 @@
 // Answers without I/O come in microtasks: a loop of calls that are answered so would let no timer and no socket of the process run. So
-// such an answer waits for the next turn of the event loop where they have filled one.
+// such an answer waits for the next turn of the event loop where there were many in this one. They are counted, not timed: no clock is
+// needed, and whoever repeats a run gets the same turns.
 
 import { setImmediate } from 'node:timers'; // a test may have faked the global one
 
-/** For how long one turn may go on with such answers, in milliseconds. */
-const LONG_MS = 5;
+/** How many such answers one turn gives: they take 0.1 to 5 ms. */
+const MOST_A_TURN = 100;
 
-/** When the first such answer of this turn was given, on the monotonic clock; undefined: there was none. */
-let sinceMs: number | undefined;
+/** How many it has given so far. */
+let given = 0;
 
 /** Resolves when an answer may be given; undefined: now. */
 export function pauseIfLong(): Promise<void> | undefined {
-  const nowMs = performance.now();
-  if (sinceMs === undefined) {
-    sinceMs = nowMs;
-    setImmediate(turnEnds);
-    return undefined;
-  }
-  if (nowMs - sinceMs < LONG_MS) return undefined;
+  if (given === 0) setImmediate(turnEnds);
+  if (given++ < MOST_A_TURN) return undefined;
   return new Promise((resolve) => {
     setImmediate(resolve);
   });
@@ -41,5 +37,5 @@ export function rejecting<T>(call: () => Promise<T>): Promise<T> {
 }
 
 function turnEnds(): void {
-  sinceMs = undefined;
+  given = 0;
 }

@@ -1,8 +1,7 @@
 // One timer for all that one client has to look at when its time has come: leases that end, rounds of renewals, commands that
 // stay unanswered.
 
-import { setTimer } from './clock.js';
-import { inOwnContext } from './own-context.js';
+import { PROCESS_CLOCK, type Clock, type Timer } from './clock.js';
 
 /** If the wall clock has gained so much on the monotonic one, the machine was suspended, or the clock was set: everything may be due. */
 const CLOCK_STEP_MS = 10;
@@ -27,19 +26,25 @@ export interface Scheduled {
 }
 
 export class Schedule {
+  readonly clock: Clock;
   /** A binary heap: an entry is due no later than those at twice its index, plus 1 and plus 2. */
   readonly #heap: Scheduled[] = [];
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   /** When the timer rings, on the monotonic clock. It may ring though nothing is due any more. */
   #ringsAtMs = Infinity;
   #isStopped = false;
   /** How far the wall clock was ahead of the monotonic one: the least that was seen since the last step. */
-  #aheadMs = aheadMs();
+  #aheadMs: number;
+
+  constructor(clock: Clock = PROCESS_CLOCK) {
+    this.clock = clock;
+    this.#aheadMs = aheadMs(clock);
+  }
 
   /** The item is due in so many milliseconds, or earlier if it was scheduled for earlier. */
   within(item: Due, delayMs: number): void {
     if (this.#isStopped) return;
-    const atMs = performance.now() + Math.max(delayMs, 1); // never in the round that goes on
+    const atMs = this.clock.nowMs() + Math.max(delayMs, 1); // never in the round that goes on
     const known = item.scheduled;
     if (known && known.atMs <= atMs) return;
     const entry = (item.scheduled ??= { item, atMs, index: this.#heap.length });
@@ -59,25 +64,24 @@ export class Schedule {
   /** Stops for good: nothing is due any more. */
   stop(): void {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
+    this.clock.clearTimer(this.#timer);
     for (const { item } of this.#heap.splice(0)) item.scheduled = undefined;
   }
 
   #arm(): void {
     const first = this.#heap[0];
     if (!first || first.atMs >= this.#ringsAtMs) return;
-    clearTimeout(this.#timer);
-    const nowMs = performance.now();
+    this.clock.clearTimer(this.#timer);
+    const nowMs = this.clock.nowMs();
     const delayMs = Math.min(first.atMs - nowMs, LOOK_EVERY_MS);
     this.#ringsAtMs = nowMs + delayMs;
-    // What is done for all must not run in the context of whoever happens to be the first.
-    this.#timer = inOwnContext(() => setTimer(this.#ring, delayMs));
+    this.#timer = this.clock.setTimer(this.#ring, delayMs);
   }
 
   readonly #ring = (): void => {
     this.#timer = undefined;
     this.#ringsAtMs = Infinity;
-    const nowMs = performance.now();
+    const nowMs = this.clock.nowMs();
     this.#noticeStep(nowMs);
     try {
       for (let [first] = this.#heap; first && first.atMs <= nowMs; [first] = this.#heap) {
@@ -91,7 +95,7 @@ export class Schedule {
 
   /** After a step of the wall clock all are due now. (None comes before one that was due earlier: the heap remains one.) */
   #noticeStep(nowMs: number): void {
-    const ahead = aheadMs();
+    const ahead = aheadMs(this.clock);
     const isStep = ahead - this.#aheadMs > CLOCK_STEP_MS;
     if (isStep || ahead < this.#aheadMs) this.#aheadMs = ahead;
     if (isStep) for (const entry of this.#heap) entry.atMs = Math.min(entry.atMs, nowMs);
@@ -135,6 +139,6 @@ export class Schedule {
   }
 }
 
-function aheadMs(): number {
-  return Date.now() - performance.now();
+function aheadMs(clock: Clock): number {
+  return clock.wallMs() - clock.nowMs();
 }

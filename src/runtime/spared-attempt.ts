@@ -1,14 +1,20 @@
 // How long an attempt has at least for its answer, however short the wait of its call is: a wait of 1 ms may be shorter than any round trip.
 
 import { nextTick } from 'node:process';
+import type { Clock } from './clock.js';
 
 /** How long that is, in milliseconds. */
 export const SPARED_MS = 100;
 
 export class SparedAttempt {
+  readonly #clock: Clock;
   /** On the monotonic clock; 0: no attempt is under way, Infinity: the one that has begun is still to be sent. */
   #untilMs = 0;
   #isFixed = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   /** An attempt begins. What is gathered is sent at the end of this turn of the event loop, which may be long. */
   begin(): void {
@@ -24,7 +30,7 @@ export class SparedAttempt {
 
   /** Spares what is under way for so long from now on. */
   extend(ms: number): void {
-    if (!this.#isFixed) this.#untilMs = Math.max(this.#untilMs, performance.now() + ms);
+    if (!this.#isFixed) this.#untilMs = Math.max(this.#untilMs, this.#clock.nowMs() + ms);
   }
 
   /** What begins or ends from now on changes nothing. Returns whether anything is under way that is spared. */
@@ -39,11 +45,11 @@ export class SparedAttempt {
   }
 
   get leftMs(): number {
-    return this.#untilMs === Infinity ? SPARED_MS : this.#untilMs - performance.now();
+    return this.#untilMs === Infinity ? SPARED_MS : this.#untilMs - this.#clock.nowMs();
   }
 
   sent(): void {
-    if (this.#untilMs === Infinity) this.#untilMs = performance.now() + SPARED_MS;
+    if (this.#untilMs === Infinity) this.#untilMs = this.#clock.nowMs() + SPARED_MS;
   }
 }
 

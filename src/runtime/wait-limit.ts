@@ -1,6 +1,6 @@
 // How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
 
-import { setTimer, type TimeLimit } from './clock.js';
+import { PROCESS_CLOCK, type Clock, type TimeLimit, type Timer } from './clock.js';
 import { endOnAbort } from './end-on-abort.js';
 import { SPARED_MS, SparedAttempt } from './spared-attempt.js';
 
@@ -40,6 +40,8 @@ export interface Call {
 }
 
 export interface WaitLimitOptions {
+  /** Its time; left out: that of the process. */
+  clock?: Clock;
   /** Milliseconds; Infinity: no limit. */
   limitMs: number;
   signal?: AbortSignal | undefined;
@@ -58,13 +60,14 @@ export class WaitLimit implements TimeLimit, Call {
   trouble: Error | undefined;
   /** Whether a command was sent that may have been executed though no answer came. */
   mayHaveRun = false;
+  readonly clock: Clock;
   readonly isSingleAttempt: boolean;
   readonly anonymousLockId: string | undefined;
   readonly #registry: Set<Call> | undefined;
   #endsAtMs: number;
   /** The attempt that is under way, or none; undefined: attempts are not spared. */
   readonly #spared: SparedAttempt | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   readonly #stopListening: (() => void) | undefined;
   #ending: Ending | undefined;
   /** Rejects the promise that is awaited now. */
@@ -77,6 +80,7 @@ export class WaitLimit implements TimeLimit, Call {
   #lookAtMs = Infinity;
 
   constructor({
+    clock = PROCESS_CLOCK,
     limitMs,
     signal,
     registry,
@@ -84,11 +88,12 @@ export class WaitLimit implements TimeLimit, Call {
     isSingleAttempt = false,
     sparesAttempts = false,
   }: WaitLimitOptions) {
+    this.clock = clock;
     this.anonymousLockId = anonymousLockId;
     this.isSingleAttempt = isSingleAttempt;
     this.#registry = registry;
-    this.#endsAtMs = performance.now() + limitMs;
-    if (sparesAttempts && limitMs !== Infinity) this.#spared = new SparedAttempt();
+    this.#endsAtMs = clock.nowMs() + limitMs;
+    if (sparesAttempts && limitMs !== Infinity) this.#spared = new SparedAttempt(clock);
     if (signal) this.#stopListening = endOnAbort(signal, this);
     registry?.add(this);
   }
@@ -96,7 +101,7 @@ export class WaitLimit implements TimeLimit, Call {
   /** How long the call may go on, in milliseconds; 0 or less when it is over. */
   get leftMs(): number {
     if (this.#ending) return 0;
-    return Math.max(this.#endsAtMs - performance.now(), this.#spared?.leftMs ?? 0);
+    return Math.max(this.#endsAtMs - this.clock.nowMs(), this.#spared?.leftMs ?? 0);
   }
 
   /** Whether the time is over, and the call goes on for an attempt that was under way then. */
@@ -169,17 +174,18 @@ export class WaitLimit implements TimeLimit, Call {
   lookBeforeEnd(look: () => boolean): void {
     if (this.#endsAtMs === Infinity) return;
     this.#look = look;
-    this.#lookAtMs = Math.max(this.#endsAtMs - LAST_LOOK_MS, performance.now());
-    clearTimeout(this.#timer);
-    this.#timer = setTimer(checkTime, this.#untilNextMs, this);
+    this.#lookAtMs = Math.max(this.#endsAtMs - LAST_LOOK_MS, this.clock.nowMs());
+    this.clock.clearTimer(this.#timer);
+    this.#checkIn(this.#untilNextMs);
   }
 
   async pause(delayMs: number): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
+    const { clock } = this;
+    let timer: Timer | undefined;
     try {
-      await this.within(new Promise<void>((resolve) => (timer = setTimer(resolve, delayMs))));
+      await this.within(new Promise<void>((resolve) => (timer = clock.setTimer(resolve, delayMs))));
     } finally {
-      clearTimeout(timer);
+      clock.clearTimer(timer);
     }
   }
 
@@ -190,7 +196,7 @@ export class WaitLimit implements TimeLimit, Call {
       return;
     }
     this.#stop = stop;
-    if (this.#endsAtMs !== Infinity) this.#timer ??= setTimer(checkTime, this.#untilNextMs, this);
+    if (this.#endsAtMs !== Infinity && !this.#timer) this.#checkIn(this.#untilNextMs);
   }
 
   assertNotOver(): void {
@@ -204,38 +210,37 @@ export class WaitLimit implements TimeLimit, Call {
   }
 
   dispose(): void {
-    clearTimeout(this.#timer);
+    this.clock.clearTimer(this.#timer);
     this.#stopListening?.();
     this.#registry?.delete(this);
   }
 
   /** Milliseconds until the last look, if one is to come, or until the end. */
   get #untilNextMs(): number {
-    const leftMs = Math.min(this.#lookAtMs, this.#endsAtMs) - performance.now();
+    const leftMs = Math.min(this.#lookAtMs, this.#endsAtMs) - this.clock.nowMs();
     return this.isOverdue ? Math.max(leftMs, this.#spared?.leftMs ?? 0) : leftMs;
   }
 
   /** The time is over, and so is the call, unless something is under way that is spared. */
-  timeOut(): void {
+  #timeOut(): void {
     const isAsleep = this.#wake !== undefined;
     if ((isAsleep && this.#look?.()) || !this.#spared?.fix()) {
       this.end('timeout');
       return;
     }
-    this.#timer = isAsleep
-      ? setTimer(timeOut, ASK_EVERY_MS, this)
-      : setTimer(checkTime, this.#untilNextMs, this);
+    if (isAsleep) this.#timeOutIn(ASK_EVERY_MS);
+    else this.#checkIn(this.#untilNextMs);
   }
 
   /** Looks at the clock, since a timer may be early, or too short for a long wait. */
-  checkTime(): void {
+  #checkTime(): void {
     if (this.#untilNextMs <= 1) this.#lookNow();
     const leftMs = this.#untilNextMs;
     // After a blocked event loop the call may be about to send its attempt, or have a step to go after the answer that is here.
     if (leftMs < 0 && !this.#wake) this.#spared?.extend(Math.min(-leftMs, LATE_MS));
-    if (leftMs > 1) this.#timer = setTimer(checkTime, leftMs, this);
+    if (leftMs > 1) this.#checkIn(leftMs);
     // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
-    else this.#timer = setTimer(timeOut, 1, this);
+    else this.#timeOutIn(1);
   }
 
   /** Looks if the look before the end is due; once more if the end comes so late that what that look found is old. */
@@ -246,16 +251,19 @@ export class WaitLimit implements TimeLimit, Call {
     if (!look || (hasLooked && !isLate)) return;
     if (hasLooked) this.#look = undefined; // a second time at most
     this.#lookAtMs = Infinity;
-    if (isLate) this.#endsAtMs = Math.max(this.#endsAtMs, performance.now() + LATE_MS);
+    if (isLate) this.#endsAtMs = Math.max(this.#endsAtMs, this.clock.nowMs() + LATE_MS);
     if (!look()) this.#spared?.extend(LATE_MS);
   }
-}
 
-// One function for all, with the limit as its argument: no closures are made for a call that is answered at once.
-function checkTime(waitLimit: WaitLimit): void {
-  waitLimit.checkTime();
-}
+  #checkIn(delayMs: number): void {
+    this.#timer = this.clock.setTimer(() => {
+      this.#checkTime();
+    }, delayMs);
+  }
 
-function timeOut(waitLimit: WaitLimit): void {
-  waitLimit.timeOut();
+  #timeOutIn(delayMs: number): void {
+    this.#timer = this.clock.setTimer(() => {
+      this.#timeOut();
+    }, delayMs);
+  }
 }

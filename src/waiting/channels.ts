@@ -4,6 +4,7 @@
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import type { RedisClient } from '../redis/client.js';
+import type { Clock, Timer } from '../runtime/clock.js';
 import { Subscriptions } from '../redis/subscriptions.js';
 
 /** How long a channel stays subscribed when nobody listens, so that a hot lock does not churn. */
@@ -38,8 +39,8 @@ class Channel {
     return this.subscribedAtMs !== undefined && !this.isDoubted;
   }
 
-  confirm(): void {
-    this.subscribedAtMs = performance.now();
+  confirm(atMs: number): void {
+    this.subscribedAtMs = atMs;
     this.wasTrusted = false;
     this.trust();
   }
@@ -67,6 +68,7 @@ export const SILENCE: Subscription = {
 };
 
 export class Channels {
+  readonly #clock: Clock;
   readonly #events: Events;
   readonly #lookEveryMs: number;
   readonly #channels = new Map<string, Channel>();
@@ -75,15 +77,16 @@ export class Channels {
   readonly #denied = new Set<string>();
   #isClosed = false;
   /** One timer for all channels: each end of a wait may leave a channel idle. */
-  #lingerTimer: NodeJS.Timeout | undefined;
+  #lingerTimer: Timer | undefined;
 
   /** `lookEveryMs`: how often those who wait look for themselves. */
   constructor(connection: RedisClient, events: Events, lookEveryMs: number) {
+    this.#clock = connection.surroundings.clock;
     this.#events = events;
     this.#lookEveryMs = lookEveryMs;
     this.#subscriptions = new Subscriptions(connection, {
       subscribed: (name) => {
-        this.#channels.get(name)?.confirm();
+        this.#channels.get(name)?.confirm(this.#clock.nowMs());
       },
       lost: (name) => {
         const channel = this.#channels.get(name);
@@ -96,7 +99,7 @@ export class Channels {
         const channel = this.#channels.get(name);
         if (!channel) return;
         const [listener = channel.last] = channel.listeners;
-        if (listener?.concernsAll?.(payload) ?? true) channel.heardAtMs = performance.now();
+        if (listener?.concernsAll?.(payload) ?? true) channel.heardAtMs = this.#clock.nowMs();
         if (channel.listeners.size === 0) channel.last?.late?.(payload);
         for (const listener of channel.listeners) listener.message(payload);
       },
@@ -125,8 +128,8 @@ export class Channels {
         joined.listeners.delete(listener);
         if (joined.listeners.size > 0 || this.#channels.get(name) !== joined) return;
         joined.last = listener;
-        joined.idleSinceMs = performance.now();
-        this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS);
+        joined.idleSinceMs = this.#clock.nowMs();
+        this.#lingerTimer ??= this.#clock.setTimer(this.#dropIdle, LINGER_MS);
       },
     };
   }
@@ -160,7 +163,7 @@ export class Channels {
   /** Resolves when the connections for subscriptions are gone. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    clearTimeout(this.#lingerTimer);
+    this.#clock.clearTimer(this.#lingerTimer);
     this.#channels.clear();
     await this.#subscriptions.close();
   }
@@ -170,10 +173,10 @@ export class Channels {
     this.#lingerTimer = undefined;
     for (const [name, channel] of [...this.#channels]) {
       if (channel.listeners.size > 0) continue;
-      if (performance.now() - channel.idleSinceMs >= LINGER_MS) {
+      if (this.#clock.nowMs() - channel.idleSinceMs >= LINGER_MS) {
         this.#channels.delete(name);
         this.#subscriptions.unsubscribe(name);
-      } else this.#lingerTimer ??= setTimeout(this.#dropIdle, LINGER_MS / 4);
+      } else this.#lingerTimer ??= this.#clock.setTimer(this.#dropIdle, LINGER_MS / 4);
     }
   };
 

@@ -3,6 +3,7 @@
 // itself. While this very client has the lock they send nothing at all.
 
 import type { SeenHolder } from '../api/errors.js';
+import { PROCESS_CLOCK, type Clock } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 import { Findings } from './findings.js';
 import { LookTimer } from './look-timer.js';
@@ -12,6 +13,8 @@ import { TURN_MS, TurnTaking } from './turn-taking.js';
 
 /** What a line needs of its lock. */
 export interface LineHost {
+  /** Its time; left out: that of the process. */
+  readonly clock?: Clock;
   /** How long the first in line sleeps at most, whatever messages come or do not, in milliseconds. */
   readonly lookEveryMs: number;
   readonly turns?: TurnTaking;
@@ -30,6 +33,7 @@ export interface LineHost {
 type Reason = 'may be free' | 'look';
 
 export class Line<Heir = unknown> implements ChannelListener {
+  readonly clock: Clock;
   readonly findings: Findings = new Findings();
   readonly #host: LineHost;
   readonly #turns: TurnTaking;
@@ -46,13 +50,15 @@ export class Line<Heir = unknown> implements ChannelListener {
   #next: Reason | undefined;
   readonly #lookTimer: LookTimer;
   /** While it is on, other clients have their turn first. */
-  readonly #standBack = new StandBack();
+  readonly #standBack: StandBack;
 
   constructor(host: LineHost) {
     this.#host = host;
-    this.#turns = host.turns ?? new TurnTaking();
+    this.clock = host.clock ?? PROCESS_CLOCK;
+    this.#turns = host.turns ?? new TurnTaking(this.clock);
+    this.#standBack = new StandBack(this.clock);
     const isListening = (): boolean => this.#subscription !== undefined;
-    this.#lookTimer = new LookTimer(host.lookEveryMs, isListening, () => {
+    this.#lookTimer = new LookTimer(this.clock, host.lookEveryMs, isListening, () => {
       this.#listen();
       this.#lookTimer.restart();
       this.#standBack.end();
@@ -93,7 +99,7 @@ export class Line<Heir = unknown> implements ChannelListener {
     this.#next = undefined;
     this.#trying = sleeper;
     this.#reason = 'may be free';
-    this.#tryingSinceMs = performance.now();
+    this.#tryingSinceMs = this.clock.nowMs();
   }
 
   isTrying(sleeper: object): boolean {
@@ -131,7 +137,7 @@ export class Line<Heir = unknown> implements ChannelListener {
 
   look(sinceMs: number): void {
     const { seenHere } = this.#host;
-    if (seenHere) this.findings.held(seenHere, performance.now());
+    if (seenHere) this.findings.held(seenHere, this.clock.nowMs());
     else if (!this.#trying || this.#tryingSinceMs < sinceMs) this.#wake('look');
   }
 
@@ -208,7 +214,7 @@ export class Line<Heir = unknown> implements ChannelListener {
     if (!first) return;
     this.#reason = reason;
     this.#trying = first;
-    this.#tryingSinceMs = performance.now();
+    this.#tryingSinceMs = this.clock.nowMs();
     first.wake();
   }
 

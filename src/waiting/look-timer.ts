@@ -1,21 +1,23 @@
 // When the first in a line looks for itself. A message may never come: its sender died, or may not publish; nobody tells a subscription
 // that its connection is dead. So a lock is looked at when the lease of its holder is over, and before that every now and then.
 
-import { setTimer } from '../runtime/clock.js';
+import type { Clock, Timer } from '../runtime/clock.js';
 
 /** How long a line whose own client holds the lock goes without a subscription, in milliseconds: the hold mostly ends before. */
 const DEAF_MS = 100;
 
 export class LookTimer {
+  readonly #clock: Clock;
   readonly #lookEveryMs: number;
   readonly #isListening: () => boolean;
   readonly #look: () => void;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   /** When it goes off, on the monotonic clock. */
   #atMs = Infinity;
 
   /** `isListening`: whether the line hears of releases. */
-  constructor(lookEveryMs: number, isListening: () => boolean, look: () => void) {
+  constructor(clock: Clock, lookEveryMs: number, isListening: () => boolean, look: () => void) {
+    this.#clock = clock;
     this.#lookEveryMs = lookEveryMs;
     this.#isListening = isListening;
     this.#look = look;
@@ -33,17 +35,17 @@ export class LookTimer {
   }
 
   stop(): void {
-    clearTimeout(this.#timer);
+    this.#clock.clearTimer(this.#timer);
   }
 
   #nextAtMs(ttlMs: number): number {
     const mostMs = this.#isListening() ? this.#lookEveryMs : Math.min(this.#lookEveryMs, DEAF_MS);
-    return performance.now() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
+    return this.#clock.nowMs() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
   }
 
   #set(atMs: number): void {
-    clearTimeout(this.#timer);
+    this.#clock.clearTimer(this.#timer);
     this.#atMs = atMs;
-    this.#timer = setTimer(this.#look, atMs - performance.now());
+    this.#timer = this.#clock.setTimer(this.#look, atMs - this.#clock.nowMs());
   }
 }

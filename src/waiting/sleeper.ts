@@ -1,6 +1,6 @@
 // One caller in the line of its client for a lock, who sleeps until it is its turn to try.
 
-import { setTimer } from '../runtime/clock.js';
+import type { Clock, Timer } from '../runtime/clock.js';
 import type { Findings } from './findings.js';
 
 /** What decides when a caller has its turn among the waiters of its client, besides the order in which they came. */
@@ -13,6 +13,7 @@ export interface Seniority {
 
 /** The line, as those in it see it. */
 interface Lined {
+  readonly clock: Clock;
   readonly findings: Findings;
   isTrying(sleeper: object): boolean;
   beckon(sleeper: object): void;
@@ -30,9 +31,9 @@ export class Sleeper<Heir = unknown> {
   readonly #deferMs: (() => number) | undefined;
   #woken!: Promise<void>;
   #wake!: () => void;
-  #deferTimer: NodeJS.Timeout | undefined;
+  #deferTimer: Timer | undefined;
 
-  constructor(line: Lined, { sinceMs = performance.now(), deferMs }: Seniority, heir?: Heir) {
+  constructor(line: Lined, { sinceMs = line.clock.nowMs(), deferMs }: Seniority, heir?: Heir) {
     this.#line = line;
     this.sinceMs = sinceMs;
     this.#deferMs = deferMs;
@@ -73,13 +74,13 @@ export class Sleeper<Heir = unknown> {
 
   /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
   leave(leaseMs?: number): void {
-    clearTimeout(this.#deferTimer);
+    this.#line.clock.clearTimer(this.#deferTimer);
     this.#line.leave(this, leaseMs);
   }
 
   wake(): void {
     const deferMs = this.#deferMs?.() ?? 0;
-    if (deferMs > 0) this.#deferTimer = setTimer(this.#wake, deferMs);
+    if (deferMs > 0) this.#deferTimer = this.#line.clock.setTimer(this.#wake, deferMs);
     else this.#wake();
   }
 

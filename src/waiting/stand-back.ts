@@ -1,9 +1,14 @@
 // A pause in which other clients may take the lock of whose release they were told.
 
-import { setTimer } from '../runtime/clock.js';
+import type { Clock, Timer } from '../runtime/clock.js';
 
 export class StandBack {
-  #pause: NodeJS.Timeout | Promise<void> | undefined;
+  readonly #clock: Clock;
+  #pause: Timer | Promise<void> | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   get isOn(): boolean {
     return this.#pause !== undefined;
@@ -12,7 +17,7 @@ export class StandBack {
   /** Pauses for `ms` milliseconds from now, whatever pause was on; then calls `over`. */
   begin(ms: number, over: () => void): void {
     this.end();
-    this.#pause = setTimer(() => {
+    this.#pause = this.#clock.setTimer(() => {
       this.#pause = undefined;
       over();
     }, ms);
@@ -33,7 +38,7 @@ export class StandBack {
   }
 
   end(): void {
-    if (!(this.#pause instanceof Promise)) clearTimeout(this.#pause);
+    if (!(this.#pause instanceof Promise)) this.#clock.clearTimer(this.#pause);
     this.#pause = undefined;
   }
 }

@@ -1,5 +1,7 @@
 // Lets the clients that want one lock take turns: a client that has released it stands back until the others have had it.
 
+import { PROCESS_CLOCK, type Clock } from '../runtime/clock.js';
+
 /**
  * How long a client waits for the next release by another one before it tries anyway, in milliseconds: longer than a grant is passed on
  * within one client, or it would try in the middle of that.
@@ -16,6 +18,7 @@ const ALL_EVERY = 16;
 const OWN_MESSAGE_MS = 20;
 
 export class TurnTaking {
+  readonly #clock: Clock;
   /** How many of the listeners have had a turn of late. */
   #usual = MOST_TURNS;
   #releases = 0;
@@ -28,15 +31,19 @@ export class TurnTaking {
   #ownMessages = 0;
   #ownUntilMs = 0;
 
+  constructor(clock: Clock = PROCESS_CLOCK) {
+    this.#clock = clock;
+  }
+
   /** We are about to release the lock, and listen to its channel ourselves. */
   expectOwnMessage(): void {
     this.#ownMessages++;
-    this.#ownUntilMs = performance.now() + OWN_MESSAGE_MS;
+    this.#ownUntilMs = this.#clock.nowMs() + OWN_MESSAGE_MS;
   }
 
   /** Whether a message that has come is our own. */
   takeOwnMessage(): boolean {
-    if (performance.now() > this.#ownUntilMs) this.#ownMessages = 0;
+    if (this.#clock.nowMs() > this.#ownUntilMs) this.#ownMessages = 0;
     if (this.#ownMessages === 0) return false;
     this.#ownMessages--;
     return true;

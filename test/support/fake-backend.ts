@@ -3,6 +3,7 @@ import type { AcquireReply, KeepReply } from '../../src/core/replies.js';
 import type { LockBackend } from '../../src/core/backend.js';
 import type { Renewable, Renewer } from '../../src/core/renewal.js';
 import { ReentrantWaiter, type ContestedLock } from '../../src/locks/reentrant/reentrant-waiter.js';
+import type { Clock } from '../../src/runtime/clock.js';
 import type { Schedule } from '../../src/runtime/schedule.js';
 import { LostError, UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
@@ -161,6 +162,7 @@ export class FakeNode {
   readonly #renewer: Renewer<LockKeys>;
   readonly #contests = new Contests();
   readonly #lookEveryMs: number;
+  readonly #clock: Clock;
   #lastOwnerNumber = 0;
 
   constructor(
@@ -170,6 +172,7 @@ export class FakeNode {
     schedule: Schedule,
   ) {
     this.server = server;
+    this.#clock = schedule.clock;
     this.#lookEveryMs = lockWatchdogTimeoutMs / 3;
     this.clientId = clientId;
     this.#watchdog = new Watchdog({
@@ -194,6 +197,7 @@ export class FakeNode {
     const contests = this.#contests;
     const line = (): Line<Heir> =>
       contests.line(name, {
+        clock: this.#clock,
         lookEveryMs: this.#lookEveryMs,
         subscribe: (listener) => server.subscribe(name, listener),
         roundTrip: () => server.ask(`look ${name}`, () => undefined),

@@ -5,6 +5,7 @@ import type { LockRequest } from '../../src/core/request.js';
 import { Listeners } from '../../src/core/listeners.js';
 import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
 import { FairPlace } from '../../src/locks/fair/fair-place.js';
+import { PROCESS_CLOCK } from '../../src/runtime/clock.js';
 import { Schedule } from '../../src/runtime/schedule.js';
 import { Server } from '../../src/core/server.js';
 import type { RedisClient } from '../../src/redis/client.js';
@@ -60,7 +61,6 @@ export class FakeFairRedis {
   constructor(clientId = 'me') {
     const options = {
       library: this.#library(),
-      clock: { nowMs: () => performance.now(), setTimer: setTimerOfConnection },
       lockWatchdogTimeoutMs: PLACE_LEASE_MS,
       keyPrefix: '',
       silenceLimitMs: 10_000,
@@ -161,6 +161,7 @@ export class FakeFairRedis {
     return {
       target: { kind: 'single', address: { host: 'nowhere', port: 1 }, database: 0 },
       keyPrefix: '',
+      clock: { ...PROCESS_CLOCK, setTimer: setTimerOfConnection },
       open: (_address, purpose, heard) => {
         if (purpose === 'commands') return IDLE;
         this.#subscriber = heard;
@@ -201,15 +202,21 @@ function nameOf(script: unknown): string {
 
 const realSetTimeout = setTimeout;
 
-/** Only pauses between connections are of the tests' time: how long a connection may be silent is not what they are about. */
+/**
+ * Only pauses between connections, and how long a channel lingers, are of the tests' time: how long a connection may be silent is not what
+ * they are about.
+ */
 function setTimerOfConnection(callback: () => void, delayMs: number): NodeJS.Timeout {
-  return delayMs <= LONGEST_FIRST_PAUSE_MS
+  return delayMs <= LONGEST_FIRST_PAUSE_MS || LINGERS_MS.includes(delayMs)
     ? setTimeout(callback, delayMs)
     : realSetTimeout(callback, delayMs).unref();
 }
 
 /** How long a lost connection is waited for at most. */
 const LONGEST_FIRST_PAUSE_MS = 63;
+
+/** How long a channel stays subscribed when nobody listens, and after how long that is looked at again. */
+const LINGERS_MS = [2_000, 500];
 
 /** A connection that never comes about. */
 const IDLE: Connection = {

@@ -19,6 +19,7 @@ import type { RedLockOptions } from '../../src/index.js';
 import { SingleLock } from '../../src/locks/single-lock.js';
 import { LostError } from '../../src/redis/failure.js';
 import { Refusals } from '../../src/redis/refusals.js';
+import { PROCESS_CLOCK } from '../../src/runtime/clock.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { expectOutages } from './expected-warnings.js';
 import { FakeServer } from './fake-backend.js';
@@ -202,7 +203,7 @@ class SimulatedLink {
     }
     this.connection = {
       place: this.id,
-      refusals: new Refusals(new Listeners()),
+      refusals: new Refusals(new Listeners(), PROCESS_CLOCK),
       onReady: () => () => undefined, // it sees no need to tell: a restart takes no time
       get isReady() {
         return master.isUp && isReached();

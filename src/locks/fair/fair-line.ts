@@ -119,7 +119,7 @@ export class FairLine implements Due {
   look(place: PlaceInLine, sinceMs: number): void {
     if (this.#looker && this.#askedSinceMs >= sinceMs) return;
     this.#looker = place;
-    this.#askedSinceMs = performance.now();
+    this.#askedSinceMs = this.#lock.schedule.clock.nowMs();
     place.wake();
   }
 
@@ -145,7 +145,7 @@ export class FairLine implements Due {
       this.#look();
       return;
     }
-    this.#leaseEnd = { toldAt: now(), ttlMs };
+    this.#leaseEnd = { toldAt: now(this.#lock.schedule.clock), ttlMs };
     this.#lock.schedule.within(this, ttlMs);
   }
 

@@ -45,7 +45,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     this.keys = keys;
     this.ownerId = ownerId;
     this.#request = request;
-    this.#sendings = new Sendings(lock.placeLeaseMs);
+    this.#sendings = new Sendings(lock.schedule.clock, lock.placeLeaseMs);
   }
 
   /**
@@ -169,7 +169,7 @@ export class FairPlace implements Waiter, RenewedPlace {
     // We listen before the command is sent, so that no grant to the place goes by unheard.
     if (mayWait) (this.#line ??= this.#lock.knownFairLine())?.join(this);
     const nonce = this.#lock.nextNonce();
-    const sentAt = now();
+    const sentAt = now(this.#lock.schedule.clock);
     this.sending(nonce, sentAt);
     if (mayWait) this.#lock.expectGrant(this);
     this.#mayStand ||= mayWait;
@@ -203,7 +203,7 @@ export class FairPlace implements Waiter, RenewedPlace {
   #handedOver({ deadline, token }: PlaceGrant): HandedOver {
     const { leaseMs, isWatched } = this.#request;
     if (isWatched) return { outcome: 'handed over', deadline, token, confirm: undefined };
-    const asked = deadlineOf(now(), leaseMs);
+    const asked = deadlineOf(now(this.#lock.schedule.clock), leaseMs);
     return {
       outcome: 'handed over',
       deadline: leftMs(asked) < leftMs(deadline) ? asked : deadline,

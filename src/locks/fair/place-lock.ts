@@ -3,6 +3,7 @@
 import type { SeenHolder } from '../../api/errors.js';
 import type { KeepReply } from '../../core/replies.js';
 import type { Instant, TimeLimit } from '../../runtime/clock.js';
+import type { Schedule } from '../../runtime/schedule.js';
 import type { FairLine } from './fair-line.js';
 import type { Grantee } from './grantees.js';
 import type { RenewedPlace } from './place-renewer.js';
@@ -39,6 +40,7 @@ export function readJoin(reply: unknown): JoinReply {
 
 /** The fair lock, as a place in line for it knows it. */
 export interface PlaceLock {
+  readonly schedule: Pick<Schedule, 'clock'>;
   readonly placeLeaseMs: number;
   readonly isListening: boolean;
   readonly isReplicated: boolean;

@@ -62,7 +62,7 @@ export class PlaceRenewer implements Renewer<RenewedPlace> {
 
   renew(batch: readonly Watched<RenewedPlace>[], leaseMs: number): Promise<readonly PlaceReply[]> {
     const nonce = this.nextNonce();
-    const sentAt = now();
+    const sentAt = now(this.#connection.surroundings.clock);
     const keys: string[] = [];
     const args: (string | number)[] = [leaseMs, nonce];
     for (const { target: place } of batch) {

@@ -2,7 +2,7 @@
 // and from when that counts.
 
 import { deadlineOf, type Deadline } from '../../core/deadline.js';
-import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
+import { elapsedMs, now, type Clock, type Instant } from '../../runtime/clock.js';
 
 interface Sending {
   readonly nonce: number;
@@ -26,11 +26,12 @@ export class Sendings {
   readonly #leaseMs: number;
   /** The newest command that was confirmed, and those since then; oldest first, so by rising nonces. */
   readonly #known: Sending[] = [];
-  #confirmedAt: Instant = now();
+  #confirmedAt: Instant;
   #grant: Grant | undefined;
 
   /** `leaseMs`: for how long each of the commands keeps the place. */
-  constructor(leaseMs: number) {
+  constructor(clock: Clock, leaseMs: number) {
+    this.#confirmedAt = now(clock);
     this.#leaseMs = leaseMs;
   }
 

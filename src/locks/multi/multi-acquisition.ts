@@ -1,7 +1,6 @@
 // Acquires several locks, all or nothing: tries all at once, and when one was in the way waits for that one while holding
 // nothing, then tries the others. So no order among the locks is needed, and no two callers wait for each other.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Session } from '../../core/session.js';
 import { OwnerSpentError } from './common-owner.js';
 import { isUnanswered, LockTimeoutError, OptionError, UnavailableError } from '../../api/errors.js';
@@ -15,6 +14,7 @@ import { currentScope, type Scope } from '../../scopes/scope.js';
 import type { SingleHold } from '../../core/single-hold.js';
 import type { SingleLock } from '../single-lock.js';
 import type { SameKeys } from './same-keys.js';
+import type { Clock } from '../../runtime/clock.js';
 import { WaitLimit, WaitEnded } from '../../runtime/wait-limit.js';
 
 /** Once a caller of this client has had so many rounds, the locks are taken for contended. */
@@ -43,11 +43,13 @@ export function underWayIn(session: Session): Set<MultiAcquisition> {
 export class MultiAcquisition {
   readonly #session: Session;
   readonly #request: MultiRequest;
+  readonly #clock: Clock;
+  readonly #random: () => number;
   readonly #endsAtMs: number;
   /** The error of the member that was last seen in the way. */
   #lastHeld: LockTimeoutError | undefined;
   /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
-  readonly #sinceMs = performance.now();
+  readonly #sinceMs: number;
   /** How often it found a member in the way. */
   #round = 0;
   #roundTripMs = 0;
@@ -59,7 +61,11 @@ export class MultiAcquisition {
     if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
     this.#session = session;
     this.#request = request;
-    this.#endsAtMs = waitMs === 0 ? Infinity : performance.now() + waitMs;
+    const { clock, random } = request.members[0]?.parts.session ?? session;
+    this.#clock = clock;
+    this.#random = random;
+    this.#sinceMs = clock.nowMs();
+    this.#endsAtMs = waitMs === 0 ? Infinity : this.#sinceMs + waitMs;
   }
 
   /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was in the way */
@@ -70,6 +76,7 @@ export class MultiAcquisition {
     const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
     // The members' waits keep to the time limit: only an abort and a closing client must be watched for here.
     const waitLimit = new WaitLimit({
+      clock: this.#clock,
       limitMs: Infinity,
       signal,
       anonymousLockId: anonymousLockId(origin, lockName, position),
@@ -95,6 +102,9 @@ export class MultiAcquisition {
 
   async #rounds(): Promise<MultiHold> {
     const { members, waitMs } = this.#request;
+    // Nobody but us has its signal, so there is nothing to dispose of.
+    const signal = this.#stop.signal;
+    const untilStopped = new WaitLimit({ clock: this.#clock, limitMs: Infinity, signal });
     let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
     for (;;) {
       if (this.#request.sameKeys.areSuspected) {
@@ -106,8 +116,7 @@ export class MultiAcquisition {
       inTheWay = outcome;
       this.#round++;
       // Random, so that callers do not run in step.
-      const pauseMs = Math.min(Math.random() * this.#roundTripMs, this.#leftMs);
-      await sleep(pauseMs, undefined, { signal: this.#stop.signal });
+      await untilStopped.pause(Math.min(this.#random() * this.#roundTripMs, this.#leftMs));
     }
   }
 
@@ -127,6 +136,7 @@ export class MultiAcquisition {
     const { lockName, members, leaseMs } = this.#request;
     const round = new MultiRound({
       session: this.#session,
+      clock: this.#clock,
       members,
       leaseMs,
       leftMs: () => this.#leftMs,
@@ -142,7 +152,7 @@ export class MultiAcquisition {
       for (const hold of holds) hold.becomeMember(this.#session, this.#request.origin);
       return new MultiHold(lockName, holds);
     }
-    if (holds.length > 0) await undo(holds);
+    if (holds.length > 0) await undo(holds, this.#clock);
     if (conflict instanceof OptionError) throw conflict;
     if (refusals.length === 0) {
       this.#lastHeld = undefined;
@@ -167,7 +177,7 @@ export class MultiAcquisition {
   /** Whether two members are the same key: what `SameKeys.found` finds within this time, and within `commandTimeout`. */
   #conflict(limitMs: number): Promise<unknown> {
     const limit = Math.min(limitMs, this.#session.commandTimeoutMs);
-    return this.#request.sameKeys.found(this.#session, limit, this.#stop.signal);
+    return this.#request.sameKeys.found(this.#session, this.#clock, limit, this.#stop.signal);
   }
 
   /** Which of the members that refused somebody else holds. Throws if a refusal was worse than that, or if no time is left to wait. */
@@ -210,7 +220,7 @@ export class MultiAcquisition {
 
   /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
   #isCutShort(error: unknown, startedAtMs: number): boolean {
-    const isYoung = Math.min(performance.now(), this.#endsAtMs) - startedAtMs <= SLOW_ANSWER_MS;
+    const isYoung = Math.min(this.#clock.nowMs(), this.#endsAtMs) - startedAtMs <= SLOW_ANSWER_MS;
     return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
   }
 
@@ -220,7 +230,7 @@ export class MultiAcquisition {
   }
 
   get #leftMs(): number {
-    return Math.max(this.#endsAtMs - performance.now(), 0);
+    return Math.max(this.#endsAtMs - this.#clock.nowMs(), 0);
   }
 }
 

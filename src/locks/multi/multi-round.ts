@@ -1,10 +1,10 @@
 // One round of a caller who wants several locks: waits for one of them while holding nothing, if that one was in the way, then tries
 // all others at once.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import { LockLostError } from '../../api/errors.js';
 import type { Session } from '../../core/session.js';
 import type { SingleHold } from '../../core/single-hold.js';
+import type { Clock, Timer } from '../../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../../runtime/wait-limit.js';
 import type { SingleLock } from '../single-lock.js';
 import { commonOwner } from './common-owner.js';
@@ -17,6 +17,7 @@ const UNDO_LIMIT_MS = 100;
 
 export interface RoundOptions {
   readonly session: Session;
+  readonly clock: Clock;
   readonly members: readonly SingleLock[];
   /** undefined: the watchdog renews it. */
   readonly leaseMs: number | undefined;
@@ -58,17 +59,17 @@ export class MultiRound {
 
   /** `first`: the member that was in the way; it is waited for before the others are tried. */
   async play(first: SingleLock | undefined): Promise<RoundOutcome> {
-    const { session, members, leaseMs, leftMs } = this.#options;
+    const { session, clock, members, leaseMs, leftMs } = this.#options;
     let ownerId = '';
     const newOwnerId = (): string => (ownerId = session.newOwnerId());
-    const waitedSinceMs = performance.now();
+    const waitedSinceMs = clock.nowMs();
     const refusal = first && (await this.#acquire(first, leftMs(), leftMs(), newOwnerId));
     if (refusal) return { holds: [], refusals: [refusal], triedAtMs: waitedSinceMs };
     const waited = first && this.#holds.get(first);
     // A waiter may have tried as one owner after another: the members share the last one. (A member that was held already keeps its own.)
     const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
 
-    const triedAtMs = performance.now();
+    const triedAtMs = clock.nowMs();
     // However short the wait is, there is an attempt; but none after one that took longer.
     const attemptMs = first ? leftMs() : Math.max(leftMs(), 1);
     const tries = members
@@ -77,7 +78,7 @@ export class MultiRound {
     // All leases count from one instant.
     if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
     const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
-    const roundTripMs = Math.min(performance.now() - triedAtMs, LONGEST_ROUND_TRIP_MS);
+    const roundTripMs = Math.min(clock.nowMs() - triedAtMs, LONGEST_ROUND_TRIP_MS);
     const holds = members.flatMap((member) => this.#holds.get(member) ?? []);
     return { holds, refusals, triedAtMs, roundTripMs };
   }
@@ -104,8 +105,8 @@ export class MultiRound {
   ): Promise<Refusal | undefined> {
     const limitMs = this.#options.leftMs();
     // The other members must not stay held until Redis answers, if nobody wants them any more.
-    const { stop: signal } = this.#options;
-    const waitLimit = new WaitLimit({ limitMs, signal, sparesAttempts: limitMs > 0 });
+    const { stop: signal, clock } = this.#options;
+    const waitLimit = new WaitLimit({ clock, limitMs, signal, sparesAttempts: limitMs > 0 });
     if (signal.aborted) waitLimit.end('aborted');
     try {
       if (hold) await waitLimit.attempt(() => hold.extend(leaseMs));
@@ -122,11 +123,10 @@ export class MultiRound {
 }
 
 /** Gives back what a round acquired. */
-export async function undo(holds: Iterable<SingleHold>): Promise<void> {
+export async function undo(holds: Iterable<SingleHold>, clock: Clock): Promise<void> {
   const releases = [...holds].map((hold) => hold.releaseQuietly());
-  const limit = new AbortController();
-  const { signal } = limit;
-  const tooLong = sleep(UNDO_LIMIT_MS, undefined, { signal }).catch(() => undefined);
+  let timer: Timer | undefined;
+  const tooLong = new Promise<void>((resolve) => (timer = clock.setTimer(resolve, UNDO_LIMIT_MS)));
   await Promise.race([Promise.allSettled(releases), tooLong]);
-  limit.abort();
+  clock.clearTimer(timer);
 }

@@ -4,6 +4,7 @@
 import { OptionError } from '../../api/errors.js';
 import type { KeyPlace } from '../../core/backend.js';
 import type { Session } from '../../core/session.js';
+import type { Clock } from '../../runtime/clock.js';
 import { WaitLimit } from '../../runtime/wait-limit.js';
 import type { SingleLock } from '../single-lock.js';
 
@@ -43,9 +44,14 @@ export class SameKeys {
    *
    * @param signal - aborts when nobody wants to know any more
    */
-  async found(session: Session, limitMs: number, signal: AbortSignal): Promise<unknown> {
+  async found(
+    session: Session,
+    clock: Clock,
+    limitMs: number,
+    signal: AbortSignal,
+  ): Promise<unknown> {
     if (!this.areSuspected) return undefined;
-    const limit = new WaitLimit({ limitMs, signal, registry: session.acquisitions });
+    const limit = new WaitLimit({ clock, limitMs, signal, registry: session.acquisitions });
     try {
       for (const alike of this.#suspects) {
         const homes = await Promise.all(alike.map((place) => homeOf(place, limit)));

@@ -1,6 +1,6 @@
 // How often the watchdog extends one Redlock at most, by `maxExtensions`; besides that the lock is only looked after.
 
-import { elapsedMs, now, type Instant } from '../../runtime/clock.js';
+import { elapsedMs, now, PROCESS_CLOCK, type Clock, type Instant } from '../../runtime/clock.js';
 import type { RenewalLimit } from '../../core/renewal.js';
 
 /** For this part of the lease after an extension there is no other one: that a master reconnects is no reason for it. */
@@ -18,11 +18,11 @@ export class ExtensionLimit implements RenewalLimit {
   #askedAt: Instant | undefined;
 
   /** `leaseMs`: what the lock is extended by; `ageMs`: how long ago it was asked for. */
-  constructor(maxExtensions: number, leaseMs: number, ageMs: number) {
+  constructor(maxExtensions: number, leaseMs: number, ageMs: number, clock: Clock = PROCESS_CLOCK) {
     this.#extensionsLeft = maxExtensions;
     this.#leaseMs = leaseMs;
-    const { monotonicMs, wallMs } = now();
-    this.#extendedAt = { monotonicMs: monotonicMs - ageMs, wallMs: wallMs - ageMs };
+    const { monotonicMs, wallMs } = now(clock);
+    this.#extendedAt = { clock, monotonicMs: monotonicMs - ageMs, wallMs: wallMs - ageMs };
   }
 
   get isDue(): boolean {
@@ -30,7 +30,7 @@ export class ExtensionLimit implements RenewalLimit {
   }
 
   renewing(): void {
-    this.#askedAt = now();
+    this.#askedAt = now(this.#extendedAt.clock);
   }
 
   /** Two renewals that were on their way at a time are one extension. */

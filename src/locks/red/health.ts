@@ -1,16 +1,18 @@
 // The masters of one Redlock as a whole: whether a majority of them can be asked now, may be soon, or never will be.
 
-import { setTimeout as sleep } from 'node:timers/promises';
+import type { Clock } from '../../runtime/clock.js';
 import type { Master } from './master.js';
 
 /** How often connections that are being made are looked at, in milliseconds. */
 const CONNECTING_MS = 5;
 
 export class Health {
+  readonly #clock: Clock;
   readonly #masters: readonly Master[];
   readonly #quorum: number;
 
-  constructor(masters: readonly Master[], quorum: number) {
+  constructor(clock: Clock, masters: readonly Master[], quorum: number) {
+    this.#clock = clock;
     this.#masters = masters;
     this.#quorum = quorum;
   }
@@ -33,12 +35,18 @@ export class Health {
 
   /** Waits for connections that are being made, until a majority is there or `isGivenUp`. */
   async whenSettled(isGivenUp: () => boolean): Promise<void> {
-    while (!this.isSettled && !isGivenUp()) await sleep(CONNECTING_MS);
+    while (!this.isSettled && !isGivenUp()) await this.#aMoment();
   }
 
   /** The same for all of them: until none is being made, or `isGivenUp`. */
   async whenAllSettled(isGivenUp: () => boolean): Promise<void> {
-    while (this.#isConnecting && !isGivenUp()) await sleep(CONNECTING_MS);
+    while (this.#isConnecting && !isGivenUp()) await this.#aMoment();
+  }
+
+  #aMoment(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#clock.setTimer(resolve, CONNECTING_MS);
+    });
   }
 
   get #isConnecting(): boolean {

@@ -1,6 +1,6 @@
 // Asks several masters the same thing at the same time, and decides as soon as their answers allow.
 
-import { setTimer } from '../../runtime/clock.js';
+import type { Clock } from '../../runtime/clock.js';
 import { describe, failureKind } from '../../redis/failure.js';
 import type { Master } from './master.js';
 
@@ -14,10 +14,12 @@ export type Answer<T> =
  * Resolves to what `decide` returns, or rejects if that is an error. `decide` is called after every answer, and with `isFinal` when no more
  * will be waited for.
  *
+ * @param clock - whose time counts
  * @param send - asks one master
  * @param limitMs - how long to wait for each, in milliseconds; one that takes longer is remembered as overdue
  */
 export function poll<T, Decision>(
+  clock: Clock,
   masters: readonly Master[],
   send: (master: Master, index: number) => Promise<T>,
   limitMs: number,
@@ -30,7 +32,7 @@ export function poll<T, Decision>(
       if (answers[index]) return;
       answers[index] = answer;
       unanswered--;
-      if (unanswered === 0) clearTimeout(timer);
+      if (unanswered === 0) clock.clearTimer(timer);
       const decision = decide(answers, unanswered === 0);
       if (decision instanceof Error) reject(decision);
       else if (decision !== undefined) resolve(decision);
@@ -56,8 +58,8 @@ export function poll<T, Decision>(
       }
     };
     // After a blocked event loop the answers may be here, unread: one turn of the loop reads them first.
-    let timer = setTimer(() => {
-      timer = setTimer(judge, 1);
+    let timer = clock.setTimer(() => {
+      timer = clock.setTimer(judge, 1);
     }, limitMs);
   });
 }

@@ -36,10 +36,11 @@ export class QuorumServices {
 
   constructor(owner: Session, events: Events) {
     const { lockWatchdogTimeoutMs } = owner;
+    const reachable = { ...ALWAYS_REACHABLE, surroundings: owner };
     // When the session is closed, all releases go out in that turn: the clients of the masters may be closing, too.
-    this.session = new Session(owner, ALWAYS_REACHABLE, events, Infinity);
+    this.session = new Session(owner, reachable, events, Infinity);
     this.#longestLeaseMs = lockWatchdogTimeoutMs;
-    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs);
+    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs, owner.clock);
     this.#watchdog = new Watchdog({
       schedule: owner.schedule,
       leaseMs: lockWatchdogTimeoutMs,
@@ -76,11 +77,12 @@ export class QuorumServices {
   watch(target: RedTarget, maxExtensions: number): void {
     const { grant } = target;
     if (maxExtensions < Infinity) {
-      const { lockWatchdogTimeoutMs } = this.session;
+      const { lockWatchdogTimeoutMs, clock } = this.session;
       grant.renewalLimit ??= new ExtensionLimit(
         maxExtensions,
         lockWatchdogTimeoutMs,
         grant.ageMs(),
+        clock,
       );
     }
     this.#watchdog.watch(grant, target, this.#renewer);

@@ -10,6 +10,7 @@ import type { KeyInTheWay } from '../../core/key-conflict.js';
 import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
 import type { ChannelListener } from '../../waiting/channels.js';
 import { Line } from '../../waiting/line.js';
+import type { Clock } from '../../runtime/clock.js';
 import { Health } from './health.js';
 import type { Master } from './master.js';
 import type { RedLockParts } from './masters.js';
@@ -31,6 +32,7 @@ export class RedLockBackend implements LockBackend {
   readonly leavesRemains = true;
   readonly masters: readonly Master[];
   readonly quorum: number;
+  readonly clock: Clock;
   readonly health: Health;
   readonly nodeTimeoutMs: number;
   readonly newOwnerId: () => string;
@@ -41,7 +43,8 @@ export class RedLockBackend implements LockBackend {
     this.name = name;
     this.masters = masters;
     this.quorum = Math.floor(masters.length / 2) + 1;
-    this.health = new Health(masters, this.quorum);
+    this.clock = services.session.clock;
+    this.health = new Health(this.clock, masters, this.quorum);
     this.nodeTimeoutMs = settings.nodeTimeoutMs;
     this.id = `red ${masters
       .map(({ lock }) => lock.id)
@@ -67,10 +70,11 @@ export class RedLockBackend implements LockBackend {
   }
 
   elect(ownerId: string, leaseMs: number, won: Election['won']): Promise<Vote> {
-    const { masters, quorum, nodeTimeoutMs } = this;
+    const { clock, masters, quorum, nodeTimeoutMs } = this;
+    const { random } = this.#services.session;
     this.#services.noteLease(leaseMs);
     const guard = this.#settings.guard(this.#services.longestLeaseMs);
-    return vote({ masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard, won });
+    return vote({ clock, random, masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard, won });
   }
 
   readonly remembersAll = ({ lock }: Master): boolean => {
@@ -124,19 +128,20 @@ export class RedLockBackend implements LockBackend {
   }
 
   line(): Line<Heir> {
-    const { masters, quorum, nodeTimeoutMs } = this;
+    const { clock, masters, quorum, nodeTimeoutMs } = this;
     return this.#services.lines.of(this.id, (onEmpty) => {
       const watch = (listener: ChannelListener): UnlockWatch =>
-        new UnlockWatch(masters, quorum, nodeTimeoutMs, listener);
+        new UnlockWatch(masters, quorum, nodeTimeoutMs, listener, clock);
       const lookEveryMs = this.#services.session.lockWatchdogTimeoutMs / 3;
-      return new Line({ lookEveryMs, subscribe: watch, onEmpty });
+      return new Line({ clock, lookEveryMs, subscribe: watch, onEmpty });
     });
   }
 
   async forceUnlock(wordMs: number): Promise<string | undefined> {
     // From a master that is not asked the holder's renewals would spread again to those that are.
-    const endsAtMs = performance.now() + this.nodeTimeoutMs;
-    await this.health.whenAllSettled(() => performance.now() > endsAtMs);
+    const { clock } = this;
+    const endsAtMs = clock.nowMs() + this.nodeTimeoutMs;
+    await this.health.whenAllSettled(() => clock.nowMs() > endsAtMs);
     const forced = await this.all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
     // Others may have left single votes: the holder is whom most of them knew.
     const count = (owner: string): number => forced.filter((other) => other === owner).length;
@@ -202,11 +207,12 @@ export class RedLockBackend implements LockBackend {
     decide: (answers: readonly Answer<T>[], isFinal: boolean) => Decision | undefined,
     isLook = false,
   ): Promise<Decision> {
+    const { clock, masters, nodeTimeoutMs } = this;
     if (!this.health.isSettled) {
-      const endsAtMs = performance.now() + this.#services.session.commandTimeoutMs;
-      await this.health.whenSettled(() => performance.now() > endsAtMs);
+      const endsAtMs = clock.nowMs() + this.#services.session.commandTimeoutMs;
+      await this.health.whenSettled(() => clock.nowMs() > endsAtMs);
     }
-    return await poll<T, Decision>(this.masters, ask, this.nodeTimeoutMs, (answers, isFinal) => {
+    return await poll<T, Decision>(clock, masters, ask, nodeTimeoutMs, (answers, isFinal) => {
       const decision = decide(answers, isFinal);
       if (decision !== undefined || !isFinal) return decision;
       const refusal = refusalOfMany(answers, this.masters.length - this.quorum);

@@ -3,7 +3,7 @@
 
 import type { Granted } from '../../core/granted-lock.js';
 import type { KeepReply } from '../../core/replies.js';
-import type { TimeLimit } from '../../runtime/clock.js';
+import { PROCESS_CLOCK, type Clock, type TimeLimit } from '../../runtime/clock.js';
 import type { Renewer, Watched } from '../../core/renewal.js';
 import { Splitting } from '../../core/splitting.js';
 import type { ReentrantLockBackend } from '../reentrant/reentrant-backend.js';
@@ -27,14 +27,16 @@ export interface RedTarget {
 
 export class RedRenewer implements Renewer<RedTarget> {
   readonly kind = 'quorum';
+  readonly #clock: Clock;
   readonly #leaseMs: number;
   /** Of the calls to one master. */
   readonly #splitting: Splitting<ReentrantLockBackend>;
 
   /** @param leaseMs - what it renews leases by */
-  constructor(leaseMs: number) {
+  constructor(leaseMs: number, clock: Clock = PROCESS_CLOCK) {
+    this.#clock = clock;
     this.#leaseMs = leaseMs;
-    this.#splitting = new Splitting(leaseMs / 6);
+    this.#splitting = new Splitting(clock, leaseMs / 6);
   }
 
   batchKey({ lock }: RedTarget): string {
@@ -50,6 +52,7 @@ export class RedRenewer implements Renewer<RedTarget> {
     const masters = targets[0]?.lock.masters ?? [];
     const limitMs = this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0);
     return await poll(
+      this.#clock,
       masters,
       (master, index) => {
         const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);

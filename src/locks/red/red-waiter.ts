@@ -4,7 +4,7 @@
 import type { AcquireReply } from '../../core/replies.js';
 import type { Granted, Heir } from '../../core/granted-lock.js';
 import type { LockRequest } from '../../core/request.js';
-import { now } from '../../runtime/clock.js';
+import { now, type Clock } from '../../runtime/clock.js';
 import { UnwantedError } from '../../redis/failure.js';
 import { LineWaiter } from '../../core/line-waiter.js';
 import type { Line } from '../../waiting/line.js';
@@ -16,6 +16,7 @@ import type { Election, Vote } from './vote.js';
 
 /** A Redlock, as whoever waits for it knows it. */
 interface ElectingLock {
+  readonly clock: Clock;
   readonly name: string;
   readonly masters: readonly Master[];
   readonly quorum: number;
@@ -66,7 +67,7 @@ export class RedWaiter extends LineWaiter {
     if (!health.isSettled) await health.whenSettled(() => this.#hasLeft);
     if (this.#hasLeft) throw new UnwantedError();
     assertDistinct(this.#lock.name, this.#lock.masters);
-    const sentAt = now(); // connecting takes nothing from the lease
+    const sentAt = now(this.#lock.clock); // connecting takes nothing from the lease
     const vote = await this.#lock.elect(this.#ownerId, this.request.leaseMs, (unreached) => {
       this.#unreached = unreached;
     });

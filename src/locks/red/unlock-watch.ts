@@ -1,7 +1,7 @@
 // Listens to the unlock channels of several masters: a release is told by each of them, and is one wake-up. It comes when
 // most have told, since before that a new election would fail.
 
-import { setTimer } from '../../runtime/clock.js';
+import { PROCESS_CLOCK, type Clock, type Timer } from '../../runtime/clock.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import type { Master } from './master.js';
 
@@ -9,6 +9,7 @@ import type { Master } from './master.js';
 const GATHER_MS = 10;
 
 export class UnlockWatch implements Subscription {
+  readonly #clock: Clock;
   readonly #listener: ChannelListener;
   readonly #quorum: number;
   readonly #stragglingMs: number;
@@ -18,7 +19,7 @@ export class UnlockWatch implements Subscription {
   /** The masters that have not yet told of a release that was passed on already, a moment ago. */
   readonly #stragglers = new Set<Master>();
   #passedOnAtMs = -Infinity;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
 
   /** `nodeTimeoutMs`: how much later some masters may tell than others. */
   constructor(
@@ -26,7 +27,9 @@ export class UnlockWatch implements Subscription {
     quorum: number,
     nodeTimeoutMs: number,
     listener: ChannelListener,
+    clock: Clock = PROCESS_CLOCK,
   ) {
+    this.#clock = clock;
     this.#listener = listener;
     this.#quorum = quorum;
     this.#stragglingMs = Math.max(GATHER_MS, nodeTimeoutMs);
@@ -47,25 +50,25 @@ export class UnlockWatch implements Subscription {
   }
 
   close(): void {
-    clearTimeout(this.#timer);
+    this.#clock.clearTimer(this.#timer);
     for (const subscription of this.#subscriptions) subscription.close();
   }
 
   #hear(master: Master, masters: readonly Master[]): void {
-    const isPassedOn = performance.now() - this.#passedOnAtMs < this.#stragglingMs;
+    const isPassedOn = this.#clock.nowMs() - this.#passedOnAtMs < this.#stragglingMs;
     if (this.#stragglers.delete(master) && isPassedOn) return;
     this.#heard.add(master);
     if (this.#heard.size >= this.#quorum) {
       for (const other of masters) if (!this.#heard.has(other)) this.#stragglers.add(other);
-      this.#passedOnAtMs = performance.now();
+      this.#passedOnAtMs = this.#clock.nowMs();
       this.#notify();
     } else {
-      this.#timer ??= setTimer(this.#notify, GATHER_MS);
+      this.#timer ??= this.#clock.setTimer(this.#notify, GATHER_MS);
     }
   }
 
   readonly #notify = (): void => {
-    clearTimeout(this.#timer);
+    this.#clock.clearTimer(this.#timer);
     this.#timer = undefined;
     this.#heard.clear();
     this.#listener.message('0');

@@ -5,7 +5,7 @@ import { deadlineOf } from '../../core/deadline.js';
 import type { HeldReply } from '../../core/replies.js';
 import type { SeenHolder } from '../../api/errors.js';
 import type { NodeAnswer } from '../../api/node-answer.js';
-import { now } from '../../runtime/clock.js';
+import { now, type Clock } from '../../runtime/clock.js';
 import type { VoteReply } from '../reentrant/voting.js';
 import { Ballot, type Electorate } from './ballot.js';
 import type { Master } from './master.js';
@@ -24,6 +24,8 @@ export type Vote =
 const AMBIGUOUS_RETRY_MS = 1_000;
 
 export interface Election extends Electorate {
+  readonly clock: Clock;
+  readonly random: () => number;
   readonly ownerId: string;
   readonly leaseMs: number;
   /** How long one master may take, in milliseconds. */
@@ -39,8 +41,8 @@ export interface Election extends Electorate {
  * @throws what most masters refuse it with for good
  */
 export async function vote(election: Election): Promise<Vote> {
-  const { masters, quorum, ownerId, leaseMs, nodeTimeoutMs } = election;
-  const deadline = deadlineOf(now(), leaseMs);
+  const { clock, masters, quorum, ownerId, leaseMs, nodeTimeoutMs } = election;
+  const deadline = deadlineOf(now(clock), leaseMs);
   const ballot = new Ballot(election);
   const { asked } = ballot;
   const limit = { leftMs: nodeTimeoutMs };
@@ -62,7 +64,7 @@ export async function vote(election: Election): Promise<Vote> {
     return { outcome: 'no quorum', nodes: ballot.excused.flatMap((node) => node ?? []) };
   let votes: Vote | undefined;
   try {
-    votes = await poll<VoteReply, Vote>(asked, send, nodeTimeoutMs, decide);
+    votes = await poll<VoteReply, Vote>(clock, asked, send, nodeTimeoutMs, decide);
     const token = votes.outcome === 'acquired' ? votes.token : undefined;
     const outcome =
       token === undefined
@@ -85,17 +87,18 @@ function mayHaveBeenSeen(outcome: Vote, askedCount: number, quorum: number): boo
 }
 
 function decided(
-  { masters, quorum, nodeTimeoutMs }: Election,
+  election: Election,
   nodes: readonly (NodeAnswer | undefined)[],
   token: bigint | undefined,
   isFinal: boolean,
 ): Vote | undefined {
+  const { masters, quorum } = election;
   const known = nodes.filter((node) => node !== undefined);
   const acquired = known.filter(({ answer }) => answer === 'acquired');
   if (acquired.length >= quorum) return { outcome: 'acquired', token };
   const held = known.filter((node) => node.answer === 'held');
   if (held.length > masters.length - quorum) {
-    const reply = seen(held, acquired.length, masters.length, quorum, nodeTimeoutMs);
+    const reply = seen(election, held, acquired.length);
     // Whether the votes are split is only known with the last answer.
     return isFinal || reply.retryInMs === undefined ? reply : undefined;
   }
@@ -104,11 +107,9 @@ function decided(
 
 /** The answer "held": who has the most votes, and when to try again. */
 function seen(
+  { masters: { length: count }, quorum, nodeTimeoutMs, random }: Election,
   held: readonly (SeenHolder & { node: string })[],
   acquiredCount: number,
-  count: number,
-  quorum: number,
-  nodeTimeoutMs: number,
 ): HeldReply {
   const votes = new Map<string, number>();
   for (const { holder } of held) votes.set(holder, (votes.get(holder) ?? 0) + 1);
@@ -123,6 +124,6 @@ function seen(
   const notHeard = count - held.length - acquiredCount;
   const isSplit = most + notHeard < quorum;
   const pauseMs = isSplit ? nodeTimeoutMs : Math.min(AMBIGUOUS_RETRY_MS, freeInMs);
-  const retryInMs = most < quorum ? Math.random() * pauseMs : undefined;
+  const retryInMs = most < quorum ? random() * pauseMs : undefined;
   return { outcome: 'held', holder, holderTtlMs, retryInMs };
 }

@@ -90,17 +90,19 @@ export async function writeBack(asked: WriteBack): Promise<WrittenBack> {
  * By how many milliseconds a master was too young to count when the election began, as it may have forgotten a token; 0 or less: it counts.
  */
 function youthMs({ lock }: Master, { required, deadline }: WriteBack): number {
-  const upMs = lock.connection.server.ageMs - (performance.now() - deadline.since.monotonicMs);
+  const { clock, monotonicMs } = deadline.since;
+  const upMs = lock.connection.server.ageMs - (clock.nowMs() - monotonicMs);
   return required.upMs - upMs;
 }
 
 function send(
-  { masters, quorum, nodeTimeoutMs, limit }: WriteBack,
+  { masters, quorum, nodeTimeoutMs, limit, deadline }: WriteBack,
   counting: readonly Master[],
   token: bigint,
 ): Promise<Round> {
   const raise = (master: Master): Promise<Written> => master.raise(token, limit);
-  return poll<Written, Round>(counting, raise, nodeTimeoutMs, (answers, isFinal) => {
+  const { clock } = deadline.since;
+  return poll<Written, Round>(clock, counting, raise, nodeTimeoutMs, (answers, isFinal) => {
     const written = values(answers).filter((last) => last === undefined).length;
     const isWon = written >= quorum;
     const pending = answers.filter((answer) => answer === undefined).length;

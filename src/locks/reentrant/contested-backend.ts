@@ -42,6 +42,7 @@ export abstract class ContestedBackend {
 
   line(): Line<Heir> {
     return this.#contests.line(this.keys.lock, {
+      clock: this.server.schedule.clock,
       lookEveryMs: this.server.lockWatchdogTimeoutMs / 3,
       subscribe: (listener) => this.subscribeToUnlocks(listener),
       roundTrip: () => this.server.connection.command('exists', this.keys.lock),

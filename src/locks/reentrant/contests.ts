@@ -2,12 +2,15 @@
 
 import type { SeenHolder } from '../../api/errors.js';
 import type { Granted, Heir } from '../../core/granted-lock.js';
+import type { Clock } from '../../runtime/clock.js';
 import { Line, type LineHost } from '../../waiting/line.js';
 import { Lines } from '../../waiting/lines.js';
 import { TurnTaking } from '../../waiting/turn-taking.js';
 
 /** What the line for a lock needs of the lock. */
-interface Contested extends Required<Pick<LineHost, 'lookEveryMs' | 'subscribe' | 'roundTrip'>> {
+interface Contested extends Required<
+  Pick<LineHost, 'clock' | 'lookEveryMs' | 'subscribe' | 'roundTrip'>
+> {
   verify(grant: Granted): void;
 }
 
@@ -51,8 +54,9 @@ export class Contests {
     return this.#lines.of(lock, (onEmpty) => {
       const seenHere = (): SeenHolder | undefined => this.heldHere(lock)?.seen;
       return new Line({
+        clock: host.clock,
         lookEveryMs: host.lookEveryMs,
-        turns: this.#turnsOf(lock),
+        turns: this.#turnsOf(lock, host.clock),
         get seenHere() {
           return seenHere();
         },
@@ -67,12 +71,12 @@ export class Contests {
     });
   }
 
-  #turnsOf(lock: string): TurnTaking {
+  #turnsOf(lock: string, clock: Clock): TurnTaking {
     let turns = this.#turns.get(lock);
     if (turns) return turns;
     const [oldest] = this.#turns.keys();
     if (this.#turns.size >= MAX_REMEMBERED && oldest !== undefined) this.#turns.delete(oldest);
-    this.#turns.set(lock, (turns = new TurnTaking()));
+    this.#turns.set(lock, (turns = new TurnTaking(clock)));
     return turns;
   }
 }

@@ -38,7 +38,7 @@ export class ReentrantWaiter extends LineWaiter {
     if (this.request.waitMs === 0 || (!seen && !localLine)) return seen;
     const line = localLine ?? this.#lock.line();
     this.queueIn(line);
-    if (seen) line.findings.held(seen, performance.now());
+    if (seen) line.findings.held(seen, line.clock.nowMs());
     const { holder } = line.findings;
     return { outcome: 'held', holder: this.ownerId, holderTtlMs: -1, ...holder };
   }

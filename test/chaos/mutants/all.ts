@@ -29,7 +29,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         in: 'src',
         from: 'return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };',
-        to: 'void sentAt;\n  return { since: { monotonicMs: performance.now(), wallMs: Date.now() }, usableMs: leaseMs - driftMarginMs(leaseMs) };',
+        to: 'void sentAt;\n  return { since: now(sentAt.clock), usableMs: leaseMs - driftMarginMs(leaseMs) };',
       },
     ],
   },
@@ -70,7 +70,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         in: 'src',
         from: 'const sentAt = this.#sentAt(nonce);\n    if (!sentAt || this.#grant) return false;',
-        to: 'const sentAt = now();\n    if (this.#grant) return false;',
+        to: 'const sentAt = now(this.#confirmedAt.clock);\n    if (this.#grant) return false;',
       },
     ],
   },
@@ -158,7 +158,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         in: 'src',
         from: '    } catch (error) {\n      const alone = this.#splitting.due(batch, error);',
-        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now() });\n      const alone = this.#splitting.due(batch, error);",
+        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now(sentAt.clock) });\n      const alone = this.#splitting.due(batch, error);",
       },
     ],
   },
@@ -292,7 +292,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         in: 'src',
         from: "if (vote.outcome === 'acquired') return { ...vote, sentAt };",
-        to: "void sentAt;\n    if (vote.outcome === 'acquired') return { ...vote, sentAt: now() };",
+        to: "void sentAt;\n    if (vote.outcome === 'acquired') return { ...vote, sentAt: now(sentAt.clock) };",
       },
     ],
   },
@@ -339,7 +339,11 @@ export const MUTANTS: readonly Mutant[] = [
     what: 'members that were acquired stay held when another one was not',
     kinds: ['multi'],
     edits: [
-      { in: 'src', from: '    if (holds.length > 0) await undo(holds);', to: '    void undo;' },
+      {
+        in: 'src',
+        from: '    if (holds.length > 0) await undo(holds, this.#clock);',
+        to: '    void undo;',
+      },
     ],
   },
   {

@@ -9,7 +9,7 @@ import type { KeepReply } from '../../../src/core/replies.js';
 import { Session } from '../../../src/core/session.js';
 import { Contests } from '../../../src/locks/reentrant/contests.js';
 import { LostError, replyError } from '../../../src/redis/failure.js';
-import { now } from '../../../src/runtime/clock.js';
+import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
@@ -53,7 +53,12 @@ function granted(more: Partial<GrantedLock> = {}): Granted {
   listeners.on('lost', (event) => lost.push(event));
   const session = new Session(options, alwaysReady, listeners);
   const parts = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release, holdCount };
-  const grant = new Grant(session, { ...parts, ...more }, 'me:1', deadlineOf(now(), LEASE_MS));
+  const grant = new Grant(
+    session,
+    { ...parts, ...more },
+    'me:1',
+    deadlineOf(now(PROCESS_CLOCK), LEASE_MS),
+  );
   const hold = { isWatched: true, lost: vi.fn() };
   grant.add(hold);
   return { grant, hold, session, lost };

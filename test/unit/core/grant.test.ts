@@ -7,7 +7,7 @@ import type { GrantedHold, GrantedLock } from '../../../src/core/granted-lock.js
 import type { Renewal, Renewer } from '../../../src/core/renewal.js';
 import { Watchdog } from '../../../src/core/watchdog.js';
 import { Session } from '../../../src/core/session.js';
-import { now } from '../../../src/runtime/clock.js';
+import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { LockLostError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/listeners.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
@@ -50,7 +50,7 @@ function granted(
   const options = { clientId: 'me', lockWatchdogTimeoutMs: LEASE_MS, commandTimeoutMs: 1_000 };
   const listeners = new Listeners();
   const session = new Session(options, alwaysReady, listeners);
-  const grant = new Grant(session, of, 'me:1', deadlineOf(now(), LEASE_MS));
+  const grant = new Grant(session, of, 'me:1', deadlineOf(now(PROCESS_CLOCK), LEASE_MS));
   const hold = { isWatched, lost: vi.fn() };
   grant.add(hold);
   return { grant, hold, session, listeners };
@@ -67,7 +67,7 @@ function releaseOf(grant: Grant, hold: GrantedHold): Promise<void> {
 
 /** One that was sent and answered just now. */
 function renewal(leaseMs: number): Renewal {
-  const sentAt = now();
+  const sentAt = now(PROCESS_CLOCK);
   return { sentAt, leaseMs, deadline: deadlineOf(sentAt, leaseMs), answeredAt: sentAt };
 }
 
@@ -156,7 +156,7 @@ it('of 5,000 fixed leases that end one by one each is lost in time, and they are
       session,
       watchedLock,
       `me:${index + 2}`,
-      deadlineOf(now(), 1_000 + 2 * index),
+      deadlineOf(now(PROCESS_CLOCK), 1_000 + 2 * index),
     );
     const hold = { isWatched: false, lost: vi.fn() };
     grant.add(hold);
@@ -177,7 +177,7 @@ it('whose end passes while others of its round are told of theirs is lost right 
   const { grant } = granted();
   const lost = vi.spyOn(grant, 'lose');
   vi.advanceTimersByTime(LEASE_MS - 400);
-  const at = now(); // the round begins, 98 ms before the grant's end
+  const at = now(PROCESS_CLOCK); // the round begins, 98 ms before the grant's end
   vi.advanceTimersByTime(400); // so long do the listeners of the others take
   grant.checkEnd(at);
   expect(lost).not.toHaveBeenCalled();

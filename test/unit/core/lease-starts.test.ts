@@ -1,6 +1,7 @@
 // From when a lease counts: from before the command was sent that confirmed it, however long its answer took.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { deadlineOf } from '../../../src/core/deadline.js';
+import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 
 const LEASE_MS = 30_000;
@@ -31,7 +32,7 @@ function fast(): void {
 
 /** What is left of a lease when the answer to the command that confirmed it has come this moment. */
 function leftMs(leaseMs: number): number {
-  const sentAt = { monotonicMs: 0, wallMs: 0 };
+  const sentAt = now(PROCESS_CLOCK);
   return deadlineOf(sentAt, leaseMs).usableMs - ROUND_TRIP_MS;
 }
 

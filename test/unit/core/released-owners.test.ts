@@ -4,7 +4,7 @@ import { Session } from '../../../src/core/session.js';
 import { Grant } from '../../../src/core/grant.js';
 import { deadlineOf } from '../../../src/core/deadline.js';
 import { Listeners } from '../../../src/core/listeners.js';
-import { now } from '../../../src/runtime/clock.js';
+import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
 const LEASE_MS = 30_000;
@@ -31,7 +31,7 @@ async function pair(session: Session, ownerId: string, leaseMs = LEASE_MS): Prom
   const reenter = (): Promise<'kept'> => Promise.resolve('kept');
   const holdCount = (): Promise<number> => Promise.resolve(1);
   const lock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release, holdCount };
-  const grant = new Grant(session, lock, ownerId, deadlineOf(now(), leaseMs));
+  const grant = new Grant(session, lock, ownerId, deadlineOf(now(PROCESS_CLOCK), leaseMs));
   const hold = { isWatched: true, lost: ignore };
   grant.add(hold);
   await new Promise<void>((resolve) => {

@@ -4,7 +4,7 @@ import type { KeepReply } from '../../../src/core/replies.js';
 import type { Renewable, Renewal, Watched } from '../../../src/core/renewal.js';
 import { Schedule } from '../../../src/runtime/schedule.js';
 import { LockKeys } from '../../../src/redis/keys.js';
-import { now } from '../../../src/runtime/clock.js';
+import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { Watchdog } from '../../../src/core/watchdog.js';
 
 const LEASE_MS = 30_000;
@@ -255,10 +255,12 @@ it('a renewal counts from before it was sent, however long its answer took', asy
     return batch.map(() => 'kept');
   });
   await vi.advanceTimersByTimeAsync(ROUND_MS);
-  const sentAt = now();
+  const sentAt = now(PROCESS_CLOCK);
   await vi.advanceTimersByTimeAsync(4_000);
   const deadline = { since: sentAt, usableMs: expect.any(Number) as number };
-  expect(lease!.renewals).toEqual([{ sentAt, leaseMs: LEASE_MS, deadline, answeredAt: now() }]);
+  expect(lease!.renewals).toEqual([
+    { sentAt, leaseMs: LEASE_MS, deadline, answeredAt: now(PROCESS_CLOCK) },
+  ]);
 });
 
 it('an answer for a lease that was released meanwhile is dropped', async () => {

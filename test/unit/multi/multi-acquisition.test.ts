@@ -9,6 +9,7 @@ import { MultiAcquisition, underWayIn } from '../../../src/locks/multi/multi-acq
 import { SameKeys } from '../../../src/locks/multi/same-keys.js';
 import type { MemberTerms } from '../../../src/core/request.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';
+import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { rejectionOf } from '../../support/clients.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
@@ -26,7 +27,10 @@ class FakeHold {
 /** A member whose tries take a round trip, and are answered by `answer`, which throws or returns the hold. */
 class FakeMember {
   readonly name: string;
-  readonly parts = { session: { connection: { isReady: true } }, backend: {} };
+  readonly parts = {
+    session: { connection: { isReady: true }, clock: PROCESS_CLOCK, random: Math.random },
+    backend: {},
+  };
   readonly requests: MemberTerms[] = [];
   readonly origins: HoldOrigin[] = [];
   answer: (hold: FakeHold) => unknown = (hold) => hold;

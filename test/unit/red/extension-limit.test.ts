@@ -1,6 +1,6 @@
 // A Redlock with a limited number of extensions: which rounds of the watchdog take one.
 import { beforeEach, afterEach, expect, it, vi } from 'vitest';
-import { now } from '../../../src/runtime/clock.js';
+import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
 
 const LEASE_MS = 6_000;
@@ -22,7 +22,7 @@ it('is not extended for the first sixth of the lease, nor for as long after an e
   expect(limit.isDue).toBe(false);
   vi.advanceTimersByTime(LEASE_MS / 6);
   expect(limit.isDue).toBe(true);
-  limit.renewed(now());
+  limit.renewed(now(PROCESS_CLOCK));
   expect(limit.isDue).toBe(false);
   vi.advanceTimersByTime(LEASE_MS / 6);
   expect(limit.isDue).toBe(true);
@@ -50,7 +50,7 @@ it('is not asked for an extension again while one is on its way, unless that tak
 it('that was asked for twice at a time is one extension', () => {
   const limit = limited(2);
   vi.advanceTimersByTime(LEASE_MS / 3);
-  const [first, second] = [now(), now()];
+  const [first, second] = [now(PROCESS_CLOCK), now(PROCESS_CLOCK)];
   limit.renewed(first);
   limit.renewed(second);
   vi.advanceTimersByTime(LEASE_MS / 3);
@@ -62,7 +62,7 @@ it('is not extended more often than it may be', () => {
   for (let count = 0; count < 2; count++) {
     vi.advanceTimersByTime(LEASE_MS / 3);
     expect(limit.isDue).toBe(true);
-    limit.renewed(now());
+    limit.renewed(now(PROCESS_CLOCK));
   }
   vi.advanceTimersByTime(LEASE_MS / 3);
   expect(limit.isDue).toBe(false);

@@ -4,6 +4,7 @@ import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
 import type { Master } from '../../../src/locks/red/master.js';
 import { fixedGuard } from '../../../src/locks/red/restart-guard.js';
 import { vote, type Vote } from '../../../src/locks/red/vote.js';
+import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 class FakeMaster {
   readonly name = 'master';
@@ -27,6 +28,8 @@ class FakeMaster {
 
 function elect(masters: readonly FakeMaster[]): Promise<Vote> {
   return vote({
+    clock: PROCESS_CLOCK,
+    random: Math.random,
     masters: masters as unknown as readonly Master[],
     quorum: Math.floor(masters.length / 2) + 1,
     ownerId: 'me:1',

@@ -9,6 +9,7 @@ import {
   type RestartGuard,
 } from '../../../src/locks/red/restart-guard.js';
 import { vote, type Vote } from '../../../src/locks/red/vote.js';
+import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 const DAY_MS = 86_400_000;
 
@@ -33,6 +34,8 @@ function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<Vote>
     overdue: () => undefined,
   }));
   return vote({
+    clock: PROCESS_CLOCK,
+    random: Math.random,
     masters: masters as unknown as readonly Master[],
     quorum: Math.floor(masters.length / 2) + 1,
     ownerId: 'other:1',

@@ -11,7 +11,7 @@ import {
 import { vote, type Vote } from '../../../src/locks/red/vote.js';
 import { writeBack, type WrittenBack } from '../../../src/locks/red/write-back.js';
 import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
-import { now } from '../../../src/runtime/clock.js';
+import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 const TOKEN = 100n;
 
@@ -78,6 +78,8 @@ function elect(
   nodeTimeoutMs = 50,
 ): Promise<Vote> {
   return vote({
+    clock: PROCESS_CLOCK,
+    random: Math.random,
     masters: masters as unknown as readonly Master[],
     quorum: Math.floor(masters.length / 2) + 1,
     ownerId: 'me:1',
@@ -203,8 +205,8 @@ describe('a token', () => {
 
   it('is not gone on with when the lease is over', async () => {
     const masters = fakes(remembering(TOKEN), remembering(TOKEN), remembering(TOKEN));
-    const { monotonicMs, wallMs } = now();
-    const longAgo = { monotonicMs: monotonicMs - 5_000, wallMs };
+    const present = now(PROCESS_CLOCK);
+    const longAgo = { ...present, monotonicMs: present.monotonicMs - 5_000 };
     const written: WrittenBack = await writeBack({
       token: TOKEN,
       masters: masters as unknown as readonly Master[],

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { failureKind, replyError } from '../../../src/redis/failure.js';
 import { Greeting } from '../../../src/redis/greeting.js';
 import type { Session } from '../../../src/redis/session.js';
+import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 /** A session with a single server that answers INFO so. */
 function answering(info: () => string): Session {
@@ -18,7 +19,7 @@ function answering(info: () => string): Session {
 }
 
 function newGreeting(): Greeting {
-  return new Greeting({ another: () => undefined, tooOld: () => undefined });
+  return new Greeting(PROCESS_CLOCK, { another: () => undefined, tooOld: () => undefined });
 }
 
 it('a server that refuses INFO for now is to be greeted again', async () => {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Events } from '../../../src/api/events.js';
 import { failureKind, LostError, replyError, UnsentError } from '../../../src/redis/failure.js';
 import { Refusals } from '../../../src/redis/refusals.js';
+import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 const ONE_SERVER = ['redis.example:6379', false] as const;
 /** The messages of the `error` events so far. */
@@ -20,13 +21,16 @@ const OF_A_CLUSTER = ['cluster', true] as const;
 
 it('to the client of a cluster, which may follow it soon, it is none', () => {
   const moved = replyError('MOVED 3999 10.0.0.2:6379');
-  expect(new Refusals(events).explain(moved, ...OF_A_CLUSTER)).toBe(moved);
+  expect(new Refusals(events, PROCESS_CLOCK).explain(moved, ...OF_A_CLUSTER)).toBe(moved);
 });
 
 it('a replica is named, with what to do', () => {
   const words = "READONLY You can't write against a read only replica.";
   const inScript = ` script: ${'1a2b'.repeat(10)}, on @user_script:12.`;
-  const error = new Refusals(events).explain(replyError(words + inScript), ...ONE_SERVER);
+  const error = new Refusals(events, PROCESS_CLOCK).explain(
+    replyError(words + inScript),
+    ...ONE_SERVER,
+  );
   expect(failureKind(error)).toBe('transient');
   expect(error.message).toMatch(
     /^READONLY You can't write against a read only replica\. \(redis\.example:6379 is a read-only replica: .*the master.*\)$/,
@@ -35,7 +39,7 @@ it('a replica is named, with what to do', () => {
 
 it('what is no redirection is left as it is', () => {
   const loading = replyError('LOADING Redis is loading the dataset in memory');
-  expect(new Refusals(events).explain(loading, ...ONE_SERVER)).toBe(loading);
+  expect(new Refusals(events, PROCESS_CLOCK).explain(loading, ...ONE_SERVER)).toBe(loading);
 });
 
 describe('a refusal of what somebody waits for', () => {
@@ -44,7 +48,7 @@ describe('a refusal of what somebody waits for', () => {
   beforeEach(() => {
     vi.useFakeTimers();
     told = [];
-    refusals = new Refusals(events);
+    refusals = new Refusals(events, PROCESS_CLOCK);
   });
 
   afterEach(() => {

@@ -4,7 +4,7 @@ import type { Events } from '../../../src/api/events.js';
 import { RedisClient } from '../../../src/redis/client.js';
 import { LostError } from '../../../src/redis/failure.js';
 import { textOf, type Address, type Heard, type Library } from '../../../src/redis/port.js';
-import type { Clock } from '../../../src/redis/session.js';
+import { PROCESS_CLOCK, type Clock } from '../../../src/runtime/clock.js';
 
 const SENTINEL: Address = { host: 'sentinel', port: 1 };
 
@@ -56,10 +56,15 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 it('a client that pauses between attempts connects to the new master at once', async () => {
   const dead = new DeadMaster();
   // No pause ever ends by itself.
-  const clock: Clock = { nowMs: () => 0, setTimer: () => setTimeout(() => undefined) };
+  const clock: Clock = { ...PROCESS_CLOCK, setTimer: () => setTimeout(() => undefined) };
   const events = { emit: () => true, outage: () => undefined } as Partial<Events> as Events;
   const client = new RedisClient(
-    { library: dead.library, silenceLimitMs: 1_000, commandTimeoutMs: 1_000, replicas: 0, clock },
+    {
+      library: { ...dead.library, clock },
+      silenceLimitMs: 1_000,
+      commandTimeoutMs: 1_000,
+      replicas: 0,
+    },
     events,
   );
   await turn();

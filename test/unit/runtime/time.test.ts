@@ -1,6 +1,6 @@
 // Time as leases see it: two clocks, the one that went further counts; and the margin for drift.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { elapsedMs, now, setTimer } from '../../../src/runtime/clock.js';
+import { elapsedMs, now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { later, leftMs, deadlineOf } from '../../../src/core/deadline.js';
 
 beforeEach(() => {
@@ -13,14 +13,14 @@ afterEach(() => {
 
 describe('elapsed time', () => {
   it('is the monotonic clock’s when the wall clock is set back', () => {
-    const since = now();
+    const since = now(PROCESS_CLOCK);
     vi.advanceTimersByTime(1_000);
     vi.setSystemTime(Date.now() - 60_000);
     expect(elapsedMs(since)).toBe(1_000);
   });
 
   it('is the wall clock’s when the monotonic one stood still, as in a suspended machine', () => {
-    const since = now();
+    const since = now(PROCESS_CLOCK);
     vi.setSystemTime(Date.now() + 60_000);
     expect(elapsedMs(since)).toBe(60_000);
   });
@@ -28,20 +28,20 @@ describe('elapsed time', () => {
 
 describe('a confirmed lease', () => {
   it('counts from before the command was sent, less 1 % and 2 ms', () => {
-    const lease = deadlineOf(now(), 10_000);
+    const lease = deadlineOf(now(PROCESS_CLOCK), 10_000);
     expect(leftMs(lease)).toBe(10_000 - 102);
     vi.advanceTimersByTime(9_898);
     expect(leftMs(lease)).toBe(0);
   });
 
   it('keeps at least half of a very short one', () => {
-    expect(leftMs(deadlineOf(now(), 2))).toBe(1);
+    expect(leftMs(deadlineOf(now(PROCESS_CLOCK), 2))).toBe(1);
   });
 
   it('never ends earlier for a later confirmation', () => {
-    const long = deadlineOf(now(), 10_000);
+    const long = deadlineOf(now(PROCESS_CLOCK), 10_000);
     vi.advanceTimersByTime(100);
-    const short = deadlineOf(now(), 1_000);
+    const short = deadlineOf(now(PROCESS_CLOCK), 1_000);
     expect(later(long, short)).toBe(long);
     expect(later(short, long)).toBe(long);
   });
@@ -50,17 +50,17 @@ describe('a confirmed lease', () => {
 describe('a timer', () => {
   it('of more than 24 days does not fire at once', () => {
     const fired = vi.fn();
-    clearTimeout(setTimer(fired, 1));
-    const timer = setTimer(fired, Number.MAX_SAFE_INTEGER);
+    PROCESS_CLOCK.clearTimer(PROCESS_CLOCK.setTimer(fired, 1));
+    const timer = PROCESS_CLOCK.setTimer(fired, Number.MAX_SAFE_INTEGER);
     vi.advanceTimersByTime(60_000);
     expect(fired).not.toHaveBeenCalled();
-    clearTimeout(timer);
+    PROCESS_CLOCK.clearTimer(timer);
   });
 
   it('of a fraction or less than nothing fires after 1 ms at the earliest', () => {
     const fired = vi.fn();
-    setTimer(fired, -5);
-    setTimer(fired, 0.2);
+    PROCESS_CLOCK.setTimer(fired, -5);
+    PROCESS_CLOCK.setTimer(fired, 0.2);
     expect(fired).not.toHaveBeenCalled();
     vi.advanceTimersByTime(1);
     expect(fired).toHaveBeenCalledTimes(2);

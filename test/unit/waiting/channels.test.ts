@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Listeners } from '../../../src/core/listeners.js';
 import type { RedisClient } from '../../../src/redis/client.js';
+import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { Channels } from '../../../src/waiting/channels.js';
 
 beforeEach(() => {
@@ -15,7 +16,7 @@ afterEach(() => {
 it('a closed client subscribes to nothing more, and leaves no timer', async () => {
   const connect = vi.fn();
   const client = {
-    surroundings: { library: { open: connect }, closing: new Set() },
+    surroundings: { library: { open: connect }, clock: PROCESS_CLOCK, closing: new Set() },
     onTopology: vi.fn(),
     onReady: vi.fn(),
   };
