@@ -147,10 +147,11 @@ export function parseDuration(
   throw invalid(what, durationMs, right, lockName);
 }
 
-/** How many of something: a whole number of at least 0. */
-export function parseCount(count: unknown, what: string): number {
-  if (isWholeNumber(count, 0)) return count;
-  throw invalid(what, count, 'a whole number of at least 0');
+/** How many of something: a whole number of at least 0, up to `maximum` if that is given. */
+export function parseCount(count: unknown, what: string, maximum?: number): number {
+  if (isWholeNumber(count, 0, maximum)) return count;
+  const range = maximum === undefined ? 'of at least 0' : `from 0 to ${String(maximum)}`;
+  throw invalid(what, count, `a whole number ${range}`);
 }
 
 /** `maximum`: unless it is given, the largest up to which numbers are exact. */

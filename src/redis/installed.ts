@@ -7,12 +7,12 @@ import type { Ioredis } from './ioredis/connection.js';
 import { ioredisLibrary, isIoredisClient } from './ioredis/library.js';
 import type { NodeRedis } from './node-redis/connection.js';
 import { isOfNodeRedis, nodeRedisLibrary } from './node-redis/library.js';
-import type { Library } from './port.js';
+import { LIBRARY, type Library, type LibrarySource } from './port.js';
 
 /**
  * Where Redis is: a URL; a client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient()`, `createCluster()`), whose options are
  * read and which stays yours; or plain options: those of node-redis if they have `url`, `socket`, `rootNodes` or `sentinelRootNodes`, else
- * those of ioredis.
+ * those of ioredis. In tests, a `MemoryRedis` of `holdfast/testing`.
  *
  * @group The client
  */
@@ -27,11 +27,16 @@ const require = createRequire(url ?? resolve(process.argv[1] ?? '.'));
 
 /** @throws OptionError the source cannot be used, or the library for it is not installed */
 export function libraryFor(source: unknown): Library {
+  if (isLibrarySource(source)) return source[LIBRARY]();
   checkKnown(source);
   if (isOfNodeRedis(source)) return nodeRedisLibrary(source, loadNodeRedis);
   if (typeof source !== 'string' || installed('ioredis') !== undefined || !hasNodeRedis())
     return ioredisLibrary(source, loadIoredis);
   return nodeRedisLibrary({ url: source }, loadNodeRedis);
+}
+
+function isLibrarySource(source: unknown): source is LibrarySource {
+  return typeof source === 'object' && source !== null && LIBRARY in source;
 }
 
 /** Clients of other libraries that look like one that we know, or that users ask for. */

@@ -57,6 +57,13 @@ export interface Library {
   open(address: Address, purpose: Purpose, heard: Heard): Connection;
 }
 
+/** The method by which an object is known that is a library itself: a server in memory. (Each copy of this package has the same symbol.) */
+export const LIBRARY: unique symbol = Symbol.for('holdfast.library');
+
+export interface LibrarySource {
+  [LIBRARY](): Library;
+}
+
 /** What a connection tells. */
 export interface Heard {
   /** The server has taken our credentials, if there are any, and commands can be sent. At most once. */

@@ -1,9 +1,17 @@
-// The generated module carries the Lua scripts unchanged, and embed-lua.mjs notices when it does not.
+// The generated modules carry the Lua scripts, one of them unchanged, and embed-lua.mjs notices when they do not.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
@@ -12,9 +20,11 @@ let folder: string;
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-embed-'));
-  for (const part of ['scripts', 'lua', 'src/redis'])
+  for (const part of ['scripts', 'lua', 'src/redis', 'src/testing'])
     mkdirSync(join(folder, part), { recursive: true });
-  cpSync('scripts/embed-lua.mjs', join(folder, 'scripts/embed-lua.mjs'));
+  for (const script of ['scripts/embed-lua.mjs', 'scripts/lua-to-js.mjs'])
+    cpSync(script, join(folder, script));
+  symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
 });
 
 afterEach(() => {
@@ -29,12 +39,12 @@ it.each(Object.values<Script>(scripts))(
   },
 );
 
-it('the generated module is up to date', () => {
+it('the generated modules are up to date', () => {
   execFileSync(process.execPath, ['scripts/embed-lua.mjs', '--check']);
-});
+}, 60_000);
 
 it('text that means something in a template literal comes through', async () => {
-  const source = 'return `a` .. "\\\\n" .. "${b}" .. "\\n" -- \\` \\${ ü\r\n';
+  const source = 'return "`a`" .. "\\\\n" .. "${b}" .. "\\n" -- \\` \\${ ü\r\n';
   writeFileSync(join(folder, 'lua/odd-one.lua'), source);
   expect(embed().status).toBe(0);
   const generated = (await import(
@@ -44,6 +54,16 @@ it('text that means something in a template literal comes through', async () => 
   };
   expect(generated.scripts['oddOne']).toMatchObject({ name: 'odd-one', source });
 });
+
+it.each(['src/redis/scripts.generated.ts', 'src/testing/scripts.memory.generated.ts'])(
+  '--check fails where %s is another one',
+  (file) => {
+    writeFileSync(join(folder, 'lua/one.lua'), 'return 1\n');
+    expect(embed().status).toBe(0);
+    writeFileSync(join(folder, file), '');
+    expect(embed('--check').status).toBe(1);
+  },
+);
 
 it('--check fails after a change of a script', () => {
   writeFileSync(join(folder, 'lua/one.lua'), 'return 1\n');

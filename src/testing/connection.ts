@@ -1,0 +1,205 @@
+// A server in memory as a client library of the port: what a connection sends, and what the server says, passes a network.
+
+import { LostError, replyError, UnsentError } from '../redis/failure.js';
+import type { Argument, Connection, Heard, Library } from '../redis/port.js';
+import type { Clock } from '../runtime/clock.js';
+import { pauseIfLong } from '../runtime/loop-turns.js';
+import { inOwnContext } from '../runtime/own-context.js';
+import type { Reply } from './lua-runtime.js';
+import type { MemoryServer, Peer } from './server.js';
+
+/** One direction of one connection. */
+export interface Way {
+  readonly to: 'server' | 'client';
+}
+
+/** What lies between clients and a server. */
+export interface Network {
+  /** Calls `deliver` later, after all that was given before for this way; or never. */
+  carry(way: Way, deliver: () => void): void;
+}
+
+/** A network that carries everything, by microtask or after a delay. */
+export class WholeNetwork implements Network {
+  readonly #clock: Clock;
+  /** The end of what was given last. */
+  readonly #last = new WeakMap<Way, Promise<void>>();
+  /** How long everything takes, in milliseconds. */
+  delayMs = 0;
+  /** How much it was given so far. */
+  carriedCount = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  carry(way: Way, deliver: () => void): void {
+    this.carriedCount++;
+    const last = this.#last.get(way) ?? Promise.resolve();
+    const arrival = this.#arrival();
+    this.#last.set(way, (arrival ? last.then(() => arrival) : last).then(deliver));
+  }
+
+  #arrival(): Promise<void> | undefined {
+    const { delayMs } = this;
+    if (delayMs === 0) return pauseIfLong();
+    return new Promise((resolve) => this.#clock.setTimer(resolve, delayMs));
+  }
+}
+
+/** Connections to the server, over this network. */
+export function memoryLibrary(server: MemoryServer, network: Network): Library {
+  return {
+    target: { kind: 'single', address: { path: 'MemoryRedis' }, database: 0 },
+    keyPrefix: '',
+    clock: server.clock,
+    open: (_address, _purpose, heard) => new MemoryConnection(server, network, heard),
+  };
+}
+
+class MemoryConnection implements Connection {
+  readonly isTls = false;
+  readonly #server: MemoryServer;
+  readonly #network: Network;
+  readonly #heard: Heard;
+  readonly #toServer: Way = { to: 'server' };
+  readonly #toClient: Way = { to: 'client' };
+  readonly #peer: Peer = {
+    classic: new Set(),
+    sharded: new Set(),
+    lastWriteMs: -Infinity,
+    backlog: undefined,
+    message: (channel, payload) => {
+      this.#receive(() => {
+        this.#heard.message(channel, payload);
+      });
+    },
+    hungUp: () => {
+      this.#receive(() => {
+        this.#end(undefined);
+      });
+    },
+  };
+  readonly #unanswered = new Set<(error: Error) => void>();
+  #state: 'opening' | 'ready' | 'ended' = 'opening';
+  #receivedCount = 0;
+
+  constructor(server: MemoryServer, network: Network, heard: Heard) {
+    this.#server = server;
+    this.#network = network;
+    this.#heard = heard;
+    this.#carry(this.#toServer, () => {
+      const isAccepted = server.accept(this.#peer);
+      this.#carry(this.#toClient, () => {
+        if (this.#state !== 'opening') return;
+        if (isAccepted) this.#state = 'ready';
+        if (isAccepted) heard.ready();
+        else this.#end(refused());
+      });
+    });
+  }
+
+  /** (Replies and messages, since there are no bytes.) */
+  get bytesRead(): number {
+    return this.#receivedCount;
+  }
+
+  send<T>(
+    command: Lowercase<string>,
+    args: readonly Argument[],
+    read: (reply: unknown) => T,
+    failed: (error: Error) => T | Promise<T>,
+  ): Promise<T> {
+    return this.#ask(command, args.map(String)).then(read, failed);
+  }
+
+  /** Everything arrives in the order in which it was sent: there is nothing to be gained. */
+  gather(): void {
+    return;
+  }
+
+  flush(): void {
+    return;
+  }
+
+  subscribe(
+    channels: readonly string[],
+    isSharded: boolean,
+    answered: (refusal: Error | undefined) => void,
+  ): void {
+    const isAnswered = (): void => {
+      answered(undefined);
+    };
+    // Nothing refuses it: it fails with the connection.
+    this.#ask(isSharded ? 'ssubscribe' : 'subscribe', channels).then(isAnswered, () => undefined);
+  }
+
+  unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
+    this.#ask(isSharded ? 'sunsubscribe' : 'unsubscribe', [channel]).catch(failed);
+  }
+
+  /** What was sent still arrives. */
+  close(): Promise<void> {
+    if (this.#state !== 'ended') {
+      this.#carry(this.#toServer, () => {
+        this.#server.leave(this.#peer);
+      });
+      this.#end(undefined);
+    }
+    return Promise.resolve();
+  }
+
+  #ask(command: string, args: readonly string[]): Promise<unknown> {
+    if (this.#state !== 'ready') return Promise.reject(new UnsentError('not connected'));
+    return new Promise((resolve, reject) => {
+      this.#unanswered.add(reject);
+      this.#carry(this.#toServer, () => {
+        this.#server.take(this.#peer, command, args, (reply) => {
+          this.#receive(() => {
+            this.#unanswered.delete(reject);
+            if (isFailure(reply)) reject(replyError(reply.err));
+            else resolve(plain(reply));
+          });
+        });
+      });
+    });
+  }
+
+  /** Whoever publishes must not wake others in its own asynchronous context. */
+  #carry(way: Way, deliver: () => void): void {
+    this.#network.carry(way, () => {
+      inOwnContext(deliver);
+    });
+  }
+
+  #receive(deliver: () => void): void {
+    this.#carry(this.#toClient, () => {
+      if (this.#state === 'ended') return;
+      this.#receivedCount++;
+      deliver();
+    });
+  }
+
+  #end(reason: Error | undefined): void {
+    this.#state = 'ended';
+    for (const reject of this.#unanswered) reject(reason ?? new LostError());
+    this.#unanswered.clear();
+    this.#heard.ended(reason);
+  }
+}
+
+function isFailure(reply: Reply): reply is Extract<Reply, { readonly err: string }> {
+  return typeof reply === 'object' && reply !== null && 'err' in reply;
+}
+
+/** As a client reads it. */
+function plain(reply: Reply): unknown {
+  if (typeof reply !== 'object' || reply === null) return reply;
+  if ('map' in reply) return reply.map(plain);
+  return 'ok' in reply ? reply.ok : replyError(reply.err);
+}
+
+function refused(): Error {
+  const error = new Error('connect ECONNREFUSED MemoryRedis: down() was called');
+  return Object.assign(error, { code: 'ECONNREFUSED' });
+}

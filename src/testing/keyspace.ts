@@ -1,0 +1,215 @@
+// The keys of a server in memory, each with its type and its end.
+
+export type Value = string | Map<string, string> | SortedSet;
+
+export interface Entry {
+  readonly value: Value;
+  /** When it ends, in milliseconds since 1970; Infinity: never. */
+  untilMs: number;
+}
+
+/** How many writes can be taken back. */
+export const MOST_UNDONE = 1_000;
+
+/** An error in Redis' words. */
+export class RedisError extends Error {}
+
+/** What one command or script has changed: each key as it was before, undefined where there was none. */
+interface Write {
+  readonly atMs: number;
+  readonly before: Map<string, Entry | undefined>;
+}
+
+export class Keyspace {
+  /** The server's time in microseconds, which stands still while a command or a script runs. */
+  nowUs = 0;
+  #writeCount = 0;
+  #entries = new Map<string, Entry>();
+  readonly #isUndoable: boolean;
+  /** The newest writes, if they can be taken back. */
+  readonly #writes: Write[] = [];
+  /** What the command or script that runs has changed so far. */
+  #current: Write['before'] = new Map();
+
+  constructor(isUndoable: boolean) {
+    this.#isUndoable = isUndoable;
+  }
+
+  get nowMs(): number {
+    return Math.floor(this.nowUs / 1_000);
+  }
+
+  /** How many commands and scripts have changed something. */
+  get writeCount(): number {
+    return this.#writeCount;
+  }
+
+  get names(): string[] {
+    return [...this.#entries.keys()].filter((key) => this.entry(key));
+  }
+
+  /** Runs what a command or a script does; returns whether it has changed anything. */
+  run(nowUs: number, work: () => void): boolean {
+    this.nowUs = nowUs;
+    const before = (this.#current = new Map<string, Entry | undefined>());
+    work();
+    if (before.size === 0) return false;
+    this.#writeCount++;
+    if (!this.#isUndoable) return true;
+    this.#writes.push({ atMs: this.nowMs, before });
+    if (this.#writes.length > MOST_UNDONE) this.#writes.shift();
+    return true;
+  }
+
+  /** How many of the newest writes came after that time. */
+  writesSince(atMs: number): number {
+    return this.#writes.filter((write) => write.atMs > atMs).length;
+  }
+
+  /** Takes back so many of the newest writes. */
+  undo(count: number): void {
+    for (const { before } of this.#writes
+      .splice(Math.max(this.#writes.length - count, 0))
+      .reverse())
+      for (const [key, entry] of before)
+        if (entry) this.#entries.set(key, entry);
+        else this.#entries.delete(key);
+  }
+
+  clear(): void {
+    this.#entries.clear();
+    this.#writes.length = 0;
+  }
+
+  entry(key: string): Entry | undefined {
+    const entry = this.#entries.get(key);
+    if (!entry || entry.untilMs > this.nowMs) return entry;
+    this.#entries.delete(key);
+    return undefined;
+  }
+
+  text(key: string): string | undefined {
+    const value = this.entry(key)?.value;
+    if (value === undefined || typeof value === 'string') return value;
+    throw wrongType();
+  }
+
+  hash(key: string): Map<string, string> | undefined {
+    return this.#value(key, Map<string, string>);
+  }
+
+  sortedSet(key: string): SortedSet | undefined {
+    return this.#value(key, SortedSet);
+  }
+
+  #value<T extends Value & object>(key: string, Type: new () => T): T | undefined {
+    const value = this.entry(key)?.value;
+    if (value === undefined || value instanceof Type) return value;
+    throw wrongType();
+  }
+
+  /** The hash or sorted set at this key, to be changed; an empty one if there is none. */
+  hashToChange(key: string): Map<string, string> {
+    return this.#toChange(key, this.hash(key) ?? new Map<string, string>());
+  }
+
+  sortedSetToChange(key: string): SortedSet {
+    return this.#toChange(key, this.sortedSet(key) ?? new SortedSet());
+  }
+
+  #toChange<T extends Value>(key: string, value: T): T {
+    this.#changes(key);
+    if (!this.#entries.has(key)) this.set(key, value, Infinity);
+    return value;
+  }
+
+  set(key: string, value: Value, untilMs: number): void {
+    this.#changes(key);
+    this.#entries.set(key, { value, untilMs });
+  }
+
+  /** Whether there was such a key. A time that is over ends it at once. */
+  end(key: string, untilMs: number): boolean {
+    const entry = this.entry(key);
+    if (!entry) return false;
+    this.#changes(key);
+    entry.untilMs = untilMs;
+    this.entry(key);
+    return true;
+  }
+
+  delete(key: string): boolean {
+    return this.end(key, -Infinity);
+  }
+
+  /** Called before a key is changed. */
+  #changes(key: string): void {
+    if (this.#current.has(key)) return;
+    const entry = this.#isUndoable ? this.entry(key) : undefined;
+    this.#current.set(key, entry && { ...entry, value: copyOf(entry.value) });
+  }
+}
+
+function copyOf(value: Value): Value {
+  if (typeof value === 'string') return value;
+  return value instanceof Map ? new Map(value) : value.copy();
+}
+
+function wrongType(): RedisError {
+  return new RedisError('WRONGTYPE Operation against a key holding the wrong kind of value');
+}
+
+export class SortedSet {
+  #scores = new Map<string, number>();
+  /** By score, and by bytes where that is the same. */
+  #members: string[] = [];
+
+  get members(): readonly string[] {
+    return this.#members;
+  }
+
+  copy(): SortedSet {
+    const copy = new SortedSet();
+    copy.#scores = new Map(this.#scores);
+    copy.#members = [...this.#members];
+    return copy;
+  }
+
+  score(member: string): number | undefined {
+    return this.#scores.get(member);
+  }
+
+  /** Returns whether it is new. */
+  add(member: string, score: number): boolean {
+    const isNew = !this.delete(member);
+    this.#members.splice(this.#indexOf(member, score), 0, member);
+    this.#scores.set(member, score);
+    return isNew;
+  }
+
+  delete(member: string): boolean {
+    const score = this.#scores.get(member);
+    if (score === undefined) return false;
+    this.#members.splice(this.#indexOf(member, score), 1);
+    return this.#scores.delete(member);
+  }
+
+  /** Where it stands, or would stand. */
+  #indexOf(member: string, score: number): number {
+    let [low, high] = [0, this.#members.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const other = this.#members[middle] ?? '';
+      const otherScore = this.#scores.get(other) ?? 0;
+      if (otherScore < score || (otherScore === score && isBefore(other, member))) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+/** By the bytes of UTF-8: only surrogates have another order in UTF-16. */
+function isBefore(one: string, other: string): boolean {
+  if (!/[\ud800-\udfff]/.test(one + other)) return one < other;
+  return Buffer.compare(Buffer.from(one), Buffer.from(other)) < 0;
+}

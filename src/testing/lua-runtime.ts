@@ -1,0 +1,331 @@
+// What the scripts of lua/ need of Lua 5.1 and of Redis' scripting, as JavaScript: scripts.memory.generated.ts is written for it.
+//
+// A string of Lua is one of JavaScript, as the client sends it: no script counts, cuts or orders the bytes of a name, and patterns that look
+// for ASCII find the same in both. What would depend on bytes throws an Error, as does everything else that is not needed so far.
+
+/** A value of Lua; `undefined` is its nil. Functions are none: the scripts only call them. */
+export type Value = undefined | boolean | number | string | Table;
+
+/** A table of Lua: a sequence, whose first item has the index 1, and fields. */
+export class Table {
+  readonly items: Value[];
+  readonly fields = new Map<Value, Value>();
+
+  constructor(items: Value[] = []) {
+    this.items = items;
+  }
+}
+
+/** A reply of RESP 2: null is nil, {ok} a status, {err} an error with its code in front ("WRONGTYPE Operation …"). */
+export type Reply = string | number | null | readonly Reply[] | { readonly ok: string } | Failure;
+
+export interface Failure {
+  readonly err: string;
+}
+
+/** A script of lua/. */
+export type MemoryScript = (KEYS: Table, ARGV: Table, redis: RedisApi) => Value;
+
+/** What a script knows as `redis`. */
+export interface RedisApi {
+  /** Throws a {@link LuaError} where the command answers an error. */
+  call(...command: Value[]): Value;
+  pcall(...command: Value[]): Value;
+  error_reply(text: string): Table;
+}
+
+/** An error that a script raises, or a command that it calls; its message begins with its code. */
+export class LuaError extends Error {}
+
+/** Runs a script as EVAL does, on the commands of a server: `execute` answers errors, it throws none. */
+export function evaluate(
+  script: MemoryScript,
+  keys: readonly string[],
+  args: readonly string[],
+  execute: (command: readonly string[]) => Reply,
+): Reply {
+  const pcall = (...command: Value[]): Value =>
+    command.every(isArgument)
+      ? fromReply(execute(command.map(text)))
+      : record({ err: 'ERR Lua redis lib command arguments must be strings or integers' });
+  const call = (...command: Value[]): Value => {
+    const answer = pcall(...command);
+    const error = answer instanceof Table ? answer.fields.get('err') : undefined;
+    if (error !== undefined) throw new LuaError(text(error));
+    return answer;
+  };
+  try {
+    const redis = { call, pcall, error_reply: (err: string) => record({ err }) };
+    return toReply(script(list(...keys), list(...args), redis));
+  } catch (error) {
+    if (error instanceof LuaError) return { err: error.message };
+    throw error;
+  }
+}
+
+/** What a client gets of what a script returns. */
+export function toReply(value: Value): Reply {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number') return Math.trunc(value) + 0; // 0 is no -0
+  if (!(value instanceof Table)) return value ? 1 : null;
+  const { items, fields } = value;
+  const err = fields.get('err');
+  if (typeof err === 'string') return { err };
+  const ok = fields.get('ok');
+  if (typeof ok === 'string') return { ok };
+  const end = items.indexOf(undefined);
+  return (end < 0 ? items : items.slice(0, end)).map(toReply);
+}
+
+function fromReply(reply: Reply): Value {
+  if (reply === null) return false;
+  if (typeof reply !== 'object') return reply;
+  return 'map' in reply ? list(...reply.map(fromReply)) : record({ ...reply });
+}
+
+// A number would be written out by the server, not always in full: see lua/README.md.
+function isArgument(value: Value): boolean {
+  if (typeof value === 'number' && !Number.isSafeInteger(value))
+    throw new Error(`a script hands the number ${value} to a command`);
+  return typeof value === 'string' || typeof value === 'number';
+}
+
+// The language.
+
+export function truthy(value: Value): boolean {
+  return value !== undefined && value !== false;
+}
+
+export function and(value: Value, other: () => Value): Value {
+  return truthy(value) ? other() : value;
+}
+
+export function or(value: Value, other: () => Value): Value {
+  return truthy(value) ? value : other();
+}
+
+/** `{ a, b }` */
+export function list(...items: Value[]): Table {
+  const length = items.findLastIndex((item) => item !== undefined) + 1;
+  if (length < items.length && items.indexOf(undefined) < length)
+    throw new Error('a table with nils has no length that is certain');
+  return new Table(items.slice(0, length));
+}
+
+/** `{ name = a, other = b }` */
+export function record(fields: Readonly<Record<string, Value>>): Table {
+  const table = new Table();
+  for (const [name, value] of Object.entries(fields)) set(table, name, value);
+  return table;
+}
+
+export function get(table: Value, key: Value): Value {
+  // Strings have the methods of the library `string`, and nothing else.
+  if (typeof table === 'string' && typeof key === 'string' && !(key in string)) return undefined;
+  if (!(table instanceof Table)) throw failure(`index a ${type(table)} value`);
+  return typeof key === 'number' ? table.items[key - 1] : table.fields.get(key);
+}
+
+export function set(table: Value, key: Value, value: Value): void {
+  if (!(table instanceof Table)) throw failure(`index a ${type(table)} value`);
+  const { items, fields } = table;
+  if (typeof key === 'number') {
+    const isAtEnd = key === items.length || key === items.length + 1;
+    if (value === undefined && isAtEnd) items.length = key - 1;
+    else if (value !== undefined && (isAtEnd || key - 1 in items)) items[key - 1] = value;
+    else throw new Error(`a sequence of ${items.length} gets ${type(value)} at ${key}`);
+  } else if (key === undefined) throw failure('use nil as an index');
+  else if (value === undefined) fields.delete(key);
+  else fields.set(key, value);
+}
+
+/** `#value` */
+export function length(value: Value): number {
+  if (typeof value === 'string') return ascii(value).length;
+  if (value instanceof Table) return value.items.length;
+  throw failure(`get length of a ${type(value)} value`);
+}
+
+/** An operand of arithmetic. */
+export function num(value: Value): number {
+  const number = tonumber(value);
+  if (number === undefined) throw failure(`perform arithmetic on a ${type(value)} value`);
+  return number;
+}
+
+/** `a % b` */
+export function modulo(a: number, b: number): number {
+  return a - Math.floor(a / b) * b;
+}
+
+export function compare(a: Value, operator: '<' | '<=' | '>' | '>=', b: Value): boolean {
+  if (typeof a === 'string' && typeof b === 'string') throw new Error('strings compare as bytes');
+  if (typeof a !== 'number' || typeof b !== 'number')
+    throw failure(`compare ${type(a)} with ${type(b)}`);
+  switch (operator) {
+    case '<':
+      return a < b;
+    case '<=':
+      return a <= b;
+    case '>':
+      return a > b;
+    case '>=':
+      return a >= b;
+  }
+}
+
+/** `a .. b .. c` */
+export function concat(...values: Value[]): string {
+  return values.map(text).join('');
+}
+
+/** `for i = from, to, step do` */
+export function* range(from: Value, to: Value, step = 1): Generator<number> {
+  const end = num(to);
+  for (let i = num(from); i <= end; i += step) yield i;
+}
+
+// The libraries.
+
+export function type(value: Value): string {
+  if (value instanceof Table) return 'table';
+  return value === undefined ? 'nil' : typeof value;
+}
+
+const NUMBER =
+  /^[ \t-\r]*([-+]?)(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|0x[\da-f]+|inf(?:inity)?|nan)[ \t-\r]*$/i;
+
+export function tonumber(value: Value): number | undefined {
+  if (typeof value === 'number') return value;
+  const [, sign, digits] = NUMBER.exec(typeof value === 'string' ? value : '') ?? [];
+  if (digits === undefined) return undefined;
+  const number = /^inf/i.test(digits) ? Infinity : Number(digits); // of "nan", NaN
+  return sign === '-' ? -number : number;
+}
+
+export function* ipairs(table: Value): Generator<[number, Value]> {
+  for (let i = 1, value; (value = get(table, i)) !== undefined; i++) yield [i, value];
+}
+
+export function unpack(table: Value): Value[] {
+  length(table);
+  return (table as Table).items;
+}
+
+export function pcall<Args extends Value[]>(
+  body: (...args: Args) => Value[],
+  ...args: Args
+): Value[] {
+  try {
+    return [true, ...body(...args)];
+  } catch (error) {
+    if (error instanceof LuaError) return [false, error.message];
+    throw error;
+  }
+}
+
+// In the words of Lua, whose comparisons say nothing of NaN, nor of the sign of 0.
+export const math = {
+  huge: Infinity,
+  floor: (value: Value): number => Math.floor(num(value)),
+  ceil: (value: Value): number => Math.ceil(num(value)),
+  max: (...values: Value[]): number => values.map(num).reduce((a, b) => (b > a ? b : a)),
+  min: (...values: Value[]): number => values.map(num).reduce((a, b) => (b < a ? b : a)),
+};
+
+export const table = {
+  insert(list: Value, value: Value): void {
+    set(list, length(list) + 1, value);
+  },
+  concat: (list: Value, separator: string): string => unpack(list).map(text).join(separator),
+};
+
+export const string = {
+  byte: (value: Value, from: Value, to = from): number[] =>
+    Array.from(ascii(text(value)).slice(num(from) - 1, num(to)), (char) => char.charCodeAt(0)),
+  /** Of a text that is to be found as it is, from its first character on. */
+  find(value: Value, part: string, from: number, isPlain: boolean): Value[] {
+    if (from !== 1 || !isPlain) throw new Error('string.find of a pattern, or from elsewhere');
+    const at = text(value).indexOf(part);
+    return at < 0 ? [undefined] : [at + 1, at + part.length];
+  },
+  /** A number as a whole one, in digits. */
+  format(form: string, value: Value): string {
+    if (form !== '%.0f') throw new Error(`string.format of ${form}`);
+    const number = num(value);
+    if (!Number.isFinite(number)) return text(number);
+    // Half of one goes to the even number.
+    const rounded =
+      Math.abs(number % 2) === 0.5
+        ? Math.trunc(number)
+        : Math.sign(number) * Math.round(Math.abs(number));
+    return (Object.is(rounded, -0) ? '-' : '') + BigInt(rounded).toString();
+  },
+  match(value: Value, pattern: Value): Value[] {
+    const found = regExp(text(pattern)).exec(text(value));
+    if (!found) return [undefined];
+    return found.length > 1 ? found.slice(1) : [found[0]];
+  },
+};
+
+export const cjson = {
+  /** A sequence of strings. */
+  encode(list: Value): string {
+    const words = unpack(list).map((word) => JSON.stringify(text(word)));
+    if (words.length === 0) throw new Error('an empty table is an object to cjson');
+    return `[${words.join(',')}]`.replaceAll('/', '\\/').replaceAll('\x7f', '\\u007f');
+  },
+};
+
+const regExps = new Map<string, RegExp>();
+
+function regExp(pattern: string): RegExp {
+  let known = regExps.get(pattern);
+  if (!known) regExps.set(pattern, (known = translated(pattern)));
+  return known;
+}
+
+const CLASSES: Readonly<Record<string, string>> = {
+  '%d': '[0-9]',
+  '%S': '[^ \\t-\\r]',
+  '%-': '-',
+};
+
+function translated(pattern: string): RegExp {
+  const source = pattern.replace(/%.|[^\w :.+*?^$()]/gs, (part) => {
+    const known = CLASSES[part];
+    if (known === undefined) throw new Error(`${part} in the pattern ${pattern}`);
+    return known;
+  });
+  return new RegExp(source, 's');
+}
+
+/** A string, or what Lua makes of a number where it wants a string. */
+function text(value: Value): string {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number') return written(value);
+  throw failure(`use a ${type(value)} value as a string`);
+}
+
+/** As `%.14g` of C writes it: with 14 digits, and where two are equally near, the even one. */
+function written(number: number): string {
+  if (Number.isInteger(number) && Math.abs(number) < 1e14)
+    return Object.is(number, -0) ? '-0' : String(number);
+  if (!Number.isFinite(number)) return String(number).toLowerCase().replace('infinity', 'inf');
+  const [, even, power] = /^(.*[02468])50*(e.*)$/.exec(number.toExponential(100)) ?? [];
+  const isEven = even?.replace(/\D/g, '').length === 14 && power !== undefined;
+  const [digits = '', exponent] = (isEven ? Number(even + power) : number)
+    .toPrecision(14)
+    .split('e');
+  const short = digits.includes('.') ? digits.replace(/\.?0+$/, '') : digits;
+  return exponent ? `${short}e${exponent.replace(/^([-+])(\d)$/, '$10$2')}` : short;
+}
+
+function ascii(value: string): string {
+  if (/[^\0-\x7f]/.test(value)) throw new Error(`the bytes of ${value}`);
+  return value;
+}
+
+function failure(what: string): LuaError {
+  return new LuaError(`ERR user_script: attempt to ${what}`);
+}

@@ -1,0 +1,223 @@
+// The clock of a server in memory and of its clients: the time of the process, until it jumps ahead. Its timers are kept here, in the order in which
+// they are due, with one timer of the process for the first of them.
+
+import { setImmediate } from 'node:timers'; // a test may have faked the global one
+import { MAX_TIMER_MS, type Clock, type Timer } from '../runtime/clock.js';
+import { inOwnContext } from '../runtime/own-context.js';
+
+/** After so many turns of the event loop in which something happened, the clock goes on all the same. */
+const MOST_TURNS = 100;
+
+/** Where the process' time comes from: a test may replace it, and put it back. */
+interface Source {
+  readonly monotonic: typeof performance;
+  readonly wall: DateConstructor;
+  /** What they said when they were first seen. */
+  readonly sinceMonotonicMs: number;
+  readonly sinceWallMs: number;
+  /** Our time then, and what it has jumped ahead since. */
+  readonly beganAtMs: number;
+}
+
+/** The timer of the process. */
+interface Alarm {
+  readonly timer: NodeJS.Timeout;
+  /** The function that clears it: the one beside that which has set it. */
+  readonly clear: typeof clearTimeout;
+  readonly rings: MemoryTimer;
+}
+
+export class MemoryClock implements Clock {
+  readonly #timers: MemoryTimer[] = [];
+  #source: Source;
+  #nowMs: number;
+  /** How far the wall clock is ahead of the monotonic one, which it is for ever. */
+  readonly #wallAheadMs: number;
+  #alarm: Alarm | undefined;
+  #setCount = 0;
+  #refCount = 0;
+  #advancing: Promise<void> = Promise.resolve();
+
+  constructor() {
+    this.#nowMs = Math.ceil(performance.now());
+    this.#wallAheadMs = Date.now() - this.#nowMs;
+    this.#source = sourceAt(this.#nowMs);
+  }
+
+  nowMs(): number {
+    const { monotonic, wall } = this.#source;
+    if (monotonic !== performance || wall !== Date) this.#changeSource();
+    const { sinceMonotonicMs, sinceWallMs, beganAtMs } = this.#source;
+    // Of both, since fake timers may move only one of them.
+    const passedMs = Math.max(performance.now() - sinceMonotonicMs, Date.now() - sinceWallMs);
+    return (this.#nowMs = Math.max(this.#nowMs, beganAtMs + passedMs));
+  }
+
+  wallMs(): number {
+    return this.nowMs() + this.#wallAheadMs;
+  }
+
+  setTimer(callback: () => void, delayMs: number): Timer {
+    const atMs = this.nowMs() + Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS);
+    const timer = new MemoryTimer(callback, atMs, ++this.#setCount, (change) => {
+      this.#refCount += change;
+      this.#keepAlive();
+    });
+    this.#timers.splice(this.#indexOf(timer), 0, timer);
+    this.#refCount++;
+    this.#arm();
+    this.#keepAlive();
+    return timer;
+  }
+
+  clearTimer(timer: Timer | undefined): void {
+    if (timer instanceof MemoryTimer && this.#remove(timer)) this.#arm();
+  }
+
+  /** Plays all that comes in the next so many milliseconds, one timer after another. `stirred` counts what has happened besides. */
+  advance(ms: number, stirred: () => number): Promise<void> {
+    const advanced = this.#advancing.then(() => this.#advance(ms, stirred));
+    this.#advancing = advanced.catch(() => undefined);
+    return advanced;
+  }
+
+  async #advance(ms: number, stirred: () => number): Promise<void> {
+    await this.#settle(stirred);
+    const untilMs = this.nowMs() + ms;
+    for (let [first] = this.#timers; first && first.atMs <= untilMs; [first] = this.#timers) {
+      this.#jump(first.atMs);
+      this.#fire(first);
+      await this.#settle(stirred);
+    }
+    this.#jump(untilMs);
+    await this.#settle(stirred);
+  }
+
+  /** Until two turns of the event loop in a row have brought nothing: what was told has been heard, and answered. */
+  async #settle(stirred: () => number): Promise<void> {
+    for (let turns = 0, quiet = 0; turns < MOST_TURNS && quiet < 2; turns++) {
+      const before = this.#setCount + stirred();
+      await new Promise((resolve) => setImmediate(resolve));
+      quiet = this.#setCount + stirred() === before ? quiet + 1 : 0;
+    }
+  }
+
+  #jump(toMs: number): void {
+    const aheadMs = toMs - this.nowMs();
+    if (aheadMs <= 0) return;
+    this.#nowMs = toMs;
+    this.#source = { ...this.#source, beganAtMs: this.#source.beganAtMs + aheadMs };
+    this.#disarm();
+    this.#arm();
+  }
+
+  /** (Whole milliseconds, since a fake timer that is to ring in half of one more would ring too late.) */
+  #changeSource(): void {
+    this.#nowMs = Math.ceil(this.#nowMs);
+    this.#source = sourceAt(this.#nowMs);
+    // With the source, its timers have come or gone.
+    this.#disarm();
+    this.#arm();
+  }
+
+  /** The process' timer is for the first of ours. */
+  #arm(): void {
+    const [first] = this.#timers;
+    if (this.#alarm?.rings === first) return;
+    this.#disarm();
+    if (!first) return;
+    const delayMs = Math.max(Math.ceil(first.atMs - this.nowMs()), 1);
+    const timer = inOwnContext(() => setTimeout(this.#ring, delayMs));
+    this.#alarm = { timer, clear: clearTimeout, rings: first };
+    this.#keepAlive();
+  }
+
+  #disarm(): void {
+    this.#alarm?.clear(this.#alarm.timer);
+    this.#alarm = undefined;
+  }
+
+  /** The process stays alive for as long as one of ours would keep it so. */
+  #keepAlive(): void {
+    if (this.#refCount > 0) this.#alarm?.timer.ref();
+    else this.#alarm?.timer.unref();
+  }
+
+  readonly #ring = (): void => {
+    this.#alarm = undefined;
+    const nowMs = this.nowMs();
+    try {
+      for (let [first] = this.#timers; first && first.atMs <= nowMs; [first] = this.#timers)
+        this.#fire(first);
+    } finally {
+      this.#arm();
+    }
+  };
+
+  #fire(timer: MemoryTimer): void {
+    this.#remove(timer);
+    inOwnContext(timer.callback);
+  }
+
+  #remove(timer: MemoryTimer): boolean {
+    const index = this.#indexOf(timer);
+    if (this.#timers[index] !== timer) return false;
+    this.#timers.splice(index, 1);
+    timer.unref();
+    return true;
+  }
+
+  /** Where it stands, or would stand. */
+  #indexOf({ atMs, number }: MemoryTimer): number {
+    let [low, high] = [0, this.#timers.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const other = this.#timers[middle];
+      if (!other) break;
+      const isBefore = other.atMs < atMs || (other.atMs === atMs && other.number < number);
+      if (isBefore) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+class MemoryTimer implements Timer {
+  readonly callback: () => void;
+  readonly atMs: number;
+  readonly number: number;
+  readonly #counted: (change: 1 | -1) => void;
+  #isRef = true;
+
+  constructor(
+    callback: () => void,
+    atMs: number,
+    number: number,
+    counted: (change: 1 | -1) => void,
+  ) {
+    this.callback = callback;
+    this.atMs = atMs;
+    this.number = number;
+    this.#counted = counted;
+  }
+
+  ref(): void {
+    if (!this.#isRef) this.#counted(1);
+    this.#isRef = true;
+  }
+
+  unref(): void {
+    if (this.#isRef) this.#counted(-1);
+    this.#isRef = false;
+  }
+}
+
+function sourceAt(nowMs: number): Source {
+  return {
+    monotonic: performance,
+    wall: Date,
+    sinceMonotonicMs: performance.now(),
+    sinceWallMs: Date.now(),
+    beganAtMs: nowMs,
+  };
+}
