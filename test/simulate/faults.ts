@@ -93,6 +93,7 @@ const NEMESES: readonly Nemesis[] = [
     link.treat = () => (random.chance(odds) ? random.pick(kinds) : undefined);
     return () => {
       link.treat = undefined;
+      link.cutSilent();
     };
   }),
   onLinks('lose, double and delay messages', 5, [0.3, 3], (link, { target, amount }) => {

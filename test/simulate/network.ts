@@ -47,6 +47,18 @@ export class Link {
     for (const pipe of this.pipes) if (pipe.peer) this.server.leave(pipe.peer);
   }
 
+  /** Connections on which nothing comes any more end. */
+  cutSilent(): void {
+    for (const pipe of this.pipes) if (pipe.isSilent) pipe.cut();
+  }
+
+  /** The client is no more. */
+  drop(): void {
+    this.halfOpen();
+    for (const pipe of this.pipes) pipe.silence();
+    this.pipes.clear();
+  }
+
   /** What was held back comes now, or is lost with its connections. */
   heal(isForwarded: boolean): void {
     this.swallowed = undefined;
@@ -77,6 +89,10 @@ export class Pipe implements Network {
     this.link = link;
     this.#process = process;
     this.#isSubscriber = isSubscriber;
+  }
+
+  get isSilent(): boolean {
+    return this.#state === 'silent';
   }
 
   carry({ to }: Way, deliver: () => void): void {

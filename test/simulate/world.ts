@@ -174,7 +174,7 @@ export class World implements Journal {
   kill(worker: number): void {
     this.crews[worker]!.process.kill();
     for (let client = 0; client < this.plan.clientsPerWorker; client++)
-      for (const link of this.links[worker * this.plan.clientsPerWorker + client]!) link.halfOpen();
+      for (const link of this.links[worker * this.plan.clientsPerWorker + client]!) link.drop();
   }
 
   /** Where the servers of a client are, by links of its own. */
