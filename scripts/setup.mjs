@@ -31,7 +31,7 @@ function checkNodeVersion() {
   }
 }
 
-function installPackages() {
+export function installPackages() {
   if (packagesAreInstalled()) return;
   console.log('setup: installing the npm packages (npm ci)');
   // No package here needs its install script; without them nothing is compiled.

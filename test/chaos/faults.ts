@@ -38,6 +38,11 @@ export interface FaultNote {
 export class FaultLog {
   readonly all: Fault[] = [];
   readonly #busy = new Set<string>();
+  readonly #nowMs: () => number;
+
+  constructor(nowMs: () => number = machineMs) {
+    this.#nowMs = nowMs;
+  }
 
   /** Notes that it begins now, or began at an earlier time. */
   begin(
@@ -45,13 +50,13 @@ export class FaultLog {
     touched: Touched,
     excuses: Excuses = {},
     detail = '',
-    from = machineMs(),
+    from = this.#nowMs(),
   ): FaultNote {
     const fault = { nemesis, ...touched, ...excuses, from, until: Infinity, detail };
     this.all.push(fault);
     return {
       end: () => {
-        fault.until = machineMs();
+        fault.until = this.#nowMs();
       },
     };
   }

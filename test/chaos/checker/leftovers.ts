@@ -66,7 +66,7 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
 }
 
 /** For how long a key may stand when nobody is there any more. */
-function memoryMs(key: string, { watchdogMs, fencing, permits }: Plan): number {
+export function memoryMs(key: string, { watchdogMs, fencing, permits }: Plan): number {
   if (/^holdfast_(forced|forced_owners|longest_lease):/.test(key)) return 2 * watchdogMs;
   if (fencing && key.startsWith('redisson_lock_token:'))
     return (fencing.tokenTtlMs ?? TOKEN_TTL_MS) + MOST_AHEAD_MS;

@@ -152,15 +152,38 @@ function gap(evidence: Evidence, lock: string, from: number, next: Section): Gap
   const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
   const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
   // A lock of several may take it for a moment and give it back, without ever entering.
-  const taken = evidence.looks.find(
-    (look) => look.lock === lock && look.holders.length > 0 && look.from >= from,
-  );
+  const taken = heldLooks(evidence.looks)
+    .get(lock)
+    ?.find((look) => look.from >= from);
   const until = Math.min(next.enteredAt! - lagMs - 3 * answersMs, taken?.until ?? Infinity);
   return { lock, from, until, next };
 }
 
 /** How long the servers took to answer at most: a hand-over takes some answers. */
 export function slowestAnswerMs({ looks }: Evidence, from: number, until: number): number {
-  const meanwhile = looks.filter((look) => look.until > from && look.from < until);
+  const meanwhile = slowLooks(looks).filter((look) => look.until > from && look.from < until);
   return Math.max(0, ...meanwhile.map((look) => look.until - look.from));
+}
+
+/** The looks that took any time. */
+const slowLooks = once((looks: readonly Look[]) => looks.filter(({ from, until }) => until > from));
+
+/** The looks at which a lock was held, by lock. */
+const heldLooks = once((looks: readonly Look[]) =>
+  grouped(
+    looks.filter(({ holders }) => holders.length > 0),
+    ({ lock }) => lock,
+  ),
+);
+
+/** What is found in the looks of a round is found once. */
+function once<T>(find: (looks: readonly Look[]) => T): (looks: readonly Look[]) => T {
+  const found = new WeakMap<readonly Look[], T>();
+  return (looks) => {
+    const known = found.get(looks);
+    if (known !== undefined) return known;
+    const value = find(looks);
+    found.set(looks, value);
+    return value;
+  };
 }

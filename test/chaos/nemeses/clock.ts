@@ -2,7 +2,7 @@
 import type { Nemesis } from './nemesis.js';
 
 /** Forward or back, from a tenth of a second to ten minutes. */
-function stepMs(amount: number): number {
+export function stepMs(amount: number): number {
   const sign = amount < 0.5 ? -1 : 1;
   return Math.round(sign * 100 * 6_000 ** Math.abs(2 * amount - 1));
 }

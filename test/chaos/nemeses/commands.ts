@@ -89,7 +89,7 @@ async function deliver(
 const FORCES = ['force-unlock', 'weighted-force'].map((name) =>
   readFileSync(new URL(`../../../lua/${name}.lua`, import.meta.url)),
 );
-const FORCE_SHA1S = FORCES.map((force) => createHash('sha1').update(force).digest('hex'));
+export const FORCE_SHA1S = FORCES.map((force) => createHash('sha1').update(force).digest('hex'));
 
 /** Whether it may run when its connection is gone: a script does; what concerns a connection concerns another one. */
 function mayRunTwice([name, script]: readonly Buffer[]): boolean {

@@ -1,5 +1,4 @@
 // What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcquireOptions, Hold } from '../../../src/index.js';
 import type { Caller } from './caller.js';
 import type { PartyLock } from './party.js';
@@ -166,15 +165,15 @@ async function tryOnce(caller: Caller, lock: PartyLock): Promise<void> {
  * be there before those who wait have noticed.
  */
 async function overstay(caller: Caller): Promise<void> {
-  const { party, random, sections } = caller;
+  const { party, random, sections, time } = caller;
   const lock = party.someLock(random);
   const lease = random.whole(40, 120);
   const section = sections.call('overstay', party.clientId, lock, { lease });
   try {
     const acquired = await lock.lock.acquire({ lease });
     section.enter(acquired);
-    await sleep(lease - 3);
-    await tryUntil(performance.now() + 11, caller.besides(), lock);
+    await time.sleep(lease - 3);
+    await tryUntil(time.nowMs() + 11, caller.besides(), lock);
     section.leave();
     await acquired.release();
     section.end();
@@ -185,9 +184,9 @@ async function overstay(caller: Caller): Promise<void> {
 
 /** One attempt after the other, by another client where there is one: this one knows when its own lease ends. */
 async function tryUntil(endMs: number, other: Caller, { names, isFair }: PartyLock): Promise<void> {
-  while (performance.now() < endMs) {
+  while (other.time.nowMs() < endMs) {
     await tryOnce(other, other.party.lock(names, isFair, other.random));
-    await sleep(0);
+    await other.time.sleep(0);
   }
 }
 
@@ -195,7 +194,7 @@ async function tryUntil(endMs: number, other: Caller, { names, isFair }: PartyLo
  * A name that nobody has used, held by one client and waited for by another, which has to subscribe to its channel: the
  * release comes before, while or shortly after it does.
  */
-async function meet({ party, partner, random, sections, watchdogMs }: Caller): Promise<void> {
+async function meet({ party, partner, random, sections, watchdogMs, time }: Caller): Promise<void> {
   if (!partner) return;
   const name = `meeting of ${sections.nextId}`;
   const ours = party.ownLock(name);
@@ -219,7 +218,7 @@ async function meet({ party, partner, random, sections, watchdogMs }: Caller): P
         second.end(error);
       },
     );
-    await sleep(random.between(0, 4));
+    await time.sleep(random.between(0, 4));
     first.leave();
     await held.release().then(
       () => {
@@ -246,7 +245,7 @@ async function climb(caller: Caller): Promise<void> {
         section.enter(hold);
         try {
           if (above > 0) await up(above - 1, section);
-          else await sleep(60);
+          else await caller.time.sleep(60);
         } finally {
           section.leave();
         }
@@ -282,7 +281,7 @@ async function force(caller: Caller): Promise<void> {
   const { random, party, sections } = caller;
   const lock = party.someLock(random);
   await sections.force(lock, () => lock.lock.forceUnlock());
-  await sleep(caller.watchdogMs); // once it was forced, nobody forces it for a while
+  await caller.time.sleep(caller.watchdogMs); // once it was forced, nobody forces it for a while
 }
 
 export async function extend(

@@ -1,7 +1,7 @@
 // What those who hold believe: asked often, and written down with the time before the question.
-import { machineMs } from '../../support/machine-clock.js';
 import type { Hold } from '../../../src/index.js';
 import type { Journal } from './journal.js';
+import type { WorkTime } from './time.js';
 
 const LOOK_EVERY_MS = 4;
 
@@ -12,10 +12,12 @@ export class Beliefs {
   readonly #journal: Journal;
   readonly #held = new Map<string, Held>();
   readonly #doubted = new Set<string>();
-  #ticker: NodeJS.Timeout | undefined;
+  readonly #time: WorkTime;
+  #isLooking = false;
 
-  constructor(journal: Journal) {
+  constructor(journal: Journal, time: WorkTime) {
     this.#journal = journal;
+    this.#time = time;
   }
 
   /** It was just acquired; `isLookedAt`: it is also asked while its section does nothing. */
@@ -26,7 +28,7 @@ export class Beliefs {
     this.#journal.note({ what: 'entered', id, owner: hold.ownerId, leftMs, token });
     if (leftMs === 0) this.look(id, hold);
     if (isLookedAt) this.#held.set(id, hold);
-    this.#ticker ??= setTimeout(this.#lookAround, LOOK_EVERY_MS);
+    if (!this.#isLooking) void this.#lookAround();
   }
 
   /**
@@ -34,7 +36,7 @@ export class Beliefs {
    * of a doubt after it: the same must not seem to doubt too early.
    */
   look(id: string, hold: Held): void {
-    const at = machineMs();
+    const at = this.#time.nowMs();
     const leftMs = hold.remaining();
     const isAborted = hold.signal.aborted;
     if (leftMs > 0 && !isAborted) this.#journal.note({ what: 'believes', id, leftMs }, at);
@@ -50,14 +52,14 @@ export class Beliefs {
     this.look(id, hold);
     this.#held.delete(id);
     this.#doubted.delete(id);
-    if (this.#held.size > 0) return;
-    clearTimeout(this.#ticker);
-    this.#ticker = undefined;
   }
 
-  readonly #lookAround = (): void => {
-    this.#ticker = undefined;
-    for (const [id, hold] of this.#held) this.look(id, hold);
-    if (this.#held.size > 0) this.#ticker = setTimeout(this.#lookAround, LOOK_EVERY_MS);
-  };
+  async #lookAround(): Promise<void> {
+    this.#isLooking = true;
+    while (this.#held.size > 0) {
+      await this.#time.sleep(LOOK_EVERY_MS);
+      for (const [id, hold] of this.#held) this.look(id, hold);
+    }
+    this.#isLooking = false;
+  }
 }

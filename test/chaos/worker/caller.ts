@@ -1,5 +1,4 @@
 // One caller: does one thing after the other with the locks of its party, at random, until it is told to stop.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../random.js';
 import { ACTIONS, type Action } from './actions.js';
 import { DESERTIONS } from './desertions.js';
@@ -9,6 +8,7 @@ import { PERMIT_ACTIONS } from './permits.js';
 import { RACES } from './races.js';
 import { READ_WRITE_ACTIONS } from './read-write.js';
 import type { Request, Sections } from './section.js';
+import type { WorkTime } from './time.js';
 import { UNDERCUTS } from './undercuts.js';
 
 /** Another client of the same process, and where its part in what two of them do is written down. */
@@ -24,6 +24,7 @@ export interface CallerContext {
   readonly random: Random;
   readonly sections: Sections;
   readonly watchdogMs: number;
+  readonly time: WorkTime;
 }
 
 export class Caller {
@@ -35,21 +36,23 @@ export class Caller {
   readonly random: Random;
   readonly sections: Sections;
   readonly watchdogMs: number;
+  readonly time: WorkTime;
   #isStopping = false;
 
-  constructor({ party, partner, rival, random, sections, watchdogMs }: CallerContext) {
+  constructor({ party, partner, rival, random, sections, watchdogMs, time }: CallerContext) {
     this.party = party;
     this.partner = partner;
     this.rival = rival;
     this.random = random;
     this.sections = sections;
     this.watchdogMs = watchdogMs;
+    this.time = time;
   }
 
   /** The same for another client of the process; this one, where there is none. */
   besides(): Caller {
-    const { partner, random, watchdogMs } = this;
-    return partner ? new Caller({ ...partner, random, watchdogMs }) : this;
+    const { partner, random, watchdogMs, time } = this;
+    return partner ? new Caller({ ...partner, random, watchdogMs, time }) : this;
   }
 
   /** Nothing new begins. */
@@ -62,7 +65,7 @@ export class Caller {
     const actions = this.#actions;
     while (!this.#isStopping) {
       await this.random.weighted(actions).act(this);
-      await sleep(this.random.between(0, 25));
+      await this.time.sleep(this.random.between(0, 25));
     }
   }
 
@@ -80,9 +83,7 @@ export class Caller {
     const { random, watchdogMs } = this;
     const lease = random.chance(0.25) ? random.whole(100, Math.round(1.5 * watchdogMs)) : undefined;
     const wait = random.chance(0.5) ? random.whole(0, 3 * watchdogMs) : undefined;
-    const signal = random.chance(0.1)
-      ? AbortSignal.timeout(random.whole(1, watchdogMs))
-      : undefined;
+    const signal = random.chance(0.1) ? this.time.timeout(random.whole(1, watchdogMs)) : undefined;
     return { lease, wait, signal };
   }
 
@@ -94,7 +95,7 @@ export class Caller {
     const stepMs = isLong ? watchdogMs / 12 : 10;
     for (let step = 0; step < steps; step++) {
       look();
-      await sleep(random.between(0, stepMs));
+      await this.time.sleep(random.between(0, stepMs));
     }
     look();
   }

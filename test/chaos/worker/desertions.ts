@@ -1,5 +1,4 @@
 // Acquisitions that are given up while their command is on its way: the server grants what nobody wants any more.
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Action } from './actions.js';
 import type { Caller } from './caller.js';
 
@@ -9,7 +8,7 @@ export const DESERTIONS: readonly Action[] = [{ weight: 2, act: desert }];
 export const DESERTION = 'desert';
 
 /** Of a name that nobody has used; then the next one asks for it, who is kept out for as long as that grant stands. */
-async function desert({ party, sections, watchdogMs }: Caller): Promise<void> {
+async function desert({ party, sections, watchdogMs, time }: Caller): Promise<void> {
   // Of a Redlock another rule is asked: what its masters gave in vain is in the way of whoever comes next.
   if (party.kind === 'red') return;
   const lock = party.ownLock(`given up by ${sections.nextId}`);
@@ -28,7 +27,7 @@ async function desert({ party, sections, watchdogMs }: Caller): Promise<void> {
   const aborter = new AbortController();
   const given = call({ signal: aborter.signal });
   // By then the command is sent, and no answer can have come.
-  await nextTurn();
+  await time.nextTurn();
   aborter.abort();
   await given;
   await call({ wait: 3 * watchdogMs });

@@ -100,14 +100,18 @@ export interface Failure {
   readonly reason?: string | undefined;
 }
 
-export class Journal {
+export interface Journal {
+  /** Writes it down as happening now, or at an earlier time. */
+  note(note: Note, at?: number): void;
+}
+
+export class FileJournal implements Journal {
   readonly #file: number;
 
   constructor(path: string) {
     this.#file = openSync(path, 'a');
   }
 
-  /** Writes it down as happening now, or at an earlier time. */
   note(note: Note, at: number = machineMs()): void {
     writeSync(this.#file, `${JSON.stringify({ at, ...note })}\n`);
   }

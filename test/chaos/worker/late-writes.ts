@@ -1,5 +1,4 @@
 // Holders of fenced locks that write when their lease is over, as a process does that was paused just before.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Action } from './actions.js';
 import type { Caller } from './caller.js';
 import type { PartyLock } from './party.js';
@@ -8,14 +7,14 @@ export const LATE_WRITES: readonly Action[] = [{ weight: 1, act: writeLate }];
 
 /** Somebody has had the lock meanwhile, and has written: then this write must be refused. */
 async function writeLate(caller: Caller): Promise<void> {
-  const { party, random, sections } = caller;
+  const { party, random, sections, time } = caller;
   const lock = party.someLock(random);
   const lease = random.whole(40, 120);
   const section = sections.call('acquire', party.clientId, lock, { lease });
   try {
     const acquired = await lock.lock.acquire({ lease });
     section.enter(acquired);
-    await sleep(lease);
+    await time.sleep(lease);
     await writeNext(caller, lock);
     await section.write();
     section.leave();

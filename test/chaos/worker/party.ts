@@ -1,5 +1,4 @@
 // One client (of a Redlock: one for each master) and its locks; it may be closed, and is then opened anew.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { Cluster } from 'ioredis';
 import type { FencedLock, Holdfast, HoldfastOptions, Lock, Semaphore } from '../../../src/index.js';
@@ -8,6 +7,7 @@ import type { Random } from '../random.js';
 import type { Journal } from './journal.js';
 import { HoldfastOf } from './library.js';
 import type { Locked } from './section.js';
+import type { WorkTime } from './time.js';
 import type { Address, WorkOrder } from './work-order.js';
 
 /** A lock, what it locks, and what the checker has to know of it. */
@@ -25,23 +25,34 @@ export interface PartySemaphore extends Locked {
   readonly declared: number;
 }
 
+export interface PartyContext {
+  readonly order: Omit<WorkOrder, 'journal' | 'clients' | 'documents' | 'witnesses'>;
+  readonly name: string;
+  readonly journal: Journal;
+  readonly time: WorkTime;
+  /** Where its servers are: of a Redlock each master, else one. Asked anew for each client that is opened. */
+  readonly sources: () => readonly HoldfastOptions['redis'][];
+}
+
 const COUNTS = 20;
 const COUNT_EVERY_MS = 100;
 
 export class Party {
-  readonly #order: WorkOrder;
-  readonly #address: Address;
+  readonly #order: PartyContext['order'];
   readonly #name: string;
   readonly #journal: Journal;
+  readonly #time: WorkTime;
+  readonly #sources: PartyContext['sources'];
   #times = 0;
   #clients: readonly Holdfast[];
   #isReopening = false;
 
-  constructor(order: WorkOrder, index: number, journal: Journal) {
+  constructor({ order, name, journal, time, sources }: PartyContext) {
     this.#order = order;
-    this.#address = order.clients[index]!;
-    this.#name = `${order.name}c${index}`;
+    this.#name = name;
     this.#journal = journal;
+    this.#time = time;
+    this.#sources = sources;
     this.#clients = this.#open();
   }
 
@@ -184,7 +195,7 @@ export class Party {
     let permits: number | undefined;
     // What was given up in the last moment is still on its way back.
     for (let tries = 0; tries < COUNTS && permits !== declared; tries++) {
-      if (tries > 0) await sleep(COUNT_EVERY_MS);
+      if (tries > 0) await this.#time.sleep(COUNT_EVERY_MS);
       // Where nobody answers any more, nothing is known.
       permits = await ask().catch(() => permits);
     }
@@ -193,9 +204,9 @@ export class Party {
 
   #open(): Holdfast[] {
     this.#journal.note({ what: 'opened', client: this.clientId });
-    const address = this.#address;
-    if (address.topology !== 'masters') return [this.#client(sourceOf(address), this.clientId)];
-    return address.urls.map((url, master) => this.#client(url, `${this.clientId}m${master}`));
+    const sources = this.#sources();
+    if (sources.length === 1) return [this.#client(sources[0]!, this.clientId)];
+    return sources.map((source, master) => this.#client(source, `${this.clientId}m${master}`));
   }
 
   #client(redis: HoldfastOptions['redis'], name: string): Holdfast {
@@ -222,17 +233,19 @@ export class Party {
   }
 }
 
-function sourceOf(address: Exclude<Address, { topology: 'masters' }>): HoldfastOptions['redis'] {
+export function sourcesOf(address: Address): readonly HoldfastOptions['redis'][] {
   switch (address.topology) {
+    case 'masters':
+      return address.urls;
     case 'single':
-      return address.url;
+      return [address.url];
     case 'sentinel': {
       const { name, sentinels, natMap } = address;
-      return { name, sentinels, natMap };
+      return [{ name, sentinels, natMap }];
     }
     case 'cluster': {
       const { nodes, natMap } = address;
-      return new Cluster([...nodes], { natMap, lazyConnect: true });
+      return [new Cluster([...nodes], { natMap, lazyConnect: true })];
     }
   }
 }

@@ -1,5 +1,4 @@
 // What a caller may do with a semaphore: acquire some of its permits in each of the ways, give up, extend, set how many there are.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { PermitHold, PermitOptions } from '../../../src/index.js';
 import { extend, steps, type Action } from './actions.js';
 import type { Caller, Partner } from './caller.js';
@@ -100,7 +99,7 @@ async function overstay(caller: Caller): Promise<void> {
   const request = { ...someRequest(caller, asked), wait: undefined, signal: undefined, lease };
   const section = sections.call('overstay', party.clientId, asked, request);
   await holdFor(section, asked.semaphore.acquire(permitOptionsOf(request)), () =>
-    sleep(lease + random.between(0, 60)),
+    caller.time.sleep(lease + random.between(0, 60)),
   );
 }
 
@@ -114,7 +113,7 @@ async function undercut(caller: Caller): Promise<void> {
   await holdFor(section, asked.semaphore.acquire(permitOptionsOf(request)), async (held) => {
     const shortMs = random.whole(20, 80);
     await extendBy(shortMs, held, section);
-    await sleep(shortMs + STAYS_MS);
+    await caller.time.sleep(shortMs + STAYS_MS);
   });
 }
 
@@ -122,7 +121,7 @@ async function undercut(caller: Caller): Promise<void> {
  * A name that nobody has used: one client has all of its permits, another one waits for one, and has to subscribe to its channel; the
  * release comes before, while or shortly after it does.
  */
-async function meet({ party, partner, random, sections, watchdogMs }: Caller): Promise<void> {
+async function meet({ party, partner, random, sections, watchdogMs, time }: Caller): Promise<void> {
   if (!partner) return;
   const name = `meeting of ${sections.nextId}`;
   const ours = party.semaphore(name);
@@ -131,7 +130,7 @@ async function meet({ party, partner, random, sections, watchdogMs }: Caller): P
   let second: Promise<void> | undefined;
   await holdFor(first, ours.semaphore.acquire({ permits }), async () => {
     second = meetIn(partner, partner.party.semaphore(name), { permits: 1, wait: 3 * watchdogMs });
-    await sleep(random.between(0, 4));
+    await time.sleep(random.between(0, 4));
   });
   await second;
 }
@@ -175,5 +174,5 @@ async function setPermits(caller: Caller): Promise<void> {
   const asked = party.someSemaphore(random);
   const permits = random.whole(1, 2 * asked.declared);
   await sections.setPermits(asked, permits, () => asked.semaphore.setPermits(permits));
-  await sleep(caller.watchdogMs); // once it was set, nobody sets it for a while
+  await caller.time.sleep(caller.watchdogMs); // once it was set, nobody sets it for a while
 }

@@ -30,9 +30,9 @@ export interface SectionsContext {
   readonly beliefs: Beliefs;
   readonly watchdogMs: number;
   /** What the locks guard; undefined: they give no tokens. */
-  readonly documents: Documents | undefined;
+  readonly documents: Pick<Documents, 'write'> | undefined;
   /** Who has to know their tokens; undefined: that is the one server's. */
-  readonly witnesses: Witnesses | undefined;
+  readonly witnesses: Pick<Witnesses, 'ask'> | undefined;
 }
 
 /** The sections of one caller; each gets an id of its own. */

@@ -1,5 +1,4 @@
 // Leases that are shorter than what is left: asked for inside a lock that is held for longer, or by who holds it.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hold } from '../../../src/index.js';
 import type { Action } from './actions.js';
 import type { Caller } from './caller.js';
@@ -23,7 +22,7 @@ async function undercut(caller: Caller): Promise<void> {
     const shortMs = random.whole(20, 80);
     if (random.chance(0.5)) await extendBy(shortMs, held, section);
     else await held.run(() => lockWithin(caller, lock, shortMs, section)).catch(() => undefined);
-    await sleep(shortMs + STAYS_MS);
+    await caller.time.sleep(shortMs + STAYS_MS);
     section.leave();
     await held.release();
     section.end();

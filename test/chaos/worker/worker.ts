@@ -17,14 +17,15 @@ import { Caller, type Partner } from './caller.js';
 import { block, patchClocks, stepWallClock, suspend } from './clocks.js';
 import { Documents } from './documents.js';
 import { Witnesses } from './witnesses.js';
-import { Journal } from './journal.js';
-import { Party } from './party.js';
+import { FileJournal } from './journal.js';
+import { Party, sourcesOf } from './party.js';
 import { Sections } from './section.js';
+import { MACHINE_TIME } from './time.js';
 import { STAYED, type WorkOrder } from './work-order.js';
 
 patchClocks();
 const order = JSON.parse(process.env['HOLDFAST_CHAOS_ORDER']!) as WorkOrder;
-const journal = new Journal(order.journal);
+const journal = new FileJournal(order.journal);
 process.on('unhandledRejection', (reason) => {
   journal.note({ what: 'trouble', message: `unhandled rejection: ${describe(reason)}` });
 });
@@ -38,9 +39,18 @@ process.on('warning', (warning) => {
 
 const documents = order.documents === undefined ? undefined : new Documents(order.documents);
 const witnesses = order.witnesses && new Witnesses(order.witnesses);
-const beliefs = new Beliefs(journal);
+const beliefs = new Beliefs(journal, MACHINE_TIME);
 const context = { journal, beliefs, watchdogMs: order.watchdogMs, documents, witnesses };
-const parties = order.clients.map((_, index) => new Party(order, index, journal));
+const parties = order.clients.map(
+  (address, index) =>
+    new Party({
+      order,
+      name: `${order.name}c${index}`,
+      journal,
+      time: MACHINE_TIME,
+      sources: () => sourcesOf(address),
+    }),
+);
 const callers = parties.flatMap((party, client) =>
   Array.from({ length: order.callersPerClient }, (_, index) => {
     const name = `${order.name}c${client}k${index}`;
@@ -48,7 +58,14 @@ const callers = parties.flatMap((party, client) =>
     const sections = new Sections(context, name);
     const other = partnerOf(client, index);
     const pair = order.kind === 'red' ? { rival: other } : { partner: other };
-    return new Caller({ party, ...pair, random, sections, watchdogMs: order.watchdogMs });
+    return new Caller({
+      party,
+      ...pair,
+      random,
+      sections,
+      watchdogMs: order.watchdogMs,
+      time: MACHINE_TIME,
+    });
   }),
 );
 const working = Promise.all(callers.map((caller) => caller.work()));

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { machineMs } from '../../support/machine-clock.js';
 import type { Hold } from '../../../src/index.js';
+import { MACHINE_TIME } from '../../chaos/worker/time.js';
 import { Beliefs } from '../../chaos/worker/beliefs.js';
-import { Journal, type Entry } from '../../chaos/worker/journal.js';
+import { FileJournal, type Entry } from '../../chaos/worker/journal.js';
 
 const STOPPED_MS = 20;
 
@@ -30,7 +31,7 @@ function noted(leftMs: number): { from: number; to: number; entry: Entry | undef
   try {
     const path = join(folder, 'journal');
     const from = machineMs();
-    new Beliefs(new Journal(path)).look('a', stoppedHold(leftMs));
+    new Beliefs(new FileJournal(path), MACHINE_TIME).look('a', stoppedHold(leftMs));
     const to = machineMs();
     const [entry] = readFileSync(path, 'utf8')
       .trim()

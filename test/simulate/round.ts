@@ -1,0 +1,143 @@
+// One round of the simulator: everybody works while things go wrong, all is healed, all who wait get their turn, all clients close, and nothing
+// may be left. The checker of the fault campaign judges.
+import { memoryMs } from '../chaos/checker/leftovers.js';
+import { check } from '../chaos/checker/check.js';
+import type { Evidence, Violation } from '../chaos/checker/evidence.js';
+import type { Section } from '../chaos/checker/history.js';
+import type { Look } from '../chaos/checker/observer.js';
+import { planRound, type Kind, type Plan } from '../chaos/plan.js';
+import { planFaults, schedule } from './faults.js';
+import { observe } from './observer.js';
+import { World } from './world.js';
+
+export interface RoundResult {
+  readonly plan: Plan;
+  readonly evidence: Evidence;
+  readonly violations: readonly Violation[];
+  /** How many commands the servers ran, and how many calls there were. */
+  readonly commandCount: number;
+  readonly callCount: number;
+  readonly eventCount: number;
+  /** How many milliseconds of virtual time it took. */
+  readonly tookMs: number;
+}
+
+/** How long servers may take to hear that somebody has gone. */
+const AT_ONCE_MS = 300;
+/** How much longer than `commandTimeout` the sockets of a closing client may take. */
+const CLOSE_SLACK_MS = 600;
+
+/** `trace` is told everything that happens, line by line. */
+export async function playRound(
+  kind: Kind,
+  seed: number,
+  trace: (line: string) => void = () => undefined,
+  isFenced?: boolean,
+): Promise<RoundResult> {
+  const plan = planRound(kind, seed, {
+    topology: 'single',
+    nemeses: [],
+    faultsMs: 8_000,
+    isFenced,
+  });
+  const world = new World(plan, trace);
+  const { time, history } = world;
+  const startMs = time.nowMs;
+  const looks: Look[] = [];
+  let isOver = false;
+  const troubled = (error: unknown): void => {
+    const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    world.noteIn('', { what: 'trouble', message }, time.nowMs);
+  };
+  process.on('unhandledRejection', troubled);
+  try {
+    observe(world, looks, () => isOver);
+    schedule(world, planFaults(world));
+    await time.play(startMs + plan.phases.startMs + plan.phases.faultsMs + 1);
+    const healedAt = time.nowMs;
+    await time.play(healedAt + plan.phases.calmMs);
+    const stoppedAt = time.nowMs;
+    const stuck = await drain(world);
+    isOver = true;
+    const left = stuck.length > 0 ? [] : await close(world, healedAt);
+    const evidence = {
+      plan,
+      history,
+      faults: world.faults.all,
+      looks,
+      healedAt,
+      stoppedAt,
+      ownLags: [],
+    };
+    return {
+      plan,
+      evidence,
+      violations: [...check(evidence), ...stuck, ...left],
+      commandCount: world.commandCount,
+      callCount: history.sections.size,
+      eventCount: time.eventCount,
+      tookMs: time.nowMs - startMs,
+    };
+  } finally {
+    process.off('unhandledRejection', troubled);
+  }
+}
+
+/** Nothing new begins. Returns who waits in vain: all is healed, and nothing has happened for two leases and some more. */
+async function drain(world: World): Promise<Violation[]> {
+  const { crews, time, history, plan } = world;
+  let stillWorking = crews.length;
+  for (const { callers, working } of crews) {
+    for (const caller of callers) caller.stop();
+    void working.then(() => stillWorking--);
+  }
+  const patienceMs = 2 * plan.watchdogMs + 3_000;
+  for (;;) {
+    const before = world.noteCount;
+    const movedAt = time.nowMs;
+    await time.play(movedAt + patienceMs, () => stillWorking === 0);
+    if (stillWorking === 0) return [];
+    if (world.noteCount === before) return [waitingInVain([...history.sections.values()], movedAt)];
+  }
+}
+
+function waitingInVain(sections: readonly Section[], at: number): Violation {
+  const lastOf = new Map(sections.map(({ worker, process }) => [worker, process]));
+  const waiting = sections.filter(
+    ({ endedAt, worker, process }) => endedAt === undefined && lastOf.get(worker) === process,
+  );
+  const calls = waiting.map(({ id, how, locks }) => `${id} ${how} ${locks.join('+')}`).join(', ');
+  const message = `${waiting.length} calls have not settled though all is healed and nothing has happened since: ${calls}`;
+  return { rule: 'waiting in vain', at, lock: waiting[0]?.locks[0], sections: waiting, message };
+}
+
+/** All clients are closed, in time, and nothing of them is left: no timer, no subscription, no key that outlives its lease. */
+async function close(world: World, healedAt: number): Promise<Violation[]> {
+  const { crews, time, plan } = world;
+  const violations: Violation[] = [];
+  const accuse = (message: string): void => {
+    violations.push({ rule: 'left behind', at: time.nowMs, sections: [], message });
+  };
+  const parties = crews.flatMap((crew) => crew.parties);
+  let counting = parties.length;
+  for (const party of parties) void party.countPermits().finally(() => counting--);
+  await time.play(time.nowMs + 60_000, () => counting === 0);
+  if (counting > 0) accuse('clients were not told how many permits are available');
+  let closing = parties.length;
+  for (const party of parties) void party.close().finally(() => closing--);
+  await time.play(time.nowMs + plan.commandTimeoutMs + CLOSE_SLACK_MS, () => closing === 0);
+  if (closing > 0) accuse(`${closing} clients did not close`);
+  // What a killed process held, or a late command took, stays for its lease; no lease here is longer than this.
+  await time.play(Math.max(time.nowMs, healedAt + 2 * plan.watchdogMs) + AT_ONCE_MS);
+  for (const [worker, { process }] of crews.entries())
+    if (process.timers.size > 0) accuse(`worker ${worker} has ${process.timers.size} timers`);
+  for (const server of world.servers) {
+    for (const key of server.keys.names) {
+      const ttlMs = server.ask('pttl', key) as number;
+      if (ttlMs !== -2 && !(ttlMs > 0 && ttlMs <= memoryMs(key, plan)))
+        accuse(`key "${key}" (${ttlMs} ms) on server ${server.index}`);
+    }
+    for (const channel of server.channels) accuse(`a subscription to ${channel}`);
+  }
+  return violations;
+}

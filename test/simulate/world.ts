@@ -1,0 +1,219 @@
+// Everything that a round of the simulator is played with: servers, processes with their clients and callers, and what they write down.
+import type { HoldfastOptions } from '../../src/index.js';
+import type * as Connection from '../../src/testing/connection.js';
+import type { Library } from '../../src/redis/port.js';
+import type * as Port from '../../src/redis/port.js';
+import { LockKeys } from '../../src/redis/keys.js';
+import { History } from '../chaos/checker/history.js';
+import { FaultLog } from '../chaos/faults.js';
+import type { Plan } from '../chaos/plan.js';
+import { Random } from '../chaos/random.js';
+import { Beliefs } from '../chaos/worker/beliefs.js';
+import { Caller, type Partner } from '../chaos/worker/caller.js';
+import type { Journal, Note } from '../chaos/worker/journal.js';
+import { Party } from '../chaos/worker/party.js';
+import { Sections, type SectionsContext } from '../chaos/worker/section.js';
+import { loaded } from './library.js';
+import { Link } from './network.js';
+import { SimServer } from './server.js';
+import { SimProcess, VirtualTime, type Machine } from './time.js';
+
+const { memoryLibrary } = await loaded<typeof Connection>('testing/connection');
+const { LIBRARY } = await loaded<typeof Port>('redis/port');
+
+/** One incarnation of a worker process. */
+export interface Crew {
+  readonly process: SimProcess;
+  readonly parties: readonly Party[];
+  readonly callers: readonly Caller[];
+  /** Resolves when all callers have stopped. */
+  readonly working: Promise<unknown>;
+}
+
+export class World implements Journal {
+  readonly plan: Plan;
+  readonly time = new VirtualTime();
+  readonly random: Random;
+  readonly servers: readonly SimServer[];
+  /** By worker: the one that runs now. */
+  readonly crews: Crew[] = [];
+  /** By client, then by server. */
+  readonly links: readonly (readonly Link[])[];
+  /** By worker. */
+  readonly machines: readonly Machine[];
+  readonly history: History;
+  readonly faults = new FaultLog(() => this.time.nowMs);
+  noteCount = 0;
+  /** Documents that fenced locks guard: the largest token that each has seen. */
+  readonly #documents = new Map<string, bigint>();
+  readonly #incarnations: number[] = [];
+  readonly #trace: (line: string) => void;
+
+  constructor(plan: Plan, trace: (line: string) => void) {
+    this.plan = plan;
+    this.#trace = trace;
+    this.random = new Random(plan.seed, `simulation ${plan.kind}`);
+    this.history = new History(plan.clientsPerWorker);
+    const count = plan.topology === 'masters' ? plan.masters : 1;
+    this.servers = Array.from({ length: count }, (_, index) => {
+      const machine = { wallAheadMs: plan.clocksAheadMs?.[index] ?? 0 };
+      const random = this.random.fork(`server ${index}`);
+      const latestMs = 2 * plan.watchdogMs;
+      return new SimServer(
+        index,
+        this.time,
+        machine,
+        () => random.next(),
+        latestMs,
+        (what) => {
+          this.trace(`server ${what}`);
+        },
+      );
+    });
+    this.links = Array.from({ length: this.clientCount }, (_, client) =>
+      this.servers.map(
+        (server) => new Link(this.time, server, this.random.fork(`link ${client} ${server.index}`)),
+      ),
+    );
+    this.machines = Array.from({ length: plan.workers }, () => ({ wallAheadMs: 0 }));
+    for (let worker = 0; worker < plan.workers; worker++) this.start(worker);
+  }
+
+  get clientCount(): number {
+    return this.plan.workers * this.plan.clientsPerWorker;
+  }
+
+  get commandCount(): number {
+    return this.servers.reduce((sum, { commandCount }) => sum + commandCount, 0);
+  }
+
+  trace(what: string): void {
+    this.#trace(`${this.time.nowMs.toFixed(4)} ${what}`);
+  }
+
+  note(note: Note, at: number = this.time.nowMs): void {
+    this.noteIn('', note, at);
+  }
+
+  /** `process`: whose it is, such as `w0.2.`. */
+  noteIn(process: string, note: Note, at: number): void {
+    this.noteCount++;
+    this.trace(`${process} ${JSON.stringify(note)}`);
+    this.history.take({ at, ...note }, process);
+  }
+
+  crew(target: number): Crew {
+    return this.crews[target % this.crews.length]!;
+  }
+
+  /** A worker begins, or begins again. */
+  start(worker: number): void {
+    const { plan, time } = this;
+    const incarnation = (this.#incarnations[worker] = (this.#incarnations[worker] ?? -1) + 1);
+    const name = `w${worker}.${incarnation}.`;
+    const process = new SimProcess(time, this.machines[worker]!);
+    const journal: Journal = {
+      note: (note, at = time.nowMs) => {
+        this.noteIn(name, note, at);
+      },
+    };
+    const context: SectionsContext = {
+      journal,
+      beliefs: new Beliefs(journal, process),
+      watchdogMs: plan.watchdogMs,
+      documents: plan.fencing && { write: (lock, token) => this.#write(process, lock, token) },
+      witnesses:
+        plan.fencing && plan.topology === 'masters'
+          ? { ask: (lock) => this.#counters(process, lock) }
+          : undefined,
+    };
+    const order = {
+      ...plan,
+      name,
+      clientId: plan.sharesClientId ? 'everybody' : undefined,
+      fencing: plan.fencing,
+      permits: plan.permits,
+    };
+    const parties = Array.from({ length: plan.clientsPerWorker }, (_, client) => {
+      const index = worker * plan.clientsPerWorker + client;
+      let opened = 0;
+      return new Party({
+        order,
+        name: `${name}c${client}`,
+        journal,
+        time: process,
+        sources: () => this.#sources(index, process, `${name}c${client}.${opened++}`),
+      });
+    });
+    const callers = parties.flatMap((party, client) =>
+      Array.from({ length: plan.callersPerClient }, (_, index) => {
+        const caller = `${name}c${client}k${index}`;
+        const next = (client + 1) % parties.length;
+        const other: Partner | undefined =
+          next === client
+            ? undefined
+            : {
+                party: parties[next]!,
+                sections: new Sections(context, `${name}c${next}p${index}`),
+              };
+        return new Caller({
+          party,
+          ...(plan.kind === 'red' ? { rival: other } : { partner: other }),
+          random: new Random(plan.seed, caller),
+          sections: new Sections(context, caller),
+          watchdogMs: plan.watchdogMs,
+          time: process,
+        });
+      }),
+    );
+    const working = Promise.all(callers.map((caller) => caller.work()));
+    this.crews[worker] = { process, parties, callers, working };
+  }
+
+  /** The process is gone at once, with all that it had under way. The servers hear of it. */
+  kill(worker: number): void {
+    this.crews[worker]!.process.kill();
+    for (let client = 0; client < this.plan.clientsPerWorker; client++)
+      for (const link of this.links[worker * this.plan.clientsPerWorker + client]!) link.drop();
+  }
+
+  /** Where the servers of a client are, by links of its own. */
+  #sources(client: number, process: SimProcess, name: string): readonly HoldfastOptions['redis'][] {
+    return this.links[client]!.map((link) => {
+      const random = this.random.fork(`client ${name} ${link.server.index}`);
+      return { [LIBRARY]: () => libraryOf(link, process, () => random.next()) };
+    });
+  }
+
+  async #write(process: SimProcess, lock: string, token: bigint): Promise<string | undefined> {
+    await process.sleep(this.random.between(0, 2));
+    const seen = this.#documents.get(lock);
+    const isRefused = seen !== undefined && seen > token;
+    if (!isRefused) this.#documents.set(lock, token);
+    await process.sleep(this.random.between(0, 2));
+    return isRefused ? String(seen) : undefined;
+  }
+
+  async #counters(process: SimProcess, lock: string): Promise<(string | undefined)[]> {
+    await process.sleep(this.random.between(0, 1));
+    const key = new LockKeys(lock).counter(false);
+    return this.servers.map((server) => {
+      if (server.isDown || server.process.isStopped) return undefined;
+      return (server.ask('get', key) as string | null | undefined) ?? '0';
+    });
+  }
+}
+
+function libraryOf(link: Link, process: SimProcess, random: () => number): Library {
+  const { target, keyPrefix } = memoryLibrary(link.server, { carry: () => undefined });
+  return {
+    target,
+    keyPrefix,
+    clock: process.clock,
+    random,
+    open(address, purpose, heard) {
+      const pipe = link.pipe(process, purpose === 'subscriptions');
+      return memoryLibrary(link.server, pipe).open(address, purpose, heard);
+    },
+  };
+}
