@@ -204,7 +204,7 @@ export function portContract(
       const reason = await attempt.ended;
       expect(reason).toBeInstanceOf(Error);
       expect(inspect(reason, { depth: Infinity, showHidden: true })).not.toContain(SECRET);
-      await closed(attempt);
+      await closed(world, attempt);
       expect(attempt.told).toEqual(['ready', 'ended']);
     });
 
