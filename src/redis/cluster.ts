@@ -25,7 +25,7 @@ const REFRESH_PAUSE_MS = 250;
 const STAGGER_MS = 200;
 
 /** What a cluster tells: slots were looked up, or one was found elsewhere; the connection to a node is gone, or it is no master any more. */
-interface Watcher {
+export interface Watcher {
   readonly refreshed: (cluster: Cluster) => void;
   readonly nodeLost: (address: string) => void;
 }
