@@ -115,7 +115,7 @@ export class MemoryRedis {
     this.#network = new WholeNetwork(clock, () => {
       clock.stir();
     });
-    this.#server = new MemoryServer(clock, this.#replicas);
+    this.#server = new MemoryServer(clock, { replicaCount: this.#replicas });
   }
 
   /**
