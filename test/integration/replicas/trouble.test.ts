@@ -93,7 +93,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
 
   it('an acquisition says so when no replica is connected', async () => {
     await cutReplication(servers.master);
-    await using client = connect({ commandTimeout: 1_000 });
+    await using client = connect({ commandTimeout: 2_000 });
     const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
     expect(String(error)).toMatch(
       /: 0 of 1 replicas acknowledged it within \d+ ms, so it does not count; no replica is connected$/,
@@ -104,7 +104,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     await master.call('ACL', 'SETUSER', 'ann', 'on', '>pw', '~*', '&*', '+@all', '-info');
     const { host, port } = servers.master;
     const redis = { host, port, username: 'ann', password: 'pw' };
-    await using client = connect({ redis, commandTimeout: 1_000 });
+    await using client = connect({ redis, commandTimeout: 2_000 });
     await servers.replicas[0]!.pause();
     const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
     expect(String(error)).toMatch(
