@@ -90,7 +90,7 @@ function inSlotOf(name: string, prefix: string): string {
 
 /** Whether the name brings a hash tag of its own. */
 function hasTag(name: string): boolean {
-  return hashTag(name) !== name;
+  return name.includes('{') && hashTag(name) !== name;
 }
 
 /** What decides the cluster slot of a key: what stands between its first `{` and the first `}` after it, or the whole key where that is empty or missing. */
