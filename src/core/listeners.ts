@@ -17,7 +17,7 @@ export class Listeners implements Events {
   readonly #down = new Set<unknown>();
   #isOutageWarned = false;
   /** The errors without a listener, outside an outage, of which the process was warned already. */
-  readonly #unheard = new News();
+  #unheard = new News();
 
   on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
     this.#emitter.on(name, this.#guard(name, listener));
@@ -38,7 +38,7 @@ export class Listeners implements Events {
     }
     if (this.#down.size === 0) {
       this.#isOutageWarned = false;
-      this.#unheard.end();
+      this.#unheard = new News();
     }
     this.#down.add(connection);
   }

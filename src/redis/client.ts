@@ -7,7 +7,7 @@ import { UnavailableError } from '../api/errors.js';
 import { NO_LIMIT, PROCESS_CLOCK, type TimeLimit } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
-import { Cluster } from './cluster.js';
+import { Cluster, type Watcher } from './cluster.js';
 import {
   assertWanted,
   denied,
@@ -23,11 +23,11 @@ import {
 import { infoField, UNKNOWN_SERVER, type ServerFacts } from './greeting.js';
 import { Outage, Refusals } from './outage.js';
 import { textOf, type Argument, type Library, type Sender, type Target } from './port.js';
-import { Reconnecting, type LinkStatus, type Way } from './reconnecting.js';
+import { Reconnecting, type Way } from './reconnecting.js';
 import { Replicated, type ReplicatedOptions } from './replicas.js';
 import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
-import type { Session, SessionHeard, Surroundings } from './session.js';
+import type { Session, Surroundings } from './session.js';
 import { SLOT_COUNT, slotOf } from './slots.js';
 import { Wire } from './wire.js';
 
@@ -59,7 +59,6 @@ export class RedisClient {
   /** Where Redis is. A single server may turn out to be a node of a cluster. */
   #target: Target;
   #sentinels: Sentinels | undefined;
-  /** Whether keys of several slots in one command were refused: a node of a cluster does so, and what stands in front of one. */
   #areSlotsApart = false;
   /** The masters by slot, as they were when slots were looked up last. */
   #mastersBySlot: readonly (string | undefined)[] = [];
@@ -74,14 +73,8 @@ export class RedisClient {
     this.#events = events;
     this.#target = library.target;
     this.refusals = new Refusals(events, clock, () => this.place);
-    const way: Way = {
-      place: () => this.place,
-      database: () => this.#database,
-      open: (heard) => this.#open(heard),
-      explain: (error) => this.#explain(error),
-    };
     this.#commands = new Reconnecting(this.surroundings, this.outageOf('commands'), {
-      ...way,
+      ...this.#way,
       ready: (server) => {
         const isAnother = server.id === undefined || server.id !== this.server.id;
         this.server = server;
@@ -93,7 +86,7 @@ export class RedisClient {
       },
     });
     const outage = this.outageOf('acknowledged commands');
-    const acknowledged = replicas > 0 && new Reconnecting(this.surroundings, outage, way);
+    const acknowledged = replicas > 0 && new Reconnecting(this.surroundings, outage, this.#way);
     if (acknowledged) this.#replicated = new Replicated(acknowledged, options, clock);
     this.#sentinels?.onSwitch((_, isTold) => {
       if (!isTold) return;
@@ -107,7 +100,7 @@ export class RedisClient {
   }
 
   /** The state of the connection for commands; `degraded`: a master of the cluster cannot be reached. */
-  get status(): LinkStatus | 'degraded' {
+  get status(): Reconnecting['status'] | 'degraded' {
     const { status } = this.#commands;
     return status === 'ready' && this.cluster?.isDegraded ? 'degraded' : status;
   }
@@ -132,7 +125,7 @@ export class RedisClient {
     return session instanceof Cluster && session.isReady ? session : undefined;
   }
 
-  /** Whether the keys of one command must be in one slot: in a cluster, and where the server has said so. */
+  /** Whether the keys of one command must be in one slot: in a cluster, and where it was said so, as by what stands in front of one. */
   get isSlotted(): boolean {
     return this.isCluster || this.#areSlotsApart;
   }
@@ -170,7 +163,7 @@ export class RedisClient {
         mayConcernSome(error) ? Promise.resolve(undefined) : undefined;
       id = await limit.within(this.#commands.ask('info', ['server'], read, untold, node));
     }
-    return id === undefined ? undefined : `run_id ${id}, database ${this.#database}`;
+    return id === undefined ? undefined : `run_id ${id}, database ${this.#way.database()}`;
   }
 
   whenReady(limit: WaitLimit): Promise<void> {
@@ -287,60 +280,55 @@ export class RedisClient {
     await Promise.all(this.surroundings.closing);
   }
 
-  get #database(): number {
-    return this.#target.kind === 'cluster' ? 0 : this.#target.database;
-  }
-
-  #open(heard: SessionHeard): Session {
-    const target = this.#target;
-    if (target.kind === 'single')
-      return new Wire(this.surroundings, target.address, 'commands', heard);
-    if (target.kind === 'sentinel') {
+  readonly #way: Way = {
+    place: () => this.place,
+    database: () => (this.#target.kind === 'cluster' ? 0 : this.#target.database),
+    open: (heard) => {
+      const target = this.#target;
+      if (target.kind === 'single')
+        return new Wire(this.surroundings, target.address, 'commands', heard);
+      if (target.kind === 'cluster')
+        return new Cluster(this.surroundings, target, this.#watcher, heard);
       this.#sentinels ??= new Sentinels(this.surroundings, target);
       return new SentinelSession(this.surroundings, this.#sentinels, heard);
-    }
-    const watcher = {
-      refreshed: (cluster: Cluster) => {
-        if (cluster === this.cluster) this.#slotsLookedUp(cluster);
-      },
-      nodeLost: (address: string) => {
-        const masters = this.#mastersBySlot;
-        this.#topologyChanged((tag) => masters[slotOf(tag)] === address);
-      },
-    };
-    return new Cluster(this.surroundings, target, watcher, heard);
-  }
+    },
+    explain: (error) => {
+      const { session } = this.#commands;
+      const target = this.#target;
+      this.#areSlotsApart ||= isCrossSlot(error);
+      if (session && target.kind === 'single' && redirectionOf(error)) {
+        // The one server is a node of a cluster, in which another one has what was asked for.
+        const startup = [target.address];
+        this.#target = { kind: 'cluster', startup, remap: () => undefined, refreshMs: 0 };
+        this.#commands.leave(session);
+        this.#replicated?.leaveSession();
+      }
+      if (this.isCluster || !isReadOnly(error)) return error;
+      const hint = `${this.place} is a read-only replica: if it stays one, give the address of the master, a "primary endpoint"`;
+      return replyError(`${describe(error)} (${hint})`, { cause: error });
+    },
+  };
 
-  #slotsLookedUp(cluster: Cluster): void {
-    const former = this.#mastersBySlot;
-    const current = Array.from({ length: SLOT_COUNT }, (_, slot) => cluster.masterOf(slot));
-    this.#mastersBySlot = current;
-    const isMoved = (slot: number): boolean => current[slot] !== former[slot];
-    const isDisturbed = former.length > 0 && current.some((_, slot) => isMoved(slot));
-    this.#topologyChanged(isDisturbed ? (tag) => isMoved(slotOf(tag)) : undefined);
-  }
+  readonly #watcher: Watcher = {
+    refreshed: (cluster) => {
+      if (cluster !== this.cluster) return;
+      const former = this.#mastersBySlot;
+      const current = Array.from({ length: SLOT_COUNT }, (_, slot) => cluster.masterOf(slot));
+      this.#mastersBySlot = current;
+      const isMoved = (slot: number): boolean => current[slot] !== former[slot];
+      const isDisturbed = former.length > 0 && current.some((_, slot) => isMoved(slot));
+      this.#topologyChanged(isDisturbed ? (tag) => isMoved(slotOf(tag)) : undefined);
+    },
+    nodeLost: (address) => {
+      const masters = this.#mastersBySlot;
+      this.#topologyChanged((tag) => masters[slotOf(tag)] === address);
+    },
+  };
 
   #topologyChanged(isDisturbed?: (hashTag: string) => boolean): void {
     if (isDisturbed && this.isReady)
       for (const listener of this.#listeners) listener.disturbed?.(isDisturbed);
     for (const listener of this.#listeners) listener.rehomed?.();
-  }
-
-  /** An answer that is an error, in words that say more. */
-  #explain(error: Error): Error {
-    const { session } = this.#commands;
-    const target = this.#target;
-    this.#areSlotsApart ||= isCrossSlot(error);
-    if (session && target.kind === 'single' && redirectionOf(error)) {
-      // The one server is a node of a cluster, in which another one has what was asked for.
-      const startup = [target.address];
-      this.#target = { kind: 'cluster', startup, remap: () => undefined, refreshMs: 0 };
-      this.#commands.leave(session);
-      this.#replicated?.leaveSession();
-    }
-    if (this.isCluster || !isReadOnly(error)) return error;
-    const hint = `${this.place} is a read-only replica: if it stays one, give the address of the master, a "primary endpoint"`;
-    return replyError(`${describe(error)} (${hint})`, { cause: error });
   }
 
   /** Called at the end of the turn, and before another command is sent. */

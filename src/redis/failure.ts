@@ -3,15 +3,13 @@
 import type { TimeLimit } from '../runtime/clock.js';
 import type { Script } from './scripts.generated.js';
 
-/**
- * - `unsent`: there was no connection to send it by
- * - `unanswered`: no reply came; the command may or may not have run
- * - `transient`: the server refused for now (loading, read-only, out of memory …)
- * - `denied`: the server will refuse until somebody changes the credentials or the ACL
- * - `conflict`: the key holds something that is not a lock
- * - `defect`: any other error reply
- */
-export type FailureKind = 'unsent' | 'unanswered' | 'transient' | 'denied' | 'conflict' | 'defect';
+export type FailureKind =
+  | 'unsent' // there was no connection to send it by
+  | 'unanswered' // no reply came; the command may or may not have run
+  | 'transient' // the server refused for now (loading, read-only, out of memory …)
+  | 'denied' // the server will refuse until somebody changes the credentials or the ACL
+  | 'conflict' // the key holds something that is not a lock
+  | 'defect'; // any other error reply
 
 /** Before Redis 7 an error inside a script comes wrapped in these words. */
 const IN_SCRIPT = /^(ERR Error running script .*)?@user_script: ?\d+: -?/s;
@@ -49,7 +47,7 @@ export class RefusedError extends Error {
 
 /** The connection is gone, and nobody said why. A command that was sent on it may have run. */
 export class LostError extends Error {
-  override readonly name: string = 'LostError';
+  override readonly name = 'LostError';
 
   constructor(options?: ErrorOptions, message = 'the connection was lost') {
     super(message, options);
@@ -57,14 +55,7 @@ export class LostError extends Error {
 }
 
 /** The connection was closed before the server had said anything. */
-export class HungUpError extends LostError {
-  override readonly name = 'HungUpError';
-
-  constructor(options?: ErrorOptions) {
-    const message = 'the connection was closed before anything was answered';
-    super(options, `${message}: is Redis up there, or does this port want TLS?`);
-  }
-}
+export class HungUpError extends LostError {}
 
 /** What answers is no Redis. */
 export function notRedisError(cause: Error): Error {
@@ -114,9 +105,7 @@ export const isReadOnly: Question = says(/^READONLY/);
 /** A node of a cluster serves nobody, as it sees no majority of the masters, or not this slot, as it knows nobody who has it. */
 export const isClusterDown: Question = says(/^CLUSTERDOWN/);
 /** Slots of a cluster move, which is normal: they are found again in a moment, and nobody need know. */
-export const isPassing: Question = says(
-  /^(TRYAGAIN|MOVED|ASK) |attempted to access a non local key/,
-);
+export const isPassing: Question = says(/^(TRYAGAIN|MOVED|ASK) |access a non local key/);
 /** Keys of one command are in several slots, in the words of Redis, or of a proxy in front of several servers. */
 export const isCrossSlot: Question = says(/^(CROSSSLOT|ERR .*(cross-slot|same slot))/i);
 
@@ -130,7 +119,6 @@ export function redirectionOf(
   return { kind: kind as 'MOVED' | 'ASK', slot: Number(slot), address };
 }
 
-const UNNAMED = "The user executing the script can't run this command";
 const UNNAMED_KEY =
   /permissions? to access (a|one of the) keys?|can't access at least one of the keys/i;
 
@@ -147,7 +135,7 @@ export function denied(
   if (!isReply(error)) return undefined;
   let what = `one of the keys ${keys.map((key) => `"${key}"`).join(', ')}`;
   if (!UNNAMED_KEY.test(error.message)) {
-    if (!error.message.includes(UNNAMED)) return undefined;
+    if (!error.message.includes("user executing the script can't run")) return undefined;
     const [, line = ''] = /@?user_script: ?(\d+)/.exec(error.message) ?? [];
     const said = source.split('\n')[Number(line) - 1] ?? '';
     what =
@@ -184,12 +172,14 @@ export function isMereLoss(error: Error): boolean {
 /** Behind what a client with TLS says of a port without it: that only stays silent, or its answer is taken for TLS. */
 export const TLS_IS_ON = '; TLS is on: does this port speak TLS?';
 
-const MAYBE_NO_TLS = /ETIMEDOUT|^Connection timeout|wrong version number/;
-
 /** Why a connection has ended from which nothing was read, with a hint at a port of the other kind: no library gives one. */
 export function unheardEnd<T extends Error | undefined>(reason: T, isTls: boolean): T | Error {
-  if (!isTls) return reason && !isMereLoss(reason) ? reason : new HungUpError({ cause: reason });
-  if (!reason || !MAYBE_NO_TLS.test(reason.message)) return reason;
+  const hungUp = 'the connection was closed before anything was answered';
+  const hint = `${hungUp}: is Redis up there, or does this port want TLS?`;
+  if (!isTls)
+    return reason && !isMereLoss(reason) ? reason : new HungUpError({ cause: reason }, hint);
+  const mayBeNoTls = /ETIMEDOUT|^Connection timeout|wrong version number/;
+  if (!reason || !mayBeNoTls.test(reason.message)) return reason;
   return new Error(reason.message.trim() + TLS_IS_ON, { cause: reason });
 }
 

@@ -22,12 +22,14 @@ export interface ServerFacts {
 export const UNKNOWN_SERVER: ServerFacts = { isSharded: false, ageMs: -Infinity, isAgeTold: false };
 
 /** @throws UnavailableError the server is too old, or refuses the database; any other error: it is to be greeted again */
-export async function greet(
-  session: Session,
-  database: number,
-  clock: Clock,
-): Promise<ServerFacts> {
-  await selectDatabase(session, database);
+export async function greet(session: Session, db: number, clock: Clock): Promise<ServerFacts> {
+  if (db !== 0) {
+    // One library calls a connection ready even if the server refused: our locks would be in database 0 then, beside those of others.
+    const cause = await answerOf(session, 'select', String(db));
+    const refusal = `Redis refuses database ${db}`;
+    if (cause instanceof Error)
+      throw new UnavailableError(`${refusal}: ${describe(cause)}`, { cause });
+  }
   const answer = await answerOf(session, 'info', 'server');
   // Counted from when the answer came: one that was late makes the server seem younger, never older.
   const heardAtMs = clock.nowMs();
@@ -36,12 +38,24 @@ export async function greet(
   const uptime = infoField(info, 'uptime_in_seconds');
   // Who does not tell its version is taken to be new enough.
   const [major = 0, minor = 0] = version?.split('.').map(Number) ?? [];
+  const needs = 'holdfast needs Redis 6.2 or newer, or any Valkey';
   if (version !== undefined && (major < 6 || (major === 6 && minor < 2)))
-    throw new UnavailableError(
-      `Redis ${version} is too old: holdfast needs Redis 6.2 or newer, or any Valkey`,
-    );
-  const isSharded = session.isCluster && (await hasShardedChannels(session, major));
-  loadScripts(session);
+    throw new UnavailableError(`Redis ${version} is too old: ${needs}`);
+  let isSharded = false;
+  if (session.isCluster) {
+    // Redisson asks by the same command, since all who share a lock must come to the same answer. Where that is denied, the version decides; if
+    // that is not told either, classic channels are used, which every server has.
+    const channels = await answerOf(session, 'pubsub', 'SHARDNUMSUB');
+    const isDenied = failureKind(channels) === 'denied';
+    isSharded = isDenied ? major >= 7 : !(channels instanceof Error);
+  }
+  if (!session.isCluster) {
+    // For later: a server that was restarted, or has taken over, knows no script, and Redis 7.4 forgets those that came by EVAL sooner. Elsewhere,
+    // and where this is refused, each is sent in full when it is needed.
+    session.gather();
+    for (const { source } of Object.values(scripts))
+      void session.send('script', ['LOAD', source], ignore, ignore);
+  }
   // The server subtracts whole seconds of its clock: what it calls a second may be a moment.
   const upSinceMs = heardAtMs - Math.max(0, Number(uptime ?? 0) - 1) * 1_000;
   return {
@@ -54,30 +68,9 @@ export async function greet(
   };
 }
 
-/**
- * Selects the database of the locks. The libraries are not asked to: one of them calls a connection ready even if the server refused, and our
- * locks would be in database 0 then, beside those of others.
- */
-async function selectDatabase(session: Session, database: number): Promise<void> {
-  if (database === 0) return;
-  const answer = await answerOf(session, 'select', String(database));
-  if (!(answer instanceof Error)) return;
-  const message = `Redis refuses database ${database}: ${describe(answer)}`;
-  throw new UnavailableError(message, { cause: answer });
-}
-
 /** A field of an answer to INFO. */
 export function infoField(info: unknown, name: string): string | undefined {
   return new RegExp(`^${name}:(\\S+)`, 'm').exec(String(info))?.[1];
-}
-
-/**
- * Whether a cluster has sharded channels. Redisson asks by the same command, since all who share a lock must come to the same answer. If
- * the user may not ask, the version decides; if that is not told either, classic channels are used, which every server has.
- */
-async function hasShardedChannels(session: Session, majorVersion: number): Promise<boolean> {
-  const answer = await answerOf(session, 'pubsub', 'SHARDNUMSUB');
-  return failureKind(answer) === 'denied' ? majorVersion >= 7 : !(answer instanceof Error);
 }
 
 /** What the server answered, also the error if it refuses. Throws if there was no answer, or only one for now. */
@@ -94,16 +87,4 @@ function answerOf(session: Session, command: Lowercase<string>, arg: string): Pr
       return error;
     },
   );
-}
-
-/**
- * Sends all scripts, and awaits no answer: commands that are sent on the same connection later find them. A server that was restarted, or has
- * taken over, knows none, and Redis 7.4 forgets those that came by EVAL sooner. One that refuses them is sent a script in full when it is
- * needed; so are the nodes of a cluster, most of which may never be asked for anything.
- */
-function loadScripts(session: Session): void {
-  if (session.isCluster) return;
-  session.gather();
-  for (const { source } of Object.values(scripts))
-    void session.send('script', ['LOAD', source], ignore, ignore);
 }

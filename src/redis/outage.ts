@@ -23,30 +23,25 @@ export class News {
     this.#said.add(words);
     return true;
   }
-
-  end(): void {
-    this.#said.clear();
-  }
 }
 
-/** The outages of one connection: that one begins, each thing that goes wrong in it, and that it is over. */
+/** The outages of one connection. */
 export class Outage {
   readonly #events: Events;
   readonly #clock: Clock;
   readonly #role: string;
-  readonly #news = new News();
+  #news = new News();
   #isOn = false;
   /** When its first error was told; undefined: none was. */
   #toldAtMs: number | undefined;
 
-  /** `role`: what the connection is for. */
   constructor(events: Events, clock: Clock, role: string) {
     this.#events = events;
     this.#clock = clock;
     this.#role = role;
   }
 
-  /** There is no connection. What goes wrong is told by `failed`. */
+  /** There is no connection. */
   begin(): void {
     this.#isOn = true;
     this.#events.outage(this, true);
@@ -56,8 +51,7 @@ export class Outage {
   failed(cause: Error, address: string): void {
     if (!this.#news.isNews(describe(cause))) return;
     if (this.#isOn) this.#toldAtMs ??= this.#clock.nowMs();
-    const what = `the ${this.#role} connection to Redis (${address}) failed`;
-    tell(this.#events, what, cause);
+    tell(this.#events, `the ${this.#role} connection to Redis (${address}) failed`, cause);
   }
 
   /** There is a connection again. */
@@ -73,7 +67,7 @@ export class Outage {
   close(): void {
     this.#isOn = false;
     this.#toldAtMs = undefined;
-    this.#news.end();
+    this.#news = new News();
     this.#events.outage(this, false);
   }
 }
@@ -82,9 +76,8 @@ export class Outage {
 export class Refusals {
   readonly #events: Events;
   readonly #clock: Clock;
-  /** Where Redis is, for people. */
   readonly #place: () => string;
-  readonly #news = new News();
+  #news = new News();
   /** When the first of the refusals that go on was heard of, and when the last. */
   #sinceMs = -Infinity;
   #heardMs = -Infinity;
@@ -101,12 +94,11 @@ export class Refusals {
     const nowMs = this.#clock.nowMs();
     if (nowMs - this.#heardMs > OVER_MS) {
       this.#sinceMs = nowMs;
-      this.#news.end();
+      this.#news = new News();
     }
     this.#heardMs = nowMs;
     if (nowMs - this.#sinceMs < LASTING_MS || !this.#news.isNews(describe(error))) return;
-    const what = `Redis (${this.#place()}) goes on refusing what callers wait for`;
-    tell(this.#events, what, error);
+    tell(this.#events, `Redis (${this.#place()}) goes on refusing what callers wait for`, error);
   }
 }
 

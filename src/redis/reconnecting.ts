@@ -5,15 +5,7 @@ import { ClosedError, UnavailableError } from '../api/errors.js';
 import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/own-context.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
-import {
-  describe,
-  failureKind,
-  isMereLoss,
-  isReadOnly,
-  isReply,
-  LostError,
-  UnsentError,
-} from './failure.js';
+import { describe, failureKind, isMereLoss, isReadOnly, isReply, UnsentError } from './failure.js';
 import { greet, type ServerFacts } from './greeting.js';
 import type { Outage } from './outage.js';
 import type { Argument, Sender } from './port.js';
@@ -25,13 +17,7 @@ const REFUSED_MS = 1_000;
 /** How often a replica is left at most, for wherever the address leads: that may go on being a replica. */
 const LEFT_MS = 1_000;
 
-/** The state of a connection for commands. */
-export type LinkStatus = 'connecting' | 'ready' | 'refused' | 'closed';
-
-/**
- * pausing -> opening -> ready -> pausing …, and from all of them to closed. `opening`: until the session is ready, and the server has been greeted;
- * `timer`: until it is greeted again.
- */
+/** pausing -> opening -> ready -> pausing …, and from all of them to closed. An opening session with a timer is to be greeted again. */
 type State =
   | { readonly kind: 'pausing'; readonly timer: Timer }
   | { readonly kind: 'opening' | 'ready'; readonly session: Session; readonly timer?: Timer }
@@ -39,7 +25,6 @@ type State =
 
 /** How to get to Redis, and what is told on the way. */
 export interface Way {
-  /** Where Redis is, for people. */
   place(): string;
   database(): number;
   open(heard: SessionHeard): Session;
@@ -77,7 +62,7 @@ export class Reconnecting {
     return 'session' in this.#state ? this.#state.session : undefined;
   }
 
-  get status(): LinkStatus {
+  get status(): 'connecting' | 'ready' | 'refused' | 'closed' {
     const { kind } = this.#state;
     if (kind === 'closed' || kind === 'ready') return kind;
     return this.#refusal ? 'refused' : 'connecting';
@@ -96,7 +81,7 @@ export class Reconnecting {
   async whenReady(limit: WaitLimit): Promise<void> {
     if (this.isReady) return;
     if (this.refusal) throw this.refusal;
-    let settle: Settle = () => undefined;
+    let settle!: Settle;
     const ready = new Promise<void>((resolve, reject) => {
       settle = (error, isForAll = true) => {
         if (!error) resolve();
@@ -104,18 +89,11 @@ export class Reconnecting {
       };
     });
     this.#awaiting.add(settle);
-    try {
-      await limit.within(ready);
-    } finally {
-      // An outage may be long: a call that has given up must leave nothing behind.
-      this.#awaiting.delete(settle);
-    }
+    // An outage may be long: a call that has given up must leave nothing behind.
+    await limit.within(ready).finally(() => this.#awaiting.delete(settle));
   }
 
-  /**
-   * Sends one command, once, and reads its reply. Rejects with the error, unless `otherwise` turns it into another outcome. `sender` may be one
-   * node of a cluster. (All this makes only one promise, since every acquire comes this way.)
-   */
+  /** Sends one command, once, at the cost of one promise. `otherwise` may make another outcome of its error; `sender` may be one node of a cluster. */
   ask<T>(
     command: Lowercase<string>,
     args: readonly Argument[],
@@ -197,21 +175,17 @@ export class Reconnecting {
         this.#way.ready?.(server);
       },
       (error: unknown) => {
-        if (!isOver()) this.#hindered(session, error as Error);
+        if (isOver()) return;
+        const refusal = error instanceof UnavailableError ? error : undefined;
+        const again = (): void => {
+          this.#greet(session);
+        };
+        const timer = clock.setTimer(again, refusal ? REFUSED_MS : UNANSWERED_MS);
+        this.#become({ kind: 'opening', session, timer });
+        if (refusal) this.#failed(refusal, refusal);
+        else if (isReply(error)) this.lastError = error; // told if the session ends by it
       },
     );
-  }
-
-  #hindered(session: Session, error: Error): void {
-    const refusal = error instanceof UnavailableError ? error : undefined;
-    const again = (): void => {
-      this.#greet(session);
-    };
-    const { clock } = this.#surroundings;
-    const timer = clock.setTimer(again, refusal ? REFUSED_MS : UNANSWERED_MS);
-    this.#become({ kind: 'opening', session, timer });
-    if (refusal) this.#failed(error, refusal);
-    else if (isReply(error)) this.lastError = error; // told if the session ends by it
   }
 
   #ended(reason: Error | undefined): void {
@@ -222,28 +196,29 @@ export class Reconnecting {
     };
     const timer = clock.setTimer(again, backOffMs(++this.#attempt, random));
     this.#become({ kind: 'pausing', timer });
-    if (wasReady && (!reason || isMereLoss(reason))) {
+    const isUnsaid = !reason || isMereLoss(reason);
+    if (wasReady && isUnsaid) {
       // A restart, or a balancer that drops what is idle: it is news only if the next attempt fails, too.
       this.lastError = reason;
       return;
     }
-    const error = reason ?? new LostError();
-    const isDenied = failureKind(error) === 'denied';
+    // The server's own words say more than a mere loss.
+    const said = isUnsaid && isReply(this.lastError) ? this.lastError : reason;
+    const error = said ?? new Error('the server closed the connection before it was ready');
+    const isDenied = failureKind(reason) === 'denied'; // a server that is gone may let us in when it is back
     this.#failed(error, isDenied ? unavailable('Redis refuses the connection', error) : undefined);
   }
 
-  /** It cannot be ready for this reason: that is told. Ends the waits that may not go on. */
-  #failed(reason: Error, refusal?: UnavailableError): void {
-    // The server's own words say more than a mere loss.
-    const error = isMereLoss(reason) && isReply(this.lastError) ? this.lastError : reason;
+  /** It cannot be ready for this reason: that is told, and ends waits. `refusal`: why all that wait now or later need not. */
+  #failed(error: Error, refusal?: UnavailableError): void {
+    const wasRefused = this.#refusal !== undefined;
     this.lastError = error;
+    this.#refusal = refusal;
     this.#outage.begin();
     this.#outage.failed(error, this.#way.place());
-    const former = this.#refusal;
-    this.#refusal = refusal; // a server that is gone may let us in when it is back
     // Who waits for a single attempt has seen it fail; who comes now waits for the next one.
     this.#settle(refusal ?? unavailable('Redis cannot be reached', error), refusal !== undefined);
-    if (refusal && !former) this.#way.refused?.();
+    if (refusal && !wasRefused) this.#way.refused?.();
   }
 
   /** A master that has become a replica. */

@@ -38,14 +38,10 @@ export interface Surroundings {
   readonly closing: Set<Promise<void>>;
 }
 
-/** In milliseconds. */
 const FIRST_PAUSE_MS = 62.5;
 const LONGEST_PAUSE_MS = 1_250;
 
-/**
- * How long to wait before the next attempt after so many that failed: 37 to 63 ms after the first, up to 1.25 s, with jitter so that a fleet does
- * not come back as one.
- */
+/** The pause after so many attempts that failed: 37 to 63 ms after the first, up to 1.25 s, with jitter so that a fleet does not come back as one. */
 export function backOffMs(attempt: number, random: () => number): number {
   return Math.min(FIRST_PAUSE_MS * 2 ** (attempt - 1), LONGEST_PAUSE_MS) * (0.6 + 0.4 * random());
 }
