@@ -65,7 +65,10 @@ export interface FailoverOptions {
 export interface MemoryHolder {
   /** The `ownerId` of the hold: `<clientId>:<n>`. */
   readonly ownerId: string;
-  /** How often the lock is held by this owner, as far as the server knows; of a semaphore, how many permits are. */
+  /**
+   * How often the lock is held by this owner, as far as the server knows: 0 for a moment when a fair lock was handed over. Of a semaphore, how many
+   * permits are held.
+   */
   readonly count: number;
   /** How the owner holds a read-write lock; undefined: it is another lock. */
   readonly access: 'read' | 'write' | undefined;
@@ -207,34 +210,26 @@ export class MemoryRedis {
     const key = parseText(name, 'name');
     const lock = keys.entry(key);
     if (!(lock?.value instanceof Map)) return [];
-    const { nowMs } = keys;
-    const capacity = Number(lock.value.get('capacity'));
-    const leases = keys.sortedSet(new LockKeys(key).leases);
-    return [...lock.value]
+    const capacity = lock.value.get('capacity');
+    const isReadWrite = Number(capacity) === ALL_PERMITS;
+    const leases = capacity === undefined ? undefined : keys.sortedSet(new LockKeys(key).leases);
+    const holders = [...lock.value]
       .filter(([field]) => field.includes(':'))
-      .map(([ownerId, value]) => {
-        if (Number.isNaN(capacity))
-          return {
-            ownerId,
-            count: Number(value),
-            access: undefined,
-            remaining: lock.untilMs - nowMs,
-          };
-        const weight = Number.parseInt(value, 10);
-        const remaining = (leases?.score(ownerId) ?? 0) - nowMs;
-        if (capacity !== ALL_PERMITS)
-          return { ownerId, count: weight, access: undefined, remaining };
+      .map(([ownerId, value]): MemoryHolder => {
+        const count = Number.parseInt(value, 10);
+        const access = count === ALL_PERMITS ? 'write' : 'read';
+        const untilMs = capacity === undefined ? lock.untilMs : (leases?.score(ownerId) ?? 0);
         return {
           ownerId,
-          count: 1,
-          access: weight === ALL_PERMITS ? 'write' : 'read',
-          remaining,
-        } as const;
-      })
-      .filter(({ remaining }) => remaining > 0);
+          count: isReadWrite ? 1 : count,
+          access: isReadWrite ? access : undefined,
+          remaining: untilMs - keys.nowMs,
+        };
+      });
+    return holders.filter(({ remaining }) => remaining > 0);
   }
 
-  /** The names of all keys that there are now: of locks, and of what belongs to them (lines, tokens …). */
+  /** The names of all keys that there are now, sorted: of locks, and of what belongs to them (lines, tokens …). */
   keys(): string[] {
     return this.#server.keys.names;
   }
