@@ -24,17 +24,14 @@ beforeEach(() => {
   spyOn(globalThis, 'setInterval');
 });
 
-function spyOn<Name extends string>(
-  object: Record<Name, (...args: never[]) => unknown>,
-  name: Name,
-): void {
-  const original = object[name].bind(object);
-  const spy = (...args: never[]): unknown => {
+function spyOn(owner: object, name: string): void {
+  const object = owner as Record<string, (...args: unknown[]) => unknown>;
+  const original = object[name]!.bind(object);
+  vi.spyOn(object, name).mockImplementation((...args) => {
     const { stack = '' } = new Error();
     if (stack.includes('/src/')) asked.push(`${name} ${stack}`); // and not vitest
     return original(...args);
-  };
-  vi.spyOn(object, name).mockImplementation(spy as never);
+  });
 }
 
 /** What happens in one run: a few clients of three servers, and all commands that they send. */
