@@ -105,7 +105,7 @@ export class MemoryRedis {
   /**
    * It is up at once, with no keys. It says that it has been up for a day, so that a Redlock trusts it.
    *
-   * @throws {@link OptionError} an option is unknown or out of range
+   * @throws OptionError an option is unknown or out of range
    */
   constructor(options: MemoryRedisOptions = {}) {
     const known = ['replicas', 'timeOf'] as const;
@@ -127,7 +127,7 @@ export class MemoryRedis {
    * are. Resolves when all that is done. Calls go one after another.
    *
    * @param ms - from 0 to 2^31-1
-   * @throws {@link OptionError} `ms` is out of range
+   * @throws OptionError `ms` is out of range
    */
   async advance(ms: number): Promise<void> {
     await this.#clock.advance(parseDuration(ms, 'ms', 0));
@@ -148,7 +148,7 @@ export class MemoryRedis {
    * do is a script; 0 calls it off.
    *
    * @param count - default: 1
-   * @throws {@link OptionError} `count` is out of range
+   * @throws OptionError `count` is out of range
    */
   loseReplies(count = 1): void {
     this.#server.loseReplies(parseCount(count, 'count'));
@@ -159,7 +159,7 @@ export class MemoryRedis {
    * `commandTimeout` of a `Holdfast` is a server that does not answer in time.
    *
    * @param ms - in milliseconds; 0, as at first: no time
-   * @throws {@link OptionError} `ms` is out of range
+   * @throws OptionError `ms` is out of range
    */
   delay(ms: number): void {
     this.#network.delayMs = parseDuration(ms, 'ms', 0);
@@ -169,7 +169,7 @@ export class MemoryRedis {
    * From now on the replicas are so far behind: they acknowledge each write that much later, and one that takes over has not got the newest ones.
    *
    * @param ms - in milliseconds; 0, as at first: not at all
-   * @throws {@link OptionError} `ms` is out of range, or it has no replicas
+   * @throws OptionError `ms` is out of range, or it has no replicas
    */
   lag(ms: number): void {
     this.#assertReplicated('lag()');
@@ -179,7 +179,7 @@ export class MemoryRedis {
   /**
    * Restarts the server: all connections are cut, and it has been up for no time. Clients connect again by themselves.
    *
-   * @throws {@link OptionError} an option is unknown or not usable
+   * @throws OptionError an option is unknown or not usable
    */
   restart(options: RestartOptions = {}): void {
     const { empty } = parseOptions('the options of restart()', options, ['empty']);
@@ -190,7 +190,7 @@ export class MemoryRedis {
    * A replica takes over, without the newest writes, and all connections are cut. So a lock that was acquired a moment ago may be free again, although its
    * holder relies on it. It has as many replicas as before.
    *
-   * @throws {@link OptionError} an option is unknown or out of range, or it has no replicas
+   * @throws OptionError an option is unknown or out of range, or it has no replicas
    */
   failover(options: FailoverOptions = {}): void {
     this.#assertReplicated('failover()');
@@ -203,7 +203,7 @@ export class MemoryRedis {
    * Who holds a lock of any kind now, as the server knows it; empty: nobody.
    *
    * @param name - the lock's name, behind the `keyPrefix` of its `Holdfast` if that has one
-   * @throws {@link OptionError} `name` is no text
+   * @throws OptionError `name` is no text
    */
   holders(name: string): MemoryHolder[] {
     const { keys } = this.#server;
