@@ -11,6 +11,8 @@ import type { MemoryServer, Peer } from './server.js';
 /** One direction of one connection. */
 export interface Way {
   readonly to: 'server' | 'client';
+  /** Breaks the connection, for both ends at once: what is still on its way never arrives. */
+  readonly cut: () => void;
 }
 
 /** What lies between clients and a server. */
@@ -65,8 +67,12 @@ class MemoryConnection implements Connection {
   readonly #server: MemoryServer;
   readonly #network: Network;
   readonly #heard: Heard;
-  readonly #toServer: Way = { to: 'server' };
-  readonly #toClient: Way = { to: 'client' };
+  readonly #cut = (): void => {
+    this.#server.leave(this.#peer);
+    if (this.#state !== 'ended') this.#end(undefined);
+  };
+  readonly #toServer: Way = { to: 'server', cut: this.#cut };
+  readonly #toClient: Way = { to: 'client', cut: this.#cut };
   readonly #peer: Peer = {
     classic: new Set(),
     sharded: new Set(),
@@ -74,7 +80,10 @@ class MemoryConnection implements Connection {
     backlog: undefined,
     message: (channel, payload) => {
       this.#receive(() => {
-        this.#heard.message(channel, payload);
+        // Whoever publishes must not wake others in its own asynchronous context.
+        inOwnContext(() => {
+          this.#heard.message(channel, payload);
+        });
       });
     },
     hungUp: () => {
@@ -91,12 +100,12 @@ class MemoryConnection implements Connection {
     this.#server = server;
     this.#network = network;
     this.#heard = heard;
-    this.#carry(this.#toServer, () => {
+    network.carry(this.#toServer, () => {
       const isAccepted = server.accept(this.#peer);
-      this.#carry(this.#toClient, () => {
+      network.carry(this.#toClient, () => {
         if (this.#state !== 'opening') return;
         if (isAccepted) this.#state = 'ready';
-        if (isAccepted) heard.ready();
+        if (isAccepted) inOwnContext(heard.ready);
         else this.#end(refused());
       });
     });
@@ -144,7 +153,7 @@ class MemoryConnection implements Connection {
   /** What was sent still arrives. */
   close(): Promise<void> {
     if (this.#state !== 'ended') {
-      this.#carry(this.#toServer, () => {
+      this.#network.carry(this.#toServer, () => {
         this.#server.leave(this.#peer);
       });
       this.#end(undefined);
@@ -156,7 +165,7 @@ class MemoryConnection implements Connection {
     if (this.#state !== 'ready') return Promise.reject(new UnsentError('not connected'));
     return new Promise((resolve, reject) => {
       this.#unanswered.add(reject);
-      this.#carry(this.#toServer, () => {
+      this.#network.carry(this.#toServer, () => {
         this.#server.take(this.#peer, command, args, (reply) => {
           this.#receive(() => {
             this.#unanswered.delete(reject);
@@ -168,15 +177,8 @@ class MemoryConnection implements Connection {
     });
   }
 
-  /** Whoever publishes must not wake others in its own asynchronous context. */
-  #carry(way: Way, deliver: () => void): void {
-    this.#network.carry(way, () => {
-      inOwnContext(deliver);
-    });
-  }
-
   #receive(deliver: () => void): void {
-    this.#carry(this.#toClient, () => {
+    this.#network.carry(this.#toClient, () => {
       if (this.#state === 'ended') return;
       this.#receivedCount++;
       deliver();
@@ -187,7 +189,9 @@ class MemoryConnection implements Connection {
     this.#state = 'ended';
     for (const reject of this.#unanswered) reject(reason ?? new LostError());
     this.#unanswered.clear();
-    this.#heard.ended(reason);
+    inOwnContext(() => {
+      this.#heard.ended(reason);
+    });
   }
 }
 

@@ -45,7 +45,7 @@ export class Keyspace {
   }
 
   get names(): string[] {
-    return [...this.#entries.keys()].filter((key) => this.entry(key));
+    return [...this.#entries.keys()].filter((key) => this.entry(key)).sort();
   }
 
   /** Runs what a command or a script does; returns whether it has changed anything. */

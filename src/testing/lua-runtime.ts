@@ -9,7 +9,7 @@ export type Value = undefined | boolean | number | string | Table;
 /** A table of Lua: a sequence, whose first item has the index 1, and fields. */
 export class Table {
   readonly items: Value[];
-  readonly fields = new Map<Value, Value>();
+  readonly fields: Map<Value, Value> = new Map<Value, Value>();
 
   constructor(items: Value[] = []) {
     this.items = items;
@@ -225,7 +225,9 @@ export function pcall<Args extends Value[]>(
 
 // In the words of Lua, whose comparisons say nothing of NaN, nor of the sign of 0.
 export const math = {
-  huge: Infinity,
+  get huge(): number {
+    return Infinity;
+  },
   floor: (value: Value): number => Math.floor(num(value)),
   ceil: (value: Value): number => Math.ceil(num(value)),
   max: (...values: Value[]): number => values.map(num).reduce((a, b) => (b > a ? b : a)),
@@ -240,7 +242,7 @@ export const table = {
 };
 
 export const string = {
-  byte: (value: Value, from: Value, to = from): number[] =>
+  byte: (value: Value, from: Value, to: Value = from): number[] =>
     Array.from(ascii(text(value)).slice(num(from) - 1, num(to)), (char) => char.charCodeAt(0)),
   /** Of a text that is to be found as it is, from its first character on. */
   find(value: Value, part: string, from: number, isPlain: boolean): Value[] {

@@ -8,7 +8,7 @@ import { inOwnContext } from '../runtime/own-context.js';
 /** After so much the clock goes on, though something happens still: somebody may do it for ever. */
 const MOST_STIRS = 2_000;
 
-/** For how long nobody may have looked at the clock when fake timers come or go. A longer step of the wall clock is theirs, and not time that has passed. */
+/** When fake timers come or go, the wall clock may have gone on by so much since it was looked at last. If it has by more, fake timers have set it. */
 const LONGEST_UNSEEN_MS = 60_000;
 
 /** Where the process' time comes from: a test may replace it, and put it back. */

@@ -65,7 +65,10 @@ export interface FailoverOptions {
 export interface MemoryHolder {
   /** The `ownerId` of the hold: `<clientId>:<n>`. */
   readonly ownerId: string;
-  /** How often the lock is held by this owner, as far as the server knows; of a semaphore, how many permits are. */
+  /**
+   * How often the lock is held by this owner, as far as the server knows: 0 for a moment when a fair lock was handed over. Of a semaphore, how many
+   * permits are held.
+   */
   readonly count: number;
   /** How the owner holds a read-write lock; undefined: it is another lock. */
   readonly access: 'read' | 'write' | undefined;
@@ -102,7 +105,7 @@ export class MemoryRedis {
   /**
    * It is up at once, with no keys. It says that it has been up for a day, so that a Redlock trusts it.
    *
-   * @throws {@link OptionError} an option is unknown or out of range
+   * @throws OptionError an option is unknown or out of range
    */
   constructor(options: MemoryRedisOptions = {}) {
     const known = ['replicas', 'timeOf'] as const;
@@ -124,7 +127,7 @@ export class MemoryRedis {
    * are. Resolves when all that is done. Calls go one after another.
    *
    * @param ms - from 0 to 2^31-1
-   * @throws {@link OptionError} `ms` is out of range
+   * @throws OptionError `ms` is out of range
    */
   async advance(ms: number): Promise<void> {
     await this.#clock.advance(parseDuration(ms, 'ms', 0));
@@ -145,7 +148,7 @@ export class MemoryRedis {
    * do is a script; 0 calls it off.
    *
    * @param count - default: 1
-   * @throws {@link OptionError} `count` is out of range
+   * @throws OptionError `count` is out of range
    */
   loseReplies(count = 1): void {
     this.#server.loseReplies(parseCount(count, 'count'));
@@ -156,7 +159,7 @@ export class MemoryRedis {
    * `commandTimeout` of a `Holdfast` is a server that does not answer in time.
    *
    * @param ms - in milliseconds; 0, as at first: no time
-   * @throws {@link OptionError} `ms` is out of range
+   * @throws OptionError `ms` is out of range
    */
   delay(ms: number): void {
     this.#network.delayMs = parseDuration(ms, 'ms', 0);
@@ -166,7 +169,7 @@ export class MemoryRedis {
    * From now on the replicas are so far behind: they acknowledge each write that much later, and one that takes over has not got the newest ones.
    *
    * @param ms - in milliseconds; 0, as at first: not at all
-   * @throws {@link OptionError} `ms` is out of range, or it has no replicas
+   * @throws OptionError `ms` is out of range, or it has no replicas
    */
   lag(ms: number): void {
     this.#assertReplicated('lag()');
@@ -176,7 +179,7 @@ export class MemoryRedis {
   /**
    * Restarts the server: all connections are cut, and it has been up for no time. Clients connect again by themselves.
    *
-   * @throws {@link OptionError} an option is unknown or not usable
+   * @throws OptionError an option is unknown or not usable
    */
   restart(options: RestartOptions = {}): void {
     const { empty } = parseOptions('the options of restart()', options, ['empty']);
@@ -187,7 +190,7 @@ export class MemoryRedis {
    * A replica takes over, without the newest writes, and all connections are cut. So a lock that was acquired a moment ago may be free again, although its
    * holder relies on it. It has as many replicas as before.
    *
-   * @throws {@link OptionError} an option is unknown or out of range, or it has no replicas
+   * @throws OptionError an option is unknown or out of range, or it has no replicas
    */
   failover(options: FailoverOptions = {}): void {
     this.#assertReplicated('failover()');
@@ -200,41 +203,33 @@ export class MemoryRedis {
    * Who holds a lock of any kind now, as the server knows it; empty: nobody.
    *
    * @param name - the lock's name, behind the `keyPrefix` of its `Holdfast` if that has one
-   * @throws {@link OptionError} `name` is no text
+   * @throws OptionError `name` is no text
    */
   holders(name: string): MemoryHolder[] {
     const { keys } = this.#server;
     const key = parseText(name, 'name');
     const lock = keys.entry(key);
     if (!(lock?.value instanceof Map)) return [];
-    const { nowMs } = keys;
-    const capacity = Number(lock.value.get('capacity'));
-    const leases = keys.sortedSet(new LockKeys(key).leases);
-    return [...lock.value]
+    const capacity = lock.value.get('capacity');
+    const isReadWrite = Number(capacity) === ALL_PERMITS;
+    const leases = capacity === undefined ? undefined : keys.sortedSet(new LockKeys(key).leases);
+    const holders = [...lock.value]
       .filter(([field]) => field.includes(':'))
-      .map(([ownerId, value]) => {
-        if (Number.isNaN(capacity))
-          return {
-            ownerId,
-            count: Number(value),
-            access: undefined,
-            remaining: lock.untilMs - nowMs,
-          };
-        const weight = Number.parseInt(value, 10);
-        const remaining = (leases?.score(ownerId) ?? 0) - nowMs;
-        if (capacity !== ALL_PERMITS)
-          return { ownerId, count: weight, access: undefined, remaining };
+      .map(([ownerId, value]): MemoryHolder => {
+        const count = Number.parseInt(value, 10);
+        const access = count === ALL_PERMITS ? 'write' : 'read';
+        const untilMs = capacity === undefined ? lock.untilMs : (leases?.score(ownerId) ?? 0);
         return {
           ownerId,
-          count: 1,
-          access: weight === ALL_PERMITS ? 'write' : 'read',
-          remaining,
-        } as const;
-      })
-      .filter(({ remaining }) => remaining > 0);
+          count: isReadWrite ? 1 : count,
+          access: isReadWrite ? access : undefined,
+          remaining: untilMs - keys.nowMs,
+        };
+      });
+    return holders.filter(({ remaining }) => remaining > 0);
   }
 
-  /** The names of all keys that there are now: of locks, and of what belongs to them (lines, tokens …). */
+  /** The names of all keys that there are now, sorted: of locks, and of what belongs to them (lines, tokens …). */
   keys(): string[] {
     return this.#server.keys.names;
   }

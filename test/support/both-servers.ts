@@ -146,11 +146,14 @@ export class BothServers {
   #call(call: ScriptCall): void {
     const { script, keys, args, denied } = call;
     const { sha1, source } = scripts[script];
+    // Before Redis 7 there is no GT, either.
+    const isRefused = (words: readonly string[]): boolean =>
+      words[0] === denied || (this.#isOld && words.includes('GT'));
     const reply =
-      denied === undefined
+      denied === undefined && !this.#isOld
         ? this.#inMemory('EVAL', [source, String(keys.length), ...keys, ...args])
-        : evaluate(memoryScripts[script], keys, args, ([command = '', ...words]) =>
-            command === denied ? { err: DENIED } : this.#inMemory(command, words),
+        : evaluate(memoryScripts[script], keys, args, (words) =>
+            isRefused(words) ? { err: DENIED } : this.#inMemory(words[0]!, words.slice(1)),
           );
     const sent = ['EVALSHA', sha1, String(keys.length), ...keys, ...args];
     if (denied !== undefined) this.#send(['ACL', 'SETUSER', 'default', `-${denied}`]);

@@ -15,6 +15,8 @@ import { randomStep } from '../../support/script-calls.js';
 const CALLS = Number(process.env['HOLDFAST_SCRIPT_CALLS'] ?? 20_000);
 const SEED = process.env['HOLDFAST_SEED'];
 const STEPS_OF_ONE_RUN = 100;
+/** Half of the steps, and most of them are calls. */
+const CALLS_OF_ONE_RUN = 33;
 
 const unavailable = topologiesUnavailable ?? ServerClock.unavailable;
 if (unavailable !== undefined) console.log(`scripts.test.ts: skipped: ${unavailable}`);
@@ -42,16 +44,15 @@ describe.skipIf(unavailable)('the server in memory', () => {
   it(`does with ${CALLS} random calls of all scripts what a real server does`, async () => {
     const seeds = fc.array(fc.nat(), { minLength: 1, maxLength: STEPS_OF_ONE_RUN, size: 'max' });
     const property = fc.asyncProperty(seeds, async (steps) => {
-      if (servers.callCount >= CALLS) return;
       await servers.begin();
       for (const step of steps) await servers.play(randomStep(new Random(step), servers.past));
       await servers.end();
     });
     await fc.assert(property, {
-      numRuns: CALLS,
+      numRuns: Math.ceil(CALLS / CALLS_OF_ONE_RUN),
       endOnFailure: false,
       ...(SEED ? { seed: Number(SEED) } : {}),
     });
-    expect(servers.callCount).toBeGreaterThanOrEqual(CALLS);
+    expect(servers.callCount).toBeGreaterThan(0.9 * CALLS);
   }, 7_200_000);
 });
