@@ -1,7 +1,10 @@
 // A seed says everything that happens in a round of the simulator.
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { KINDS } from '../../chaos/plan.js';
 import { playRound } from '../../simulate/round.js';
+
+// A round is a second or two of work, and a busy machine takes its time.
+vi.setConfig({ testTimeout: 120_000 });
 
 it.each(KINDS)('plays a round of %s locks twice in the same way, byte by byte', async (kind) => {
   const [first, second] = [[], []] as [string[], string[]];
