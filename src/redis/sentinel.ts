@@ -118,7 +118,7 @@ export class Sentinels {
           if (master) this.#named(master, sentinel, true);
         },
         ended: (reason = new Error('the Sentinel closed the connection')) => {
-          const isDenied = isDenial(reason.message);
+          const isDenied = isDenial(reason);
           reject(isDenied ? new RefusedError(`Sentinel: ${reason.message}`) : reason);
           if (isCurrent()) this.#askLater(sentinel);
         },
