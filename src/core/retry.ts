@@ -4,7 +4,7 @@
 import { ClosedError, UnavailableError } from '../api/errors.js';
 import { HoldfastError } from '../api/holdfast-error.js';
 import { keyConflict, type Conflicting } from './key-conflict.js';
-import { failureKind, NodeGoneError } from '../redis/failure.js';
+import { describe, failureKind, NodeGoneError } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
 import type { Surroundings } from '../redis/session.js';
 import { PROCESS_RANDOM } from '../runtime/clock.js';
@@ -59,6 +59,6 @@ export async function retry<T>(
 function refused(lockName: string, cause: unknown): HoldfastError {
   if (cause instanceof ClosedError)
     return new ClosedError(`lock "${lockName}": ${cause.message}`, { lockName });
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = cause instanceof Error ? describe(cause) : String(cause);
   return new UnavailableError(`lock "${lockName}": ${why}`, { lockName, cause });
 }
