@@ -159,6 +159,17 @@ export function portContract(
       await closed(world, attempt);
     });
 
+    it('one refusal may answer for several channels, and commands go on', async () => {
+      const attempt = await opened('subscriptions');
+      const answers: (Error | undefined)[] = [];
+      const channels = ['open.1', 'closed'];
+      attempt.connection.subscribe(channels, false, (refusal) => answers.push(refusal));
+      await expect.poll(() => answers).toHaveLength(1);
+      expect(failureKind(answers[0])).toBe('denied');
+      await expect(attempt.ask('ping', 'ü')).resolves.toBe('ü');
+      await closed(world, attempt);
+    });
+
     it('reads the options anew for each attempt', async () => {
       let password = 'expired';
       const changing = libraryOf({

@@ -126,6 +126,25 @@ export function portPromises(world: () => PortWorld): void {
     await closed(world(), attempt);
   });
 
+  it('what a reader throws rejects, and is no failure of the command', async () => {
+    const attempt = await opened();
+    const failures: Error[] = [];
+    const sent = attempt.connection.send<never>(
+      'ping',
+      [],
+      () => {
+        throw new Error('no use for that');
+      },
+      (error) => {
+        failures.push(error);
+        throw error;
+      },
+    );
+    await expect(sent).rejects.toThrow('no use for that');
+    expect(failures).toEqual([]);
+    await closed(world(), attempt);
+  });
+
   it('reads more bytes with each reply', async () => {
     const attempt = await opened();
     const before = attempt.connection.bytesRead;
