@@ -94,6 +94,7 @@ export class BothServers {
       tickets: this.#tickets,
       calls: this.#calls,
       ownersOf: ({ lock, line }) => this.#ownersOf(lock, line),
+      ends: () => this.#ends(),
       nextNonce: () => ++this.#nonce,
     };
   }
@@ -128,7 +129,7 @@ export class BothServers {
       }
       case 'pass':
         await this.#compare();
-        await this.#pass(step.us / 1_000);
+        await this.#pass(step.ms);
         break;
       case 'listen':
         await this.#compare();
@@ -213,6 +214,24 @@ export class BothServers {
     const owners = holders instanceof Map ? [...holders.keys()].slice(0, 9) : [];
     if (waiting instanceof SortedSet) owners.push(...waiting.members.slice(0, 9));
     return owners.filter((owner) => owner.includes(':'));
+  }
+
+  /** Of keys and leases, and those that places name. */
+  #ends(): number[] {
+    const { keys } = this.#memory;
+    return ALL_KEYS.flatMap((key) => {
+      const { untilMs = 0, value } = keys.entry(key) ?? {};
+      if (value instanceof Map) {
+        const named =
+          [...value.values()]
+            .slice(0, 9)
+            .join(' ')
+            .match(/\b\d{13}\b/g) ?? [];
+        return [untilMs, ...named.map(Number)];
+      }
+      const leases = value instanceof SortedSet ? value.members.slice(0, 9) : [];
+      return [untilMs, ...leases.map((each) => Number(keys.sortedSet(key)?.score(each)))];
+    });
   }
 
   async #pass(ms: number): Promise<void> {

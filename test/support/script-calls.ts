@@ -18,7 +18,7 @@ export type Step =
   | ScriptCall
   /** Somebody else's command. */
   | { readonly kind: 'command'; readonly words: readonly string[] }
-  | { readonly kind: 'pass'; readonly us: number }
+  | { readonly kind: 'pass'; readonly ms: number }
   /** A client begins to listen to its grants, or stops it. */
   | { readonly kind: 'listen'; readonly client: string };
 
@@ -31,6 +31,8 @@ export interface Past {
   readonly tickets: ReadonlyMap<string, string>;
   /** Who is in the lock or in line. */
   ownersOf(lock: LockKeys): string[];
+  /** When something is to end, in milliseconds since 1970. */
+  ends(): number[];
   nextNonce(): number;
 }
 
@@ -58,8 +60,8 @@ export function randomStep(random: Random, past: Past): Step {
   const recent = past.calls.slice(-20);
   return oneOf<Step>(random, [
     [70, () => randomCall(new Draw(random, past))],
-    [8, () => (recent.length > 0 ? random.pick(recent) : pass(random))],
-    [14, () => pass(random)],
+    [8, () => (recent.length > 0 ? random.pick(recent) : pass(random, past))],
+    [14, () => pass(random, past)],
     [5, () => ({ kind: 'command', words: foreignCommand(random, past) })],
     [3, () => ({ kind: 'listen', client: random.pick(CLIENTS) })],
   ]);
@@ -80,11 +82,15 @@ function randomCall(draw: Draw): ScriptCall {
   };
 }
 
-/** Beyond the year 2255, too, when there are no tokens any more. */
-function pass(random: Random): Step {
-  if (random.chance(0.01)) return { kind: 'pass', us: 160 * 365 * 86_400_000_000 };
+/** Often up to the millisecond in which something ends; and beyond the year 2255, when there are no tokens any more. */
+function pass(random: Random, past: Past): Step {
+  const { nowMs } = past;
+  if (random.chance(0.01)) return { kind: 'pass', ms: 160 * 365 * 86_400_000 };
+  const soon = past.ends().filter((endMs) => endMs >= nowMs && endMs < nowMs + 100_000);
+  if (soon.length > 0 && random.chance(0.5))
+    return { kind: 'pass', ms: random.pick(soon) - nowMs + random.pick([0, 0, 1]) };
   const ms = random.pick([0, 1, 100, 299, 300, 500, 1_000, 1_500, 60_000]);
-  return { kind: 'pass', us: ms * 1_000 + random.pick([0, 0, 1, 999, 123_456]) };
+  return { kind: 'pass', ms: ms + random.pick([0, 0.001, 0.999, 123.456]) };
 }
 
 /** What spoils what the scripts rely on: another type, odd contents, no end, no key; and more than one call looks at. */

@@ -52,7 +52,7 @@ describe('a MemoryRedis', () => {
     expect((await acquiring).signal.aborted).toBe(false);
   });
 
-  it('keeps names apart that are no ASCII, and sorts them as bytes', async () => {
+  it('takes names that are no ASCII', async () => {
     const semaphore = newClient({ clientId: 'ü€' }).getSemaphore('größe \u{1f600}', { permits: 2 });
     await semaphore.acquire();
     await semaphore.acquire();
