@@ -1,7 +1,7 @@
 // One server in memory: its keys, its connections, what it publishes, and what happens to it. A command runs when it arrives here.
 
 import { scripts } from '../redis/scripts.generated.js';
-import type { Clock } from '../runtime/clock.js';
+import { PROCESS_RANDOM, type Clock } from '../runtime/clock.js';
 import { COMMANDS, OK } from './commands.js';
 import { Keyspace, RedisError } from './keyspace.js';
 import { evaluate, type Reply } from './lua-runtime.js';
@@ -51,7 +51,7 @@ export class MemoryServer {
   /** How far the replicas are behind, in milliseconds. */
   lagMs = 0;
 
-  constructor(clock: Clock, { replicaCount = 0, random = Math.random }: ServerOptions = {}) {
+  constructor(clock: Clock, { replicaCount = 0, random = PROCESS_RANDOM }: ServerOptions = {}) {
     this.clock = clock;
     this.#replicaCount = replicaCount;
     this.#random = random;

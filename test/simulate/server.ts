@@ -72,7 +72,7 @@ export class SimServer extends MemoryServer {
     if (pipe) {
       if (pipe.link.isRefusing) return false;
       pipe.peer = peer;
-      const { message } = peer;
+      const message = peer.message.bind(peer);
       peer.message = (channel, payload) => {
         const delays = pipe.link.treatMessage?.() ?? [0];
         for (const delayMs of delays)
