@@ -55,7 +55,7 @@ export class LostError extends Error {
 }
 
 /** The connection was closed before the server had said anything. */
-export class HungUpError extends LostError {}
+class HungUpError extends LostError {}
 
 /** What answers is no Redis. */
 export function notRedisError(cause: Error): Error {
