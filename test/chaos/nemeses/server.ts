@@ -1,4 +1,5 @@
 // What happens to servers: they stand still, refuse, forget, and come back.
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { PlannedFault } from '../plan.js';
 import type { Stage } from '../stage/stage.js';
 import type { StageServer } from '../stage/server.js';
@@ -57,6 +58,19 @@ export const SERVER_NEMESES: readonly Nemesis[] = [
 
 const FORGETS = { loses: 'all', endsHolds: true } as const;
 
+/** A server that does not answer at this moment, since something else is wrong with it, is healed a moment later. */
+async function healed(heal: () => Promise<unknown>): Promise<void> {
+  for (let triesLeft = 100; ; triesLeft--) {
+    try {
+      await heal();
+      return;
+    } catch (error) {
+      if (triesLeft === 0) throw error;
+      await sleep(50);
+    }
+  }
+}
+
 /** A fault of a server; with several masters of one or two of them. */
 function onServers(
   name: string,
@@ -83,7 +97,7 @@ function onServers(
           const noted = stage.faults.begin(name, { servers: [server.index] }, excuses(stage));
           const heal = await begin(server, fault).catch(() => undefined); // it is down already
           await lasting();
-          await heal?.();
+          if (heal) await healed(heal);
           noted.end();
           free();
         }),
