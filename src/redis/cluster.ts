@@ -10,12 +10,12 @@ import {
   NodeGoneError,
   redirectionOf,
   replyError,
+  whyNone,
 } from './failure.js';
 import { hashTag } from './keys.js';
 import { addressIn, textOf, type Argument, type Sender, type Target } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
 import { readSlots, slotOf, type SlotMap } from './slots.js';
-import { whyNone } from './why-none.js';
 import { ignore, unsent, Wire } from './wire.js';
 
 const MOST_REDIRECTIONS = 16;

@@ -154,11 +154,11 @@ function commandsIn(lua: string, calls: RegExp): string {
 function wordsOf({ message }: Error): string {
   return message
     .replace(IN_SCRIPT, '')
-    .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.$/, '');
+    .replace(/ script: ([0-9a-f]{40}, )?on @user_script:\d+\.$/, '');
 }
 
 /** Whether nobody was there: where several were tried, who was tried says more. */
-export function isUnreachable(error: Error): boolean {
+function isUnreachable(error: Error): boolean {
   const { code = '' } = error as NodeJS.ErrnoException;
   return ['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH'].includes(code);
 }
@@ -183,8 +183,13 @@ export function unheardEnd<T extends Error | undefined>(reason: T, isTls: boolea
   return new Error(reason.message.trim() + TLS_IS_ON, { cause: reason });
 }
 
-/** None of several servers could be reached. */
-export function noneReached(what: string, tried: readonly string[], said: readonly Error[]): Error {
+/** Why none of several servers is of use that know the way to Redis: of what those who were `tried` have `said`, what says most. */
+export function whyNone(what: string, tried: readonly string[], said: readonly Error[]): Error {
+  const telling =
+    said.find((error) => failureKind(error) === 'denied') ??
+    said.find((error) => isReply(error)) ??
+    said.find((error) => !isMereLoss(error) && !isUnreachable(error));
+  if (telling) return telling;
   const addresses = [...new Set(tried)].sort().join(', ');
   const hungUp = said.find((error) => error instanceof HungUpError);
   const why = hungUp ? `: ${hungUp.message}` : '';

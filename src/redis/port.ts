@@ -10,8 +10,8 @@ export type Argument = string | number;
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
 /**
- * What a connection is for. A Sentinel may want other credentials and TLS than the servers that it watches. On the other two kinds we subscribe:
- * after that only to more channels, and PING.
+ * What a connection is for. A Sentinel may want other credentials and TLS than the servers that it watches. A connection of the last two kinds sends
+ * nothing but SUBSCRIBE, UNSUBSCRIBE and PING once it has subscribed.
  */
 export type Purpose = 'commands' | 'subscriptions' | 'sentinel';
 

@@ -53,7 +53,7 @@ export function evaluate(
   };
   try {
     const redis = { call, pcall, error_reply: (err: string) => record({ err }) };
-    return toReply(script(list(...keys), list(...args), redis));
+    return toReply(script(new Table([...keys]), new Table([...args]), redis));
   } catch (error) {
     if (error instanceof LuaError) return { err: error.message };
     throw error;
@@ -77,7 +77,7 @@ function toReply(value: Value): Reply {
 function fromReply(reply: Reply): Value {
   if (reply === null) return false;
   if (typeof reply !== 'object') return reply;
-  return 'map' in reply ? list(...reply.map(fromReply)) : record({ ...reply });
+  return 'map' in reply ? new Table(reply.map(fromReply)) : record({ ...reply });
 }
 
 // A number would be written out by the server, not always in full: see lua/README.md.

@@ -98,7 +98,7 @@ export class MemoryServer {
     const reply = this.#execute(peer, name, args);
     if (this.#lostReplies > 0 && name.startsWith('EVAL')) {
       this.#lostReplies--;
-      this.hangUpOn(peer);
+      this.#hangUp(peer);
     } else answer(reply);
   }
 
@@ -113,7 +113,7 @@ export class MemoryServer {
   }
 
   hangUp(): void {
-    for (const peer of this.#peers) this.hangUpOn(peer);
+    for (const peer of this.#peers) this.#hangUp(peer);
   }
 
   /** It knows no script any more. */
@@ -151,7 +151,7 @@ export class MemoryServer {
     this.hangUp();
   }
 
-  hangUpOn(peer: Peer): void {
+  #hangUp(peer: Peer): void {
     this.#peers.delete(peer);
     peer.hungUp();
   }

@@ -1,12 +1,11 @@
 // What goes wrong in a simulation. Each fault is noted with what it may excuse, in the words of the fault campaign.
 import { RESTART_EMPTY } from '../chaos/checker/evidence.js';
 import type { Excuses, Touched } from '../chaos/faults.js';
-import { LockKeys } from '../../src/redis/keys.js';
 import { STEPS_SERVER_CLOCK, stepMs } from '../chaos/nemeses/clock.js';
+import { someKey } from '../chaos/nemeses/keys.js';
 import { isWeighted, type PlannedFault } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
-import type { Direction, Link, Treatment } from './network.js';
-import type { SimServer } from './server.js';
+import type { Direction, Link, SimServer, Treatment } from './network.js';
 import type { World } from './world.js';
 
 interface Nemesis {
@@ -28,20 +27,8 @@ const NEMESES: readonly Nemesis[] = [
       world.start(worker);
     };
   }),
-  onProcess('stop a process', 4, [0.2, 2.5], (world, worker) => {
-    const { process } = world.crews[worker]!;
-    process.stop();
-    return () => {
-      process.resume();
-    };
-  }),
-  onProcess('suspend a process', 2, [0.3, 2], (world, worker) => {
-    const { process } = world.crews[worker]!;
-    process.stop();
-    return () => {
-      process.resume(true);
-    };
-  }),
+  stopping('stop a process', 4, [0.2, 2.5]),
+  stopping('suspend a process', 2, [0.3, 2], true),
   {
     name: "step a process's wall clock",
     weight: 2,
@@ -150,7 +137,8 @@ const NEMESES: readonly Nemesis[] = [
       },
       (_world, { amount }) => ({ ...FORGETS, aheadMs: Math.round(3_000 * (2 * amount - 1)) }),
     ),
-    isPossible: ({ plan }) => plan.topology === 'single',
+    // Not where tokens are soon forgotten by themselves: nobody could tell when.
+    isPossible: ({ plan }) => plan.topology === 'single' && plan.fencing?.tokenTtlMs === undefined,
   },
   {
     name: 'a replica takes over in order',
@@ -171,14 +159,8 @@ const NEMESES: readonly Nemesis[] = [
     weight: 6,
     leases: [0, 0],
     isPossible: ({ plan }) => isWeighted(plan),
-    begin(world, { target, amount }) {
-      const { locks } = world.plan;
-      const lock = locks[target % locks.length]!;
-      const keys = new LockKeys(lock);
-      const { leases, line, places, permits } = keys;
-      const all = [keys.lock, keys.lock, leases, leases, line, places, permits];
-      const key = all[Math.floor(amount * all.length)]!;
-      const isHolders = key === keys.lock || key === leases;
+    begin(world, fault) {
+      const { lock, key, isHolders } = someKey(world.plan, fault);
       const [server] = world.servers;
       if (!server || server.isDown || server.process.isStopped) return undefined;
       if (server.ask('del', key) !== 1) return undefined;
@@ -265,6 +247,22 @@ function onProcess(
       return disturb(world, `worker ${worker}`, fault, () => begin(world, worker));
     },
   };
+}
+
+/** `isSuspended`: its monotonic clock stands still meanwhile. */
+function stopping(
+  name: string,
+  weight: number,
+  leases: Nemesis['leases'],
+  isSuspended = false,
+): Nemesis {
+  return onProcess(name, weight, leases, (world, worker) => {
+    const { process } = world.crews[worker]!;
+    process.stop();
+    return () => {
+      process.resume(isSuspended);
+    };
+  });
 }
 
 /** Of all links of one client; with several masters of those to one or two of them, or to all. */

@@ -9,7 +9,7 @@ import { tryMutants } from './mutants.js';
 import { playRound } from './round.js';
 
 const USAGE = `usage: npm run simulate -- [--seconds 60] [--seed S] [--kind ${KINDS.join('|')}]
-  --seconds   for how long rounds are played (60); --rounds N: so many rounds instead, --calls N: until so many commands have run
+  --seconds   for how long rounds are played (60); --rounds N: so many rounds instead, --commands N: until so many commands have run
   --seed      of the first round, the next one has the next (at random); alone, it plays that one round
   --kind      which locks; several with commas (all, one after the other)
   --trace     the file to which everything that happens is written

@@ -1,8 +1,16 @@
-// What lies between the clients and the servers of a simulation: every delivery takes a while, and may be lost with its connection.
+// The servers of a simulation, and what lies between them and the clients. Every delivery takes a while, and may be lost with its connection. A server is
+// in memory, with a clock of its own: it may stand still, be down, forget, and get what is lost, doubled or late.
 import type { Network, Way } from '../../src/testing/connection.js';
+import type * as Testing from '../../src/testing/server.js';
+import { FORCE_SHA1S } from '../chaos/nemeses/commands.js';
 import type { Random } from '../chaos/random.js';
-import type { SimServer } from './server.js';
-import type { SimProcess, VirtualTime } from './time.js';
+import { loaded } from './library.js';
+import { SimProcess, type Machine, type VirtualTime } from './time.js';
+
+const { MemoryServer } = await loaded<typeof Testing>('testing/server');
+
+type Peer = Testing.Peer;
+type Take = Testing.MemoryServer['take'];
 
 /** Which way something goes. */
 export type Direction = Way['to'];
@@ -75,8 +83,10 @@ export class Pipe implements Network {
   readonly #process: SimProcess;
   readonly #isSubscriber: boolean;
   /** The server's end of it, once it was accepted. */
-  peer: Parameters<SimServer['accept']>[0] | undefined;
+  peer: Peer | undefined;
   readonly #time: VirtualTime;
+  /** One direction of the connection, by which it can be cut; there is one as soon as something was sent. */
+  #way: Way | undefined;
   readonly #lastMs = { server: 0, client: 0 };
   readonly #held: { readonly to: Direction; readonly deliver: () => void }[] = [];
   #state: 'whole' | 'silent' | 'cut' = 'whole';
@@ -95,8 +105,10 @@ export class Pipe implements Network {
     return this.#state === 'silent';
   }
 
-  carry({ to }: Way, deliver: () => void): void {
+  carry(way: Way, deliver: () => void): void {
+    this.#way ??= way;
     if (this.#state !== 'whole') return;
+    const { to } = way;
     const { swallowed } = this.link;
     const isHeld =
       this.#held.some((each) => each.to === to) ||
@@ -109,21 +121,21 @@ export class Pipe implements Network {
     for (const { to, deliver } of this.#held.splice(0)) this.#send(to, deliver);
   }
 
-  /** What is on its way is lost. Both ends hear of it. */
+  /** What is on its way is lost. The server hears of it at once, and the client as soon as its process runs. */
   cut(): void {
     if (this.#state === 'cut') return;
-    this.#state = 'whole';
-    const { server } = this.link;
-    this.#held.length = 0;
-    this.#lostCount = this.#sentCount;
-    // The reset is delivered by the connection itself, and nothing else is.
-    if (this.peer) server.hangUpOn(this.peer);
+    this.silence();
     this.#state = 'cut';
     this.link.pipes.delete(this);
+    if (this.peer) this.link.server.leave(this.peer);
+    this.#time.at(this.#time.nowMs, () => {
+      this.#process.enter(() => this.#way?.cut());
+    });
   }
 
   /** Nothing comes any more, in either direction, and nobody is told. */
   silence(): void {
+    this.#held.length = 0;
     this.#lostCount = this.#sentCount;
     this.#state = 'silent';
   }
@@ -148,4 +160,161 @@ export class Pipe implements Network {
     if (to === 'client') deliver();
     else this.link.server.receive(this, deliver);
   }
+}
+
+/** Who asks besides all clients. */
+const nobody = (): Peer => ({
+  classic: new Set(),
+  sharded: new Set(),
+  lastWriteMs: -Infinity,
+  backlog: undefined,
+  message: () => undefined,
+  hungUp: () => undefined,
+});
+
+export class SimServer extends MemoryServer {
+  readonly index: number;
+  readonly process: SimProcess;
+  readonly machine: Machine;
+  readonly #time: VirtualTime;
+  /** The connection by which something has just arrived. */
+  #via: Pipe | undefined;
+  #isDown = false;
+  /** How many commands it has run. */
+  commandCount = 0;
+  /** For how long a command may be under way that is doubled, or late, in milliseconds. */
+  readonly #latestMs: number;
+  readonly #trace: (what: string) => void;
+
+  constructor(
+    index: number,
+    time: VirtualTime,
+    machine: Machine,
+    random: () => number,
+    latestMs: number,
+    trace: (what: string) => void,
+  ) {
+    const process = new SimProcess(time, machine);
+    super(process.clock, { random, replicaCount: 1 }); // a replica may take over, without the newest writes
+    this.machine = machine;
+    this.index = index;
+    this.process = process;
+    this.#time = time;
+    this.#latestMs = latestMs;
+    this.#trace = trace;
+  }
+
+  get isDown(): boolean {
+    return this.#isDown;
+  }
+
+  /** Runs what has arrived, as soon as the server runs. */
+  enter(run: () => void): void {
+    this.process.enter(run);
+  }
+
+  receive(pipe: Pipe, deliver: () => void): void {
+    this.#via = pipe;
+    deliver();
+    this.#via = undefined;
+  }
+
+  override accept(peer: Peer): boolean {
+    const pipe = this.#via;
+    if (pipe) {
+      if (pipe.link.isRefusing) return false;
+      pipe.peer = peer;
+      const message = peer.message.bind(peer);
+      peer.message = (channel, payload) => {
+        const delays = pipe.link.treatMessage?.() ?? [0];
+        for (const delayMs of delays)
+          if (delayMs === 0) message(channel, payload);
+          else
+            this.#time.at(this.#time.nowMs + delayMs, () => {
+              message(channel, payload);
+            });
+      };
+    }
+    return super.accept(peer);
+  }
+
+  override take(...[peer, command, args, answer]: Parameters<Take>): void {
+    const pipe = this.#via;
+    const treatment = pipe?.link.treat?.(command, args);
+    this.#trace(
+      `${this.index} ${command} ${args.slice(0, 1).join('').slice(0, 8)} ${args.slice(1).join(' ')} ${treatment ?? ''}`,
+    );
+    const run = (answered: typeof answer): void => {
+      this.commandCount++;
+      super.take(peer, command, args, answered);
+    };
+    if (!pipe || !treatment) {
+      run(answer);
+      return;
+    }
+    const isCut = pipe.link.random.chance(0.5);
+    const goes = (): void => {
+      if (isCut) pipe.cut();
+      else pipe.silence();
+    };
+    switch (treatment) {
+      case 'lose':
+        goes();
+        return;
+      case 'lose reply':
+        run(() => undefined);
+        goes();
+        return;
+      case 'cut':
+        run(answer);
+        pipe.cut();
+        return;
+      case 'double':
+        run(answer);
+        this.#again(pipe, command, args);
+        return;
+      case 'late':
+        this.#again(pipe, command, args);
+        goes();
+    }
+  }
+
+  /** Asks past all clients, and past everything that goes wrong. */
+  ask(command: string, ...args: string[]): unknown {
+    const peer = nobody();
+    let answer: unknown;
+    if (!super.accept(peer)) return undefined;
+    super.take(peer, command, args, (reply) => {
+      answer = reply;
+    });
+    this.leave(peer);
+    return answer;
+  }
+
+  override down(): void {
+    this.#isDown = true;
+    super.down();
+  }
+
+  override up(): void {
+    this.#isDown = false;
+    super.up();
+  }
+
+  /** A copy comes later, over another connection. */
+  #again(pipe: Pipe, command: string, args: readonly string[]): void {
+    if (!mayRunTwice(command, args)) return;
+    const inMs = pipe.link.random.between(0, this.#latestMs);
+    this.#time.at(this.#time.nowMs + inMs, () => {
+      this.enter(() => {
+        this.#trace(`${this.index} again ${command} ${args.join(' ').slice(0, 300)}`);
+        this.ask(command, ...args);
+      });
+    });
+  }
+}
+
+/** A script may run when its connection is gone, but forceUnlock() frees whoever holds the lock when it runs. */
+function mayRunTwice(command: string, [script = '']: readonly string[]): boolean {
+  return command === 'evalsha' && !FORCE_SHA1S.includes(script);
 }

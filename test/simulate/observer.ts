@@ -3,7 +3,7 @@ import { LockKeys } from '../../src/redis/keys.js';
 import { booksOf, liveHolders, type Ledger } from '../chaos/checker/books.js';
 import type { Look } from '../chaos/checker/observer.js';
 import { isWeighted } from '../chaos/plan.js';
-import type { SimServer } from './server.js';
+import type { SimServer } from './network.js';
 import type { World } from './world.js';
 
 const LOOK_EVERY_MS = 8;

@@ -17,7 +17,6 @@ export interface RoundResult {
   /** How many commands the servers ran, and how many calls there were. */
   readonly commandCount: number;
   readonly callCount: number;
-  readonly eventCount: number;
   /** How many milliseconds of virtual time it took. */
   readonly tookMs: number;
 }
@@ -47,7 +46,7 @@ export async function playRound(
   let isOver = false;
   const troubled = (error: unknown): void => {
     const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    world.noteIn('', { what: 'trouble', message }, time.nowMs);
+    world.noteIn('', { what: 'trouble', message });
   };
   process.on('unhandledRejection', troubled);
   try {
@@ -75,7 +74,6 @@ export async function playRound(
       violations: [...check(evidence), ...stuck, ...left],
       commandCount: world.commandCount,
       callCount: history.sections.size,
-      eventCount: time.eventCount,
       tookMs: time.nowMs - startMs,
     };
   } finally {

@@ -34,8 +34,6 @@ class Event implements Timer {
 
 export class VirtualTime {
   nowMs = 1_000;
-  /** How many events have happened. */
-  eventCount = 0;
   /** A binary heap. */
   readonly #heap: Event[] = [];
   #order = 0;
@@ -44,10 +42,6 @@ export class VirtualTime {
     const event = new Event(Math.max(atMs, this.nowMs), this.#order++, run);
     this.#push(event);
     return event;
-  }
-
-  sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.at(this.nowMs + ms, resolve));
   }
 
   /** Plays until the time has come, or `isOver` says so. */
@@ -62,7 +56,6 @@ export class VirtualTime {
       this.#pop();
       if (first.isCancelled) continue;
       this.nowMs = first.atMs;
-      this.eventCount++;
       first.run();
       await settled();
     }
@@ -111,8 +104,8 @@ export interface Machine {
 /** A process: its clocks, and what is due in it. It may be stopped, suspended, and killed. */
 export class SimProcess implements WorkTime {
   readonly #time: VirtualTime;
-  /** Timers that are set and have not rung. */
-  readonly timers = new Set<Event>();
+  /** Timers of its clients that are set and have not rung. */
+  readonly timers = new Set<Timer>();
   #state: 'running' | 'stopped' | 'killed' = 'running';
   /** What was due while it was stopped. */
   #backlog: (() => void)[] = [];
@@ -133,9 +126,18 @@ export class SimProcess implements WorkTime {
   readonly clock: Clock = {
     nowMs: () => this.#time.nowMs - this.#suspendedMs,
     wallMs: () => EPOCH_MS + this.#time.nowMs + this.#machine.wallAheadMs,
-    setTimer: (callback, delayMs) => this.setTimer(callback, delayMs),
+    setTimer: (callback, delayMs) => {
+      const timer = this.#setTimer(() => {
+        this.timers.delete(timer);
+        callback();
+      }, delayMs);
+      this.timers.add(timer);
+      return timer;
+    },
     clearTimer: (timer) => {
-      this.clearTimer(timer);
+      if (!(timer instanceof Event)) return;
+      timer.isCancelled = true;
+      this.timers.delete(timer);
     },
   };
 
@@ -144,26 +146,18 @@ export class SimProcess implements WorkTime {
     return this.#time.nowMs;
   }
 
-  setTimer(callback: () => void, delayMs: number): Timer {
+  #setTimer(callback: () => void, delayMs: number): Timer {
     const inMs = Math.min(Math.max(Math.ceil(delayMs), 1), MAX_TIMER_MS);
     const timer = this.#time.at(this.#time.nowMs + inMs, () => {
       this.enter(() => {
-        this.timers.delete(timer);
         if (!timer.isCancelled) callback();
       });
     });
-    this.timers.add(timer);
     return timer;
   }
 
-  clearTimer(timer: Timer | undefined): void {
-    if (!(timer instanceof Event)) return;
-    timer.isCancelled = true;
-    this.timers.delete(timer);
-  }
-
   sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.setTimer(resolve, ms));
+    return new Promise((resolve) => this.#setTimer(resolve, ms));
   }
 
   nextTurn(): Promise<void> {
@@ -176,7 +170,7 @@ export class SimProcess implements WorkTime {
 
   timeout(ms: number): AbortSignal {
     const controller = new AbortController();
-    this.setTimer(() => {
+    this.#setTimer(() => {
       controller.abort(new DOMException('the time is over', 'TimeoutError'));
     }, ms);
     return controller.signal;

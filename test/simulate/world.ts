@@ -14,12 +14,14 @@ import type { Journal, Note } from '../chaos/worker/journal.js';
 import { Party } from '../chaos/worker/party.js';
 import { Sections, type SectionsContext } from '../chaos/worker/section.js';
 import { loaded } from './library.js';
-import { Link } from './network.js';
-import { SimServer } from './server.js';
+import { Link, SimServer } from './network.js';
 import { SimProcess, VirtualTime, type Machine } from './time.js';
 
 const { memoryLibrary } = await loaded<typeof Connection>('testing/connection');
 const { LIBRARY } = await loaded<typeof Port>('redis/port');
+
+/** What lies between two notes at least. */
+const INSTANT_MS = 1e-6;
 
 /** One incarnation of a worker process. */
 export interface Crew {
@@ -30,7 +32,7 @@ export interface Crew {
   readonly working: Promise<unknown>;
 }
 
-export class World implements Journal {
+export class World {
   readonly plan: Plan;
   readonly time = new VirtualTime();
   readonly random: Random;
@@ -44,6 +46,8 @@ export class World implements Journal {
   readonly history: History;
   readonly faults = new FaultLog(() => this.time.nowMs);
   noteCount = 0;
+  /** When the last note was written. */
+  #notedMs = 0;
   /** Documents that fenced locks guard: the largest token that each has seen. */
   readonly #documents = new Map<string, bigint>();
   readonly #incarnations: number[] = [];
@@ -91,19 +95,12 @@ export class World implements Journal {
     this.#trace(`${this.time.nowMs.toFixed(4)} ${what}`);
   }
 
-  note(note: Note, at: number = this.time.nowMs): void {
-    this.noteIn('', note, at);
-  }
-
-  /** `process`: whose it is, such as `w0.2.`. */
-  noteIn(process: string, note: Note, at: number): void {
+  /** `process`: whose it is, such as `w0.2.`. No two notes are of the same instant: what was entered and left was held in between. */
+  noteIn(process: string, note: Note, at?: number): void {
+    this.#notedMs = Math.max(this.time.nowMs, this.#notedMs + INSTANT_MS);
     this.noteCount++;
     this.trace(`${process} ${JSON.stringify(note)}`);
-    this.history.take({ at, ...note }, process);
-  }
-
-  crew(target: number): Crew {
-    return this.crews[target % this.crews.length]!;
+    this.history.take({ at: at ?? this.#notedMs, ...note }, process);
   }
 
   /** A worker begins, or begins again. */
@@ -113,7 +110,7 @@ export class World implements Journal {
     const name = `w${worker}.${incarnation}.`;
     const process = new SimProcess(time, this.machines[worker]!);
     const journal: Journal = {
-      note: (note, at = time.nowMs) => {
+      note: (note, at) => {
         this.noteIn(name, note, at);
       },
     };

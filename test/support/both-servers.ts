@@ -77,6 +77,8 @@ export class BothServers {
 
   async open(): Promise<void> {
     this.#isOld = /^redis_version:6/m.test(await this.#redis.info('server'));
+    // In the millisecond of its end a key is there for who asks, but Redis 8 may have removed it by then.
+    await this.#redis.call('DEBUG', 'SET-ACTIVE-EXPIRE', '0');
     for (const { source } of Object.values(scripts)) await this.#redis.script('LOAD', source);
     this.#stateHash = String(await this.#redis.script('LOAD', STATE));
     await this.#listen(UNLOCK_CHANNELS, true);

@@ -156,8 +156,10 @@ export function wrongCounts(evidence: Evidence): Violation[] {
         ({ enteredAt = Infinity, leavingAt = Infinity }) =>
           enteredAt < look.from && leavingAt > look.until,
       ).length;
-      // A late copy of a command sets a count that once was the right one.
-      const mayBeOlder = count > 0 && mayHaveCopies(evidence, root, look.until);
+      // A late copy of a command sets a count that once was the right one, and a replica that has taken over may know of no later one.
+      const mayBeOlder =
+        count > 0 &&
+        (mayHaveCopies(evidence, root, look.until) || wasTakenOver(evidence, root, look.until));
       if (mayBeOlder && count <= mostHolds(family, look.until)) return false;
       const isUnconfirmed = count === 0 && holds === 1; // a hand-over that is being confirmed
       if (count === holds || holds === 0 || isUnconfirmed) return false;
@@ -205,6 +207,17 @@ function mayHaveCopies({ faults, plan }: Evidence, root: Section, until: number)
       clients?.includes(root.clientIndex) &&
       from <= until &&
       end + 2 * plan.watchdogMs >= root.calledAt,
+  );
+}
+
+/** A replica has taken over while it was held, in place of the one server that there is: of others the looks say who is master. */
+function wasTakenOver({ faults, plan }: Evidence, root: Section, until: number): boolean {
+  return faults.some(
+    ({ nemesis, from }) =>
+      plan.topology === 'single' &&
+      nemesis === 'a replica takes over in order' &&
+      from <= until &&
+      from >= root.calledAt,
   );
 }
 

@@ -2,6 +2,7 @@
 import { machineMs } from '../../support/machine-clock.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import type { Excuses } from '../faults.js';
+import type { Plan, PlannedFault } from '../plan.js';
 import type { Stage } from '../stage/stage.js';
 import type { StageServer } from '../stage/server.js';
 import type { Nemesis } from './nemesis.js';
@@ -14,20 +15,27 @@ export const KEY_NEMESES: readonly Nemesis[] = [
     weight: 6,
     kinds: ['semaphore', 'read-write'],
     leases: [0, 0],
-    async act(stage, { target, amount }) {
-      const { locks } = stage.plan;
-      const lock = locks[target % locks.length]!;
-      const keys = new LockKeys(lock);
-      const { leases, line, places, permits } = keys;
-      const all = [keys.lock, keys.lock, leases, leases, line, places, permits];
-      const key = all[Math.floor(amount * all.length)]!;
-      const isHolders = key === keys.lock || key === leases;
+    async act(stage, fault) {
+      const { lock, key, isHolders } = someKey(stage.plan, fault);
       await Promise.all(
         stage.servers.map((server) => deleteAt(stage, server, lock, key, isHolders)),
       );
     },
   },
 ];
+
+/** A key of a lock; `isHolders`: it says who holds the lock. */
+export function someKey(
+  { locks }: Pick<Plan, 'locks'>,
+  { target, amount }: Pick<PlannedFault, 'target' | 'amount'>,
+): { lock: string; key: string; isHolders: boolean } {
+  const lock = locks[target % locks.length]!;
+  const keys = new LockKeys(lock);
+  const { leases, line, places, permits } = keys;
+  const all = [keys.lock, keys.lock, leases, leases, line, places, permits];
+  const key = all[Math.floor(amount * all.length)]!;
+  return { lock, key, isHolders: key === keys.lock || key === leases };
+}
 
 /** It disturbs nobody's connection: who lost what by it, and in which line, is all that it excuses. */
 async function deleteAt(

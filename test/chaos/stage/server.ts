@@ -75,7 +75,7 @@ export class StageServer implements AsyncDisposable {
 }
 
 /** DEBUG SLEEP wants this from Redis 7 on; older servers allow it, and do not know the option. */
-function debugging(): readonly string[] {
+export function debugging(): readonly string[] {
   if (!debugOption) {
     const program = process.env['HOLDFAST_REDIS_SERVER'] ?? 'redis-server';
     const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8' });

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Random } from '../../chaos/random.js';
+import { debugging } from '../../chaos/stage/server.js';
 import { ServerClock } from '../../chaos/stage/server-clock.js';
 import { BothServers } from '../../support/both-servers.js';
 import { startRedisProcess } from '../../support/redis-process.js';
@@ -30,7 +31,7 @@ describe.skipIf(unavailable)('the server in memory', () => {
     folder = await mkdtemp(join(tmpdir(), 'holdfast-memory-'));
     const clock = (await ServerClock.create(folder))!;
     await clock.stand(Date.UTC(2030, 0) * 1_000);
-    server = await startRedisProcess({ env: clock.env });
+    server = await startRedisProcess({ env: clock.env, args: debugging() });
     servers = new BothServers(server, clock);
     await servers.open();
   }, 60_000);

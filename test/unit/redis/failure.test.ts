@@ -149,3 +149,10 @@ describe('an error in words', () => {
     expect(inWords(error)).toBe(words);
   });
 });
+
+it.each([
+  'ERR ACL failure in script script: 0123456789abcdef0123456789abcdef01234567, on @user_script:49.',
+  'ERR ACL failure in script script: on @user_script:49.', // Valkey 9.1
+])('leaves out where in a script an error came up: %s', (message) => {
+  expect(inWords(replyError(message))).toBe('ERR ACL failure in script');
+});
