@@ -1,8 +1,7 @@
 // Tells of the end of a hold by `released`, and of the failure of a release that no caller waits for by `error`.
 
 import { shownToken } from '../api/description.js';
-import { isUnanswered, QuorumError, UnavailableError } from '../api/errors.js';
-import { failureKind, isReply } from '../redis/failure.js';
+import { isUnanswered } from '../api/errors.js';
 import type { Session } from './session.js';
 
 /** The grant of the hold that has ended. */
@@ -23,26 +22,6 @@ export function emitReleased(session: Session, grant: Ended, endedAfterMs?: numb
     heldForMs: endedAfterMs ?? grant.heldForMs,
     ...shownToken(grant.token),
   }));
-}
-
-/** The error of a release that failed, of a lock that nobody in this client holds any more: it also says what becomes of the lock. */
-export function notReleased(
-  error: UnavailableError | QuorumError,
-  lockName: string,
-  isConnected: boolean,
-): UnavailableError | QuorumError {
-  const { cause, message } = error;
-  const kind = isReply(cause) ? failureKind(cause) : undefined;
-  const isRefused = isConnected && (kind === 'denied' || kind === 'defect');
-  const what = isRefused ? 'not released' : 'not known to be released';
-  const said = message.replace(`lock "${lockName}": `, `lock "${lockName}" ${what}: `);
-  const next = isRefused
-    ? '. To free it before, remedy that and repeat hold.release() (unlock() cannot be repeated)'
-    : '; until then this client goes on trying to release it';
-  const text = `${said.replace(/\.$/, '')}. It is renewed no more and ends with its lease${next}`;
-  return error instanceof QuorumError
-    ? new QuorumError(text, { lockName, cause, nodes: error.nodes })
-    : new UnavailableError(text, { lockName, cause });
 }
 
 /** Awaits a release; that Redis could not be asked becomes an `error` event, and no rejection. */

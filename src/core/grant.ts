@@ -4,7 +4,7 @@
 import { isUnanswered, KeyConflictError, LockLostError } from '../api/errors.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { CountedGrant } from './counted-grant.js';
-import { notReleased } from './end-hold.js';
+import { notReleased } from './refusals.js';
 import type { GrantedHold } from './granted-lock.js';
 import { Relay } from './relay.js';
 import { retry } from './retry.js';

@@ -1,11 +1,18 @@
 // The lock() and tryLock() calls that are under way, the warnings of those that are probably mistakes, and the error of an unlock()
 // without one.
 
-import type { Session } from './session.js';
+import type { Call } from '../runtime/wait-limit.js';
+import type { Warnings } from './warnings.js';
 import { LockNotHeldError } from '../api/errors.js';
 import type { NamedLock } from './granted-lock.js';
 import type { HoldOrigin } from './own-hold.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
+
+/** What is needed of the session. */
+interface Calls {
+  readonly warnings: Warnings;
+  readonly acquisitions: ReadonlySet<Call>;
+}
 
 /** A shorter lease was probably meant in seconds. */
 const SHORT_LEASE_MS = 100;
@@ -15,7 +22,7 @@ const SHORT_LEASE_MS = 100;
  * it is outside any run, or a call of another kind.
  */
 export function lockCallBegins(
-  session: Session,
+  session: Pick<Calls, 'warnings'>,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   origin: HoldOrigin,
   leaseMs: number | undefined,
@@ -52,7 +59,7 @@ export function anonymousLockId(
  * `hasFailed`: the caller's own `lock()` or `tryLock()` did not get it.
  */
 export function nothingToUnlock(
-  { acquisitions }: Session,
+  { acquisitions }: Pick<Calls, 'acquisitions'>,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   isHeldAround: boolean,
   hasFailed: boolean,

@@ -6,8 +6,11 @@ import {
   LockTimeoutError,
   LockUpgradeError,
   OptionError,
+  QuorumError,
+  UnavailableError,
   type SeenHolder,
 } from '../api/errors.js';
+import { failureKind, isReply } from '../redis/failure.js';
 import type { AcquirableLock } from './backend.js';
 
 /** An attempt that began no longer ago than this when the wait ends is taken for slow, not for unanswered. */
@@ -121,4 +124,24 @@ function reenter(onlyReads: boolean): string {
     ? ' if it wants to read; one that wants the write lock gets a LockUpgradeError then'
     : '';
   return `put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter${upgrade}`;
+}
+
+/** The error of a release that failed, of a lock that nobody in this client holds any more: it also says what becomes of the lock. */
+export function notReleased(
+  error: UnavailableError | QuorumError,
+  lockName: string,
+  isConnected: boolean,
+): UnavailableError | QuorumError {
+  const { cause, message } = error;
+  const kind = isReply(cause) ? failureKind(cause) : undefined;
+  const isRefused = isConnected && (kind === 'denied' || kind === 'defect');
+  const what = isRefused ? 'not released' : 'not known to be released';
+  const said = message.replace(`lock "${lockName}": `, `lock "${lockName}" ${what}: `);
+  const next = isRefused
+    ? '. To free it before, remedy that and repeat hold.release() (unlock() cannot be repeated)'
+    : '; until then this client goes on trying to release it';
+  const text = `${said.replace(/\.$/, '')}. It is renewed no more and ends with its lease${next}`;
+  return error instanceof QuorumError
+    ? new QuorumError(text, { lockName, cause, nodes: error.nodes })
+    : new UnavailableError(text, { lockName, cause });
 }
