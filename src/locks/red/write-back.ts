@@ -139,7 +139,7 @@ function nodeAnswers(
   return masters.map((master, index) => {
     const excusal = excused[index];
     if (excusal) return excusal;
-    if (counting.includes(master)) return nodeAnswer(master, answers[counting.indexOf(master)]);
+    if (counting.includes(master)) return writeAnswer(master, answers[counting.indexOf(master)]);
     const { name: node, trouble } = master;
     return trouble === undefined
       ? guarded(node, youthMs(master, asked), required.waitsForOthers)
@@ -147,7 +147,7 @@ function nodeAnswers(
   });
 }
 
-function nodeAnswer({ name: node }: Master, answer: Answer<Written>): NodeAnswer {
+function writeAnswer({ name: node }: Master, answer: Answer<Written>): NodeAnswer {
   if (answer?.kind === 'unreachable') return { node, answer: 'unreachable', reason: answer.reason };
   if (!answer) return { node, answer: 'unreachable', reason: 'not asked' };
   if (answer.value === undefined) return { node, answer: 'acquired' };
