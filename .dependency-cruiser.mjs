@@ -4,8 +4,9 @@
 const floors = [
   ['index', 'testing'],
   ['holdfast'],
-  ['holdfast-options'],
+  ['options'],
   ['locks'],
+  ['queue'],
   ['core'],
   ['scopes', 'waiting'],
   ['redis'],
@@ -15,16 +16,22 @@ const floors = [
 
 /** On what other kinds a kind of lock in locks/ is built. */
 const kinds = {
-  reentrant: [],
-  fair: ['reentrant'],
-  fenced: ['reentrant', 'fair'],
-  shared: ['fair'],
-  'read-write': ['shared'],
-  red: ['reentrant'],
+  plain: ['gather'],
+  gather: [],
+  fair: ['plain'],
+  fenced: ['plain', 'gather', 'fair'],
+  weighted: ['fair'],
+  semaphore: ['weighted'],
+  'read-write': ['weighted'],
+  redlock: ['plain'],
   multi: [],
 };
 
+/** What all kinds may use. */
+const ofAllKinds = ['base-lock', 'single-lock'];
+
 const room = (name) => `^src/${name}(/|\\.ts$)`;
+const ofKind = (name) => `^src/locks/${name}(/|\\.ts$)`;
 
 const oneWay = floors.flatMap((floor, level) =>
   floor.map((name) => {
@@ -47,11 +54,8 @@ const ofKinds = Object.entries(kinds).map(([kind, base]) => ({
   name: `${kind}-is-complete-in-itself`,
   comment: `locks/${kind} imports no other kind of lock${base.length > 0 ? ` but ${base.join(', ')}` : ''}`,
   severity: 'error',
-  from: { path: `^src/locks/${kind}/` },
-  to: {
-    path: '^src/locks/[^/]+/',
-    pathNot: [kind, ...base].map((other) => `^src/locks/${other}/`),
-  },
+  from: { path: ofKind(kind) },
+  to: { path: '^src/locks/', pathNot: [kind, ...base, ...ofAllKinds].map(ofKind) },
 }));
 
 export default {

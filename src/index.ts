@@ -1,10 +1,10 @@
 // holdfast: distributed locks for Node.js on Redis or Valkey. All that is public.
 
 export { Holdfast } from './holdfast.js';
-export type { HoldfastOptions, HoldfastStatus, PingOptions } from './holdfast-options.js';
+export type { HoldfastOptions, HoldfastStatus, PingOptions } from './options.js';
 export type { Lock } from './api/lock.js';
-export type { FairLock } from './api/fair-lock.js';
-export type { FencedHold, FencedLock, FencedLockOptions } from './api/fenced-lock.js';
+export type { FairLock } from './api/lock.js';
+export type { FencedHold, FencedLock, FencedLockOptions } from './api/lock.js';
 export type {
   PermitHold,
   PermitHoldDescription,
@@ -21,10 +21,10 @@ export type {
   LockDescription,
   ReadWriteLockDescription,
 } from './api/description.js';
-export type { Hold } from './api/hold.js';
+export type { Hold } from './api/lock.js';
 export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
 export type { RedisSource } from './redis/installed.js';
-export { HoldfastError, type ErrorCode, type ErrorContext } from './api/holdfast-error.js';
+export { HoldfastError, type ErrorCode, type ErrorContext } from './api/errors.js';
 export {
   ClosedError,
   KeyConflictError,
@@ -39,7 +39,7 @@ export {
   type LossReason,
   type SeenHolder,
 } from './api/errors.js';
-export type { NodeAnswer } from './api/node-answer.js';
+export type { NodeAnswer } from './api/errors.js';
 export type {
   AcquiredEvent,
   ErrorEvent,

@@ -1,7 +1,52 @@
 // Every error that holdfast throws, each with a stable code.
 
-import { HoldfastError, type ErrorContext } from './holdfast-error.js';
-import type { NodeAnswer } from './node-answer.js';
+// What all errors of holdfast have in common.
+
+/**
+ * The stable, machine-readable name of an error.
+ *
+ * @group Errors
+ */
+export type ErrorCode =
+  | 'LOCK_TIMEOUT'
+  | 'LOCK_NOT_HELD'
+  | 'LOCK_LOST'
+  | 'LOCK_ABORTED'
+  | 'CLIENT_CLOSED'
+  | 'REDIS_UNAVAILABLE'
+  | 'NO_QUORUM'
+  | 'KEY_CONFLICT'
+  | 'LOCK_UPGRADE'
+  | 'INVALID_OPTION';
+
+/**
+ * What an error may be about: the lock, and the error beneath.
+ *
+ * @group Errors
+ */
+export interface ErrorContext {
+  /** The lock's name, as it was given to `getLock`. */
+  lockName?: string | undefined;
+  /** The error or reason beneath. */
+  cause?: unknown;
+}
+
+/**
+ * The base of all errors of this library.
+ *
+ * @group Errors
+ */
+export abstract class HoldfastError extends Error {
+  /** The stable, machine-readable name of this error. */
+  abstract readonly code: ErrorCode;
+  /** The lock that the error is about; undefined when it is about none. */
+  readonly lockName: string | undefined;
+
+  constructor(message: string, context: ErrorContext = {}) {
+    super(message, 'cause' in context ? { cause: context.cause } : undefined);
+    this.lockName = context.lockName;
+  }
+}
 
 /**
  * Who had the lock when it was last looked at.
@@ -177,3 +222,51 @@ export class OptionError extends HoldfastError {
   override readonly name = 'OptionError';
   readonly code = 'INVALID_OPTION';
 }
+
+// What one master of a Redlock said when it was asked for its vote.
+
+/**
+ * What one master of a Redlock answered.
+ *
+ * - `acquired`: it counts the caller as the holder
+ * - `held`: somebody else holds the lock there
+ * - `gone`: the caller held it there, and does not any more
+ * - `unreachable`: it gave no answer in time, or none that counts: `reason` says why
+ * - `guarded`: it was started too recently to vote
+ *
+ * @group Errors
+ */
+export type NodeAnswer = {
+  /** The address of the master: `host:port`; of one that Sentinels name `group by host:port`, the latter being the first Sentinel's. */
+  readonly node: string;
+} & (
+  | {
+      /** What it said. */
+      readonly answer: 'acquired' | 'gone';
+    }
+  | {
+      /** What it said. */
+      readonly answer: 'held';
+      /** The owner that holds it there: `<clientId>:<n>`. */
+      readonly holder: string;
+      /** What is left of that owner's lease, in milliseconds; -1: no expiry. */
+      readonly holderTtlMs: number;
+    }
+  | {
+      /** What it said. */
+      readonly answer: 'unreachable';
+      /** Why it gave no answer. */
+      readonly reason: string;
+    }
+  | {
+      /** What it said. */
+      readonly answer: 'guarded';
+      /** In how many milliseconds it may vote. */
+      readonly votesInMs: number;
+      /**
+       * Whether it may vote earlier if masters that do not answer now do: they can tell how long the leases were that it may have
+       * forgotten.
+       */
+      readonly waitsForOthers: boolean;
+    }
+);

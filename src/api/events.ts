@@ -1,7 +1,6 @@
 // What a client tells: the events of `Holdfast#on`, one type each.
 
-import type { LossReason } from './errors.js';
-import type { HoldfastError } from './holdfast-error.js';
+import type { HoldfastError, LossReason } from './errors.js';
 
 /**
  * What every event about a lock names.

@@ -1,7 +1,6 @@
 // A lock as the caller sees it: the same surface for every kind of lock.
 
-import type { LockDescription } from './description.js';
-import type { Hold } from './hold.js';
+import type { HoldDescription, LockDescription } from './description.js';
 import type { AcquireOptions, LockOptions } from './options.js';
 
 /**
@@ -136,4 +135,185 @@ export interface Lock {
 
   /** Its kind and name, and whether this client holds it; the server is not asked. */
   toJSON(): LockDescription;
+}
+
+// A fair lock as the caller sees it: a lock, and a look at the line for it.
+
+/**
+ * A reentrant lock that is handed over in the order in which its waiters joined the line, over all processes. A waiter
+ * that dies, or gives up, does not hold up the others.
+ *
+ * It is the same lock as the one that `getLock` returns for this name, but only calls of a fair lock stand in line.
+ *
+ * @group Locks
+ */
+export interface FairLock extends Lock {
+  /**
+   * How many wait in line, over all processes. Walks the whole line: for people, not for hot paths.
+   *
+   * @throws {@link KeyConflictError} something that is no such lock has the name
+   * @throws {@link UnavailableError}
+   */
+  getQueueLength(): Promise<number>;
+
+  /**
+   * Who waits in line, the next one first: owners, `<clientId>:<n>`. Walks the whole line: for people, not for hot paths.
+   *
+   * @throws {@link KeyConflictError} something that is no such lock has the name
+   * @throws {@link UnavailableError}
+   */
+  getWaiters(): Promise<string[]>;
+}
+
+// A fenced lock as the caller sees it: a lock that gives each holder a token for the resource to check.
+
+/**
+ * Options of `getFencedLock()`.
+ *
+ * @group Locks
+ */
+export interface FencedLockOptions {
+  /** Whether it is first come, first served over all processes, as `getFairLock` is. Default: false. */
+  fair?: boolean | undefined;
+  /**
+   * How long the server remembers the last token that it gave, in milliseconds; `Infinity`: for ever, as it must where Redisson shares
+   * the lock. A token that is forgotten is followed by the server's time in microseconds, which is larger unless the clock was set back.
+   * Default: seven days.
+   */
+  tokenTtl?: number | undefined;
+}
+
+/**
+ * A hold of a fenced lock.
+ *
+ * @group Holds
+ */
+export interface FencedHold extends Hold {
+  /** Larger than that of every earlier holder. Nested holds share it. */
+  readonly token: bigint;
+}
+
+/**
+ * A lock that gives each holder a token larger than all before it. Whoever lost the lock without noticing, since its process was
+ * paused, has a smaller one than its successor: a resource that remembers the largest token that it saw, and refuses smaller ones,
+ * lets nobody write late. See https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
+ *
+ * It is the same lock as those that `getLock` and `getFairLock` return for this name, whose holders have no token: so all who
+ * write to the resource take it by `getFencedLock`, or, over several masters, by `getRedLock` of such locks. Inside a hold of
+ * those it throws an {@link OptionError}, as there is no token to share.
+ *
+ * Annotate what may be this or another lock as {@link Lock}: of a union of the two, TypeScript cannot tell which `withLock` is meant.
+ *
+ * @group Locks
+ */
+export interface FencedLock extends Lock {
+  /**
+   * The last token that the server knows, of a holder or of a failed attempt; undefined: there was none, or it is forgotten. For people: a
+   * holder's own token is {@link FencedHold.token}. For a Redlock it is the largest token among the masters that answer, which must be most
+   * of them; those that have restarted may have forgotten it.
+   *
+   * @throws {@link KeyConflictError} there is something else at the token's key; or no token is known, and something that is no such lock has the name
+   * @throws {@link UnavailableError}
+   * @throws {@link QuorumError} of a Redlock, too few masters answered
+   */
+  getToken(): Promise<bigint | undefined>;
+
+  /**
+   * Like {@link Lock.lock}, but returns the token. Undo it by {@link Lock.unlock}.
+   *
+   * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out
+   */
+  lockAndGetToken(lease?: number | LockOptions): Promise<bigint>;
+
+  /**
+   * Like {@link Lock.tryLock}, but returns the token.
+   *
+   * @returns undefined when somebody else had it all the time
+   */
+  tryLockAndGetToken(wait?: number | AcquireOptions, lease?: number): Promise<bigint | undefined>;
+
+  /** As {@link Lock.acquire}. */
+  acquire(options?: AcquireOptions): Promise<FencedHold>;
+
+  /** As {@link Lock.tryAcquire}. */
+  tryAcquire(options?: AcquireOptions): Promise<FencedHold | undefined>;
+
+  /** As {@link Lock.withLock}. */
+  withLock<T>(fn: (hold: FencedHold) => T | Promise<T>): Promise<T>;
+  /** As {@link Lock.withLock}, with options. */
+  withLock<T>(options: AcquireOptions, fn: (hold: FencedHold) => T | Promise<T>): Promise<T>;
+}
+
+// One successful acquisition, as the caller has it in hand: the same for every kind of lock.
+
+/**
+ * A lock that was acquired. It is a capability: whoever has it may release it, from anywhere.
+ *
+ * `await using hold = await lock.acquire()` releases it at the end of the block.
+ *
+ * @group Holds
+ */
+export interface Hold extends AsyncDisposable {
+  /** The lock's name, as it was given to `getLock`; of a MultiLock, the names of its members. */
+  readonly lockName: string;
+
+  /** The owner on the server: `<clientId>:<n>`. Nested acquisitions share it. */
+  readonly ownerId: string;
+
+  /**
+   * The fencing token, larger than that of every earlier holder. Holds of a fenced lock have one; a hold of another lock of that name that
+   * is nested in one shares it. Any other hold has none: undefined.
+   */
+  readonly token?: bigint | undefined;
+
+  /**
+   * Aborts when the lock is lost; its reason is a {@link LockLostError}. Give it to whatever the lock guards.
+   * It does not abort when the hold is released.
+   */
+  readonly signal: AbortSignal;
+
+  /** Milliseconds for which this process may still rely on the lock; 0 when it was lost or released. */
+  remaining(): number;
+
+  /**
+   * Makes the lease end no earlier than `lease` from now. Never shortens it; a watched hold stays watched.
+   *
+   * @param lease - milliseconds, a whole number of at least 1
+   * @throws {@link LockLostError} the lock was lost
+   * @throws {@link LockNotHeldError} the hold was released
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`; the lease may be the old one
+   * @throws {@link OptionError} the lease is not usable
+   */
+  extend(lease: number): Promise<void>;
+
+  /**
+   * Gives the lock up: one round trip. To release again is harmless. After a failure it may be repeated; meanwhile the lock
+   * is removed from the server as soon as that can be reached.
+   *
+   * @throws {@link LockLostError} the lock was lost before
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`
+   * @throws {@link ClosedError} the client was closed before Redis answered: the lock may be held until its lease ends
+   */
+  release(): Promise<void>;
+
+  /**
+   * Runs `fn` with this hold as the nearest holder: acquisitions of the same lock inside re-enter it. Does not release it.
+   *
+   * @returns what `fn` returns
+   * @throws {@link LockLostError} the lock was lost before
+   * @throws {@link LockNotHeldError} the hold was released before
+   */
+  run<T>(fn: () => T | Promise<T>): Promise<T>;
+
+  /** The lock's name, whether it is held, released or lost, its owner, the milliseconds left, and the fencing token, as a string. */
+  toJSON(): HoldDescription;
+
+  /**
+   * Releases it at the end of an `await using` block; that Redis could not be reached is an `error` event.
+   *
+   * @throws {@link LockLostError} the lock was lost. If the block threw, too, JavaScript makes a `SuppressedError` of both: `error` is the
+   *   loss, `suppressed` what the block threw. {@link Lock.withLock} throws the latter alone.
+   * @throws {@link ClosedError} the client was closed before Redis answered: the lock may be held until its lease ends
+   */
+  [Symbol.asyncDispose](): Promise<void>;
 }

@@ -1,7 +1,7 @@
 // A semaphore as the caller sees it: so many permits, each a lease, first come first served.
 
 import type { HoldDescription } from './description.js';
-import type { Hold } from './hold.js';
+import type { Hold } from './lock.js';
 import type { AcquireOptions } from './options.js';
 
 /**

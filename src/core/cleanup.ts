@@ -1,12 +1,11 @@
 // Removes owners that may still hold a lock, or a place in line, though nobody wants them any more: those of an acquisition whose
 // answer never came, or of a release that did not get through. That is tried until the server does it, or refuses for good.
 
-import { PROCESS_CLOCK, type Clock, type Timer } from '../runtime/clock.js';
+import { type Clock, PROCESS_CLOCK, type Timer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
 import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
-import type { ReleasedOwners } from './released-owners.js';
-import { Undecided } from './undecided.js';
+import { Undecided } from './retry.js';
 
 /** How soon a removal that stayed unanswered, or was refused for now, is tried again. */
 const RETRY_MS = 1_000;
@@ -151,5 +150,42 @@ export class Cleanup {
     if (this.#state === 'closed') return;
     const delayMs = this.#state === 'closing' ? CLOSING_RETRY_MS : RETRY_MS;
     this.#timer ??= this.#clock.setTimer(this.tryAgain, delayMs);
+  }
+}
+
+// The owners that were released last. Where Sentinels name the master, a replica that takes over may have missed their releases, and would
+// keep their locks until the leases end.
+
+/** How many are remembered at most; of more than that, only the newest. */
+const MOST = 1_000;
+
+/** Where an owner was released, and when its lease would have ended (monotonic). */
+interface Released<Lock> {
+  readonly lock: Lock;
+  readonly ownerId: string;
+  readonly endsAtMs: number;
+}
+
+export class ReleasedOwners<Lock> {
+  readonly #clock: Clock;
+  readonly #leaseMs: number;
+  readonly #newest: Released<Lock>[] = [];
+  #next = 0;
+
+  /** `leaseMs`: the lease of an owner of which no other is known. */
+  constructor(clock: Clock, leaseMs: number) {
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+  }
+
+  add(lock: Lock, ownerId: string, leftMs: number = this.#leaseMs): void {
+    this.#newest[this.#next] = { lock, ownerId, endsAtMs: this.#clock.nowMs() + leftMs };
+    this.#next = (this.#next + 1) % MOST;
+  }
+
+  /** Those that a server may still have if it missed their release. */
+  get unexpired(): readonly Released<Lock>[] {
+    const nowMs = this.#clock.nowMs();
+    return this.#newest.filter(({ endsAtMs }) => endsAtMs > nowMs);
   }
 }

@@ -1,16 +1,15 @@
 // One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
 
-import { ClosedError, UnavailableError } from '../api/errors.js';
-import { HoldfastError } from '../api/holdfast-error.js';
+import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { RedisClient, type RedisClientOptions } from '../redis/client.js';
 import { describe, failureKind } from '../redis/failure.js';
-import { inTurn } from '../runtime/loop-turns.js';
+import { inTurn } from '../runtime/node.js';
 import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
-import { Channels, type ChannelListener, type Subscription } from '../waiting/channels.js';
-import { WaitLimit, WaitEnded, type Call } from '../runtime/wait-limit.js';
-import { hexDigits } from './client-id.js';
+import { type ChannelListener, Channels, type Subscription } from '../waiting/channels.js';
+import { type Call, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
+import { hexDigits } from './session.js';
 import { Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends RedisClientOptions {

@@ -1,25 +1,32 @@
 // What the locks of one Holdfast share: its connection, its times, its events, and all that is held or awaited.
 
+import { setImmediate } from 'node:timers';
+import pLimit from 'p-limit';
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
 import { AnonymousHolds } from '../scopes/anonymous-holds.js';
-import { ClosedError, UnavailableError } from '../api/errors.js';
-import type { HoldfastError } from '../api/holdfast-error.js';
+import {
+  ClosedError,
+  type HoldfastError,
+  LockLostError,
+  type LossReason,
+  type SeenHolder,
+  UnavailableError,
+} from '../api/errors.js';
 import type { Events } from '../api/events.js';
-import { ownersOf } from './client-id.js';
-import { retry } from './retry.js';
-import { Cleanup, type Removable } from './cleanup.js';
-import { NestedCalls } from './nested-calls.js';
-import { ReleasedOwners } from './released-owners.js';
-import type { Conflicting } from './key-conflict.js';
-import { closeSession, type MemberHold, type SessionGrant } from './close-session.js';
-import { PROCESS_CLOCK, PROCESS_RANDOM, type Clock, type TimeLimit } from '../runtime/clock.js';
-import { inTurn } from '../runtime/loop-turns.js';
+import { type Conflicting, retry, Undecided } from './retry.js';
+import { Cleanup, ReleasedOwners, type Removable } from './cleanup.js';
+import { NestedCalls } from './misuse.js';
+import { type Clock, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
+import { inTurn } from '../runtime/node.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { RedisClient } from '../redis/client.js';
 import { describe, isReply } from '../redis/failure.js';
 import type { Surroundings } from '../redis/session.js';
-import { WaitLimit, WaitEnded, type Call, type WaitLimitOptions } from '../runtime/wait-limit.js';
-import { Warnings } from './warnings.js';
-import { Undecided } from './undecided.js';
+import { type Call, WaitEnded, WaitLimit, type WaitLimitOptions } from '../runtime/wait-limit.js';
+import { Warnings } from './events.js';
+import { lockLost, type LostLock } from './messages.js';
+import { currentScope, Scope } from '../scopes/scope.js';
 
 /** How many releases a closing client has under way at a time. */
 const CLOSE_CONCURRENCY = 64;
@@ -204,4 +211,174 @@ export class Session {
     this.#isClosed = true;
     await closeSession(this, this.#closeConcurrency, others);
   }
+}
+
+// Closes a session: ends what waits, takes back and releases what is held, and removes what is left. A server that is down has
+// `commandTimeout` to come back.
+
+/** A grant, as the session deals with it. */
+export interface SessionGrant {
+  readonly lock: Removable & { readonly name: string };
+  readonly ownerId: string;
+  readonly isReleased: boolean;
+  /** Whether other owners may hold the lock beside it (a reader, a permit). */
+  readonly isShared: boolean;
+  readonly heldForMs: number;
+  readonly seen: SeenHolder;
+  /** Milliseconds for which this process may rely on it. */
+  remaining(): number;
+  /** How many of its holds are shared, or how many are not. */
+  countOf(isShared: boolean): number;
+  lose(lossReason: LossReason): LockLostError;
+  /** Resolves when the release that is under way is settled, whatever came of it. */
+  released(): Promise<void>;
+  /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
+  closed(error?: Error): void;
+}
+
+/** A hold of another client's lock, which is a member of a MultiLock of this client. */
+export interface MemberHold extends LostLock {
+  revoke(error: LockLostError): Promise<void>;
+}
+
+/** The session that is closed. */
+interface Closing {
+  readonly clock: Clock;
+  readonly commandTimeoutMs: number;
+  readonly connection: Parameters<typeof retry>[0];
+  readonly acquisitions: Set<Call>;
+  readonly grants: ReadonlySet<SessionGrant>;
+  readonly memberHolds: ReadonlySet<MemberHold>;
+  readonly cleanup: Cleanup;
+  closedError(lockName?: string): ClosedError;
+  bounded<T>(
+    lockName: string,
+    what: string,
+    operation: (waitLimit: WaitLimit) => Promise<T>,
+    options: Partial<WaitLimitOptions>,
+  ): Promise<T>;
+}
+
+/**
+ * @param concurrency - how many grants are released at a time
+ * @param others - the end of what else may leave owners to be removed; it is awaited before the last clean-up
+ */
+async function closeSession(
+  session: Closing,
+  concurrency: number,
+  others?: Promise<void>,
+): Promise<void> {
+  for (const call of [...session.acquisitions]) call.end('closed');
+  const limit = pLimit(concurrency);
+  const grants = [...session.grants];
+  const releases = grants.map((grant) => {
+    // A second release beside one that is under way would take from that what it finds out.
+    if (grant.isReleased) return grant.released();
+    grant.lose('closed');
+    return limit(() => release(session, grant));
+  });
+  for (const hold of session.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
+  // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
+  releases.push(new Promise(setImmediate)); // from node:timers, since a test may have faked the global one
+  if (others) releases.push(others);
+  const waitLimit = new WaitLimit({ clock: session.clock, limitMs: session.commandTimeoutMs });
+  try {
+    await waitLimit.within(Promise.allSettled(releases));
+  } catch {
+    // Redis does not answer: the leases end by themselves.
+    limit.clearQueue();
+    for (const call of [...session.acquisitions]) call.end('timeout');
+  }
+  for (const grant of grants) grant.closed(session.closedError(grant.lock.name));
+  // Also if there is no time left: it is what ends the retries.
+  await session.cleanup.close(waitLimit).catch(() => undefined);
+  waitLimit.dispose();
+}
+
+/** Releases a grant; the answer also settles the earlier releases that had passed that grant on. */
+async function release(session: Closing, grant: SessionGrant): Promise<void> {
+  const { lock, ownerId, heldForMs } = grant;
+  try {
+    // Gone on a repeat: the first try was executed, its answer was lost.
+    const send = async (isRepeat: boolean): Promise<boolean> =>
+      (await lock.release(ownerId)) || isRepeat;
+    const isReleased = await session.bounded(
+      lock.name,
+      'not known to be released',
+      (waitLimit) => retry(session.connection, waitLimit, { name: lock.name }, send),
+      { registry: session.acquisitions },
+    );
+    const lost = { lockName: lock.name, ownerId, heldForMs };
+    grant.closed(isReleased ? undefined : lockLost(lost, 'deleted'));
+  } catch (error) {
+    grant.closed(error as Error);
+  }
+}
+
+// The id of a client whose user gives none, and the ids of a client's owners: whoever reads "held by …" at night must know where to
+// look. They never come twice; but a client whose library brings its own random numbers has the same ids in every run.
+
+/** Numbers from 0 to 1; undefined: the process has better ones. */
+type Random = (() => number) | undefined;
+
+/** `<host>-<pid>-<12 hex digits>`. */
+export function newClientId(random?: Random): string {
+  return `${host()}-${String(process.pid)}-${hexDigits(12, random)}`;
+}
+
+/** Makes the owners of a client, `<clientId>:<n>`, each never used before. */
+export function ownersOf(clientId: string, random?: Random): () => string {
+  // Starts anywhere, so that two processes that were given the same clientId still never share an owner.
+  let lastNumber = Number.parseInt(hexDigits(12, random), 16);
+  return () => `${clientId}:${String(++lastNumber)}`;
+}
+
+/** So many random hex digits, an even number. */
+export function hexDigits(count: number, random?: Random): string {
+  const bytes = random
+    ? Buffer.from(Array.from({ length: count / 2 }, () => Math.floor(random() * 256)))
+    : randomBytes(count / 2);
+  return bytes.toString('hex');
+}
+
+function host(): string {
+  try {
+    return hostname();
+  } catch {
+    return 'unknown'; // not allowed, as by Deno without --allow-sys
+  }
+}
+
+// Runs code as one owner. A lock that it still holds when it ends was forgotten: a `warning` tells of it, and it is released.
+
+export async function runAsOneOwner<T>(fn: () => T | Promise<T>, warnings: Warnings): Promise<T> {
+  const scope = new Scope(currentScope(), true);
+  try {
+    return await scope.run(fn);
+  } finally {
+    await releaseForgotten(scope, warnings);
+  }
+}
+
+async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void> {
+  const revocations = new Set<unknown>();
+  await Promise.all(
+    scope.end().map(async (hold) => {
+      const { lockName, ownerId } = hold;
+      const remedy = hold.isUnlockable ? 'unlock it' : 'release its hold';
+      const error = new LockLostError(`lock "${lockName}" was released because its run ended`, {
+        lockName,
+        lossReason: 'closed',
+      });
+      revocations.add(error);
+      try {
+        await hold.revoke(error);
+      } catch (loss) {
+        // It was lost before, and that was told: nobody forgot to unlock it. But the members of a MultiLock are lost with the first of them.
+        if (!(loss instanceof LockLostError && revocations.has(loss.cause))) return;
+      }
+      const message = `a run ended while it still held lock "${lockName}", which is given up now: ${remedy} before the run ends`;
+      warnings.warn('forgotten unlock', lockName, message, ownerId);
+    }),
+  );
 }

@@ -2,11 +2,20 @@
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
-import { now } from '../runtime/clock.js';
-import { inBatches, inTurns } from './batches.js';
-import { deadlineOf } from './deadline.js';
-import type { Renewable, Renewal, Renewer, Watched } from './renewal.js';
-import { Splitting } from './splitting.js';
+import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
+import {
+  deadlineOf,
+  isKept,
+  type KeepReply,
+  type Renewable,
+  type Renewal,
+  type Renewer,
+  type Watched,
+} from './protocol.js';
+import { inOwnContext } from '../runtime/node.js';
+import { mayConcernSome } from '../redis/failure.js';
+import type { RedisClient } from '../redis/client.js';
+import type { Script } from '../redis/scripts.generated.js';
 
 /** How soon a renewal that stayed unanswered is sent again at the latest: others may get in as soon as the server is back. */
 const LONGEST_RETRY_MS = 250;
@@ -199,5 +208,119 @@ export class Watchdog implements Due {
     }
     if (isNews) this.#options.failed(first.error, failures.length);
     this.#schedule.within(this, this.#retryMs);
+  }
+}
+
+// Puts renewals together into batches of one script call each, and spreads those calls over turns of the event loop.
+
+/** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
+const BATCH_SIZE = 500;
+
+/**
+ * The most turns of the event loop over which calls are spread: other work runs between them, and what one turn allocates is garbage
+ * before the next.
+ */
+const MOST_TURNS = 32;
+
+/** Groups items by their key, in their order, into batches of at most BATCH_SIZE. */
+function inBatches<T>(items: readonly T[], keyOf: (item: T) => string): T[][] {
+  const open = new Map<string, T[]>();
+  const batches: T[][] = [];
+  for (const item of items) {
+    const key = keyOf(item);
+    let batch = open.get(key);
+    if (!batch || batch.length === BATCH_SIZE) {
+      batch = [];
+      open.set(key, batch);
+      batches.push(batch);
+    }
+    batch.push(item);
+  }
+  return batches;
+}
+
+/**
+ * Calls `send` for each item, in order: for the first ones at once, for the others in later turns of the event loop. When `limitMs`
+ * have gone by, as they may in a busy process, all that are left are sent in one turn: their leases could end meanwhile.
+ */
+function inTurns<T>(
+  items: readonly T[],
+  clock: Clock,
+  limitMs: number,
+  send: (item: T) => void,
+): void {
+  const perTurn = Math.ceil(items.length / MOST_TURNS);
+  const beganAt = now(clock);
+  const sendFrom = (start: number): void => {
+    const end = elapsedMs(beganAt) < limitMs ? start + perTurn : items.length;
+    for (const item of items.slice(start, end)) send(item);
+    if (end < items.length) inOwnContext(() => setImmediate(sendFrom, end));
+  };
+  sendFrom(0);
+}
+
+// When a call for many leases that was refused is made again for each of them alone: one that the server refuses, or that is in another
+// slot, must not take all others with it. Not by halves: alone each is answered after one more round trip, however many they are, and so
+// well before its lease ends.
+
+export class Splitting<Item extends object> {
+  readonly #clock: Clock;
+  readonly #pauseMs: number;
+  /** When each was last refused alone. */
+  readonly #refusedAt = new WeakMap<Item, Instant>();
+
+  /**
+   * @param pauseMs - for how long an item that was refused alone is asked for together with others only, however often that is: a server
+   *   that refuses many is not sent one command for each all the time
+   */
+  constructor(clock: Clock, pauseMs: number) {
+    this.#clock = clock;
+    this.#pauseMs = pauseMs;
+  }
+
+  /** A call for these has failed. Returns those for each of which it is to be made again alone. */
+  due(items: readonly Item[], error: unknown): ReadonlySet<Item> {
+    const none = new Set<Item>();
+    if (!mayConcernSome(error)) return none;
+    const [first] = items;
+    if (first && items.length === 1) {
+      this.#refusedAt.set(first, now(this.#clock));
+      return none;
+    }
+    const due = items.filter((item) => {
+      const refusedAt = this.#refusedAt.get(item);
+      return !refusedAt || elapsedMs(refusedAt) >= this.#pauseMs;
+    });
+    return new Set(due);
+  }
+}
+
+// One script call that renews many leases; with `replicas`, it counts only when so many of them have acknowledged it.
+
+/**
+ * A `leaseMs` of 0 only looks. The answers are in the order of `ownerIds`; undefined: kept, but too few replicas acknowledged it.
+ *
+ * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
+ */
+export async function sendRenewal(
+  connection: RedisClient,
+  script: Script,
+  keys: readonly string[],
+  ownerIds: readonly string[],
+  leaseMs: number,
+  limit: TimeLimit = { leftMs: leaseMs / 3 },
+): Promise<readonly (KeepReply | undefined)[]> {
+  const args = [leaseMs, ...ownerIds];
+  let replies: readonly KeepReply[] | undefined;
+  const read = (reply: unknown): readonly KeepReply[] =>
+    (replies = reply === 'kept' ? ownerIds.map(() => 'kept') : (reply as KeepReply[]));
+  if (leaseMs === 0) return await connection.run(script, keys, args, read);
+  try {
+    const areKept = (all: readonly KeepReply[]): boolean => all.some(isKept);
+    return await connection.runReplicated(script, keys, args, read, areKept, limit);
+  } catch (error) {
+    // What is lost is lost, whatever the replicas know.
+    if (replies?.every(isKept) ?? true) throw error;
+    return replies?.map((reply) => (isKept(reply) ? undefined : reply)) ?? [];
   }
 }

@@ -3,20 +3,19 @@
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected, type LockDescription } from '../api/description.js';
 import { LockTimeoutError, OptionError } from '../api/errors.js';
-import type { Hold } from '../api/hold.js';
-import type { Lock } from '../api/lock.js';
+import type { Hold, Lock } from '../api/lock.js';
 import {
-  parseFunction,
-  parseOptions,
-  parseRequest,
   type AcquireOptions,
   type AcquireRequest,
   type LockOptions,
+  parseFunction,
+  parseOptions,
+  parseRequest,
+  shown,
 } from '../api/options.js';
-import { shown } from '../api/shown.js';
-import type { HoldOrigin, OwnHold } from '../core/own-hold.js';
-import { whileHeld } from '../core/while-held.js';
-import { rejecting } from '../runtime/loop-turns.js';
+import type { HoldOrigin, OwnHold } from '../core/protocol.js';
+import { whileHeld } from '../core/hold.js';
+import { rejecting } from '../runtime/node.js';
 import { actingScope, currentScope, Scope } from '../scopes/scope.js';
 import { leaveMarks, type MarkedLock } from '../scopes/unlock-marks.js';
 
@@ -194,5 +193,27 @@ export abstract class BaseLock implements Lock {
       if (error instanceof LockTimeoutError) return undefined;
       throw error;
     }
+  }
+}
+
+// The methods that locks have, and semaphores and read-write locks have not: whoever calls one, in plain JavaScript, is told what to call
+// instead of "is not a function".
+
+/**
+ * Adds methods that reject with a TypeError. No type declares them, so TypeScript refuses the call as before.
+ *
+ * @param instead - what to call, by the name of the method
+ */
+export function addMissingMethods(
+  { prototype }: { readonly prototype: { readonly name: string } },
+  kind: string,
+  instead: Readonly<Record<string, string>>,
+): void {
+  for (const [method, right] of Object.entries(instead)) {
+    const value = function (this: { readonly name: string }): Promise<never> {
+      const message = `${kind} "${this.name}" has no ${method}(): use ${right}`;
+      return Promise.reject(new TypeError(message));
+    };
+    Object.defineProperty(prototype, method, { value, configurable: true });
   }
 }

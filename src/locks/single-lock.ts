@@ -1,14 +1,12 @@
 // A lock of one name, on one server or on a quorum of them: acquires by an acquisition, and looks through its backend.
 
-import { acquire } from '../core/acquire.js';
-import type { LockBackend } from '../core/backend.js';
+import { acquire } from '../core/acquisition.js';
+import type { HoldOrigin, LockBackend, MemberTerms } from '../core/protocol.js';
 import type { Session } from '../core/session.js';
-import type { HoldOrigin } from '../core/own-hold.js';
 import { BaseLock, type HeldHere } from './base-lock.js';
-import { nothingToUnlock } from '../core/lock-calls.js';
-import type { MemberTerms } from '../core/request.js';
-import type { AcquireRequest } from '../api/options.js';
-import { inTurn, pauseIfLong } from '../runtime/loop-turns.js';
+import { nothingToUnlock } from '../core/misuse.js';
+import { type AcquireRequest, shown } from '../api/options.js';
+import { inTurn, pauseIfLong } from '../runtime/node.js';
 import {
   actingScope,
   currentScope,
@@ -16,9 +14,10 @@ import {
   nearestHolder,
   type Scope,
 } from '../scopes/scope.js';
-import type { SingleHold } from '../core/single-hold.js';
-import type { HoldInScope } from '../scopes/held.js';
+import type { SingleHold } from '../core/hold.js';
+import type { HoldInScope } from '../scopes/holder.js';
 import { hasFailed, type MarkedLock } from '../scopes/unlock-marks.js';
+import { OptionError } from '../api/errors.js';
 
 export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseLock {
   readonly #session: Session;
@@ -155,4 +154,58 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     if (actingScope(position) || this.#hasFailedHere) return undefined;
     return this.#session.anonymous.next(this.#backend)?.ownerId;
   }
+}
+
+// What locks that are made of other locks may be made of.
+
+/** The locks that `what` is to be made of: at least one, each once, and no Redlock beside a lock that it is made of. */
+export function parseMembers(
+  what: string,
+  locks: readonly unknown[],
+  right: string,
+  isRight: (backend: LockBackend) => boolean,
+): SingleLock[] {
+  if (locks.length === 0)
+    throw new OptionError(`${what} has no members: it needs at least one lock`);
+  const members = locks.map((lock, index) => {
+    if (isSingleLock(lock) && isRight(lock.parts.backend)) return lock;
+    throw new OptionError(
+      `member ${String(index + 1)} of ${what} is ${shownMember(lock)}: ${right}`,
+    );
+  });
+  const ids = new Set<string>();
+  for (const { name, parts } of members) {
+    // Whoever holds one and waits for the other would wait for itself: a Redlock holds the locks that it is made of.
+    for (const id of parts.backend.memberIds ?? [parts.backend.id]) {
+      if (ids.has(id))
+        throw new OptionError(`${what} has "${name}" twice: each member must be another lock`);
+      ids.add(id);
+    }
+  }
+  return members;
+}
+
+/** A type guard for locks of any backend: `instanceof` alone would narrow to `SingleLock<any>`. */
+function isSingleLock(given: unknown): given is SingleLock {
+  return given instanceof SingleLock;
+}
+
+/** What was given for a member, in words that lead to the mistake. */
+export function shownMember(given: unknown): string {
+  if (given instanceof BaseLock) return `"${given.name}"`;
+  if (has(given, 'readLock')) return 'a read-write lock (was readLock() or writeLock() forgotten?)';
+  if (has(given, 'setPermits')) return 'a semaphore';
+  if (has(given, 'tryLock') && has(given, 'withLock'))
+    return 'a lock of another copy of holdfast (is the package installed twice?)';
+  if (has(given, 'getLock')) return 'a client (was getLock() forgotten?)';
+  return shown(given);
+}
+
+/** A lock of another copy of this package is an instance of another class: only its shape tells. */
+function has(given: unknown, method: string): boolean {
+  return (
+    typeof given === 'object' &&
+    given !== null &&
+    typeof (given as Record<string, unknown>)[method] === 'function'
+  );
 }

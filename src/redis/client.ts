@@ -5,7 +5,7 @@ import { nextTick } from 'node:process';
 import type { Events } from '../api/events.js';
 import { UnavailableError } from '../api/errors.js';
 import { NO_LIMIT, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
-import { inOwnContext } from '../runtime/own-context.js';
+import { inOwnContext } from '../runtime/node.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Cluster, type Watcher } from './cluster.js';
 import {
@@ -21,14 +21,13 @@ import {
   UnsentError,
 } from './failure.js';
 import { infoField, UNKNOWN_SERVER, type ServerFacts } from './greeting.js';
-import { Outage, Refusals } from './outage.js';
+import { Outage, Reconnecting, Refusals, type Way } from './reconnecting.js';
 import { textOf, type Argument, type Library, type Sender, type Target } from './port.js';
-import { Reconnecting, type Way } from './reconnecting.js';
 import { Replicated, type ReplicatedOptions } from './replicas.js';
 import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
 import type { Session, Surroundings } from './session.js';
-import { SLOT_COUNT, slotOf } from './slots.js';
+import { SLOT_COUNT, slotOf } from './keys.js';
 import { Wire } from './wire.js';
 
 export interface RedisClientOptions extends ReplicatedOptions {

@@ -12,10 +12,9 @@ import {
   replyError,
   whyNone,
 } from './failure.js';
-import { hashTag } from './keys.js';
+import { hashTag, readSlots, type SlotMap, slotOf } from './keys.js';
 import { addressIn, textOf, type Argument, type Sender, type Target } from './port.js';
 import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
-import { readSlots, slotOf, type SlotMap } from './slots.js';
 import { ignore, unsent, Wire } from './wire.js';
 
 const MOST_REDIRECTIONS = 16;

@@ -204,3 +204,11 @@ export function describe(error: Error): string {
     return error.errors[0].message;
   return (error as NodeJS.ErrnoException).code ?? error.name;
 }
+
+// Takes out of a server's words what nobody must read: it repeats the arguments of a command that it does not know, those of AUTH and HELLO, too.
+
+/** A server's refusal, without the client library's own error: that one may carry what was sent. */
+export function refusal(words: string): Error {
+  // As in: ERR unknown command 'AUTH', with args beginning with: 'secret'
+  return replyError(words.replace(/,? with args beginning with:.*/s, ''));
+}

@@ -1,7 +1,7 @@
 // Where a Redis is, read the same way for every client library. What is wrong is told without its text, which may hold a password.
 
 import { OptionError } from '../api/errors.js';
-import { shown } from '../api/shown.js';
+import { shown } from '../api/options.js';
 import type { Address, Library, Purpose, Remap } from './port.js';
 
 /** What is said of a Redis: where it is, and the options of each connection as they are now, for credentials expire. */

@@ -4,7 +4,7 @@
 import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
 import { infoField } from './greeting.js';
-import type { Outage } from './outage.js';
+import type { Outage } from './reconnecting.js';
 import { addressIn, textOf, type Heard } from './port.js';
 import { backOffMs } from './session.js';
 import { ignore, SilenceError, Wire } from './wire.js';

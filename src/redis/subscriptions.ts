@@ -4,9 +4,8 @@
 import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
 import { failureKind } from './failure.js';
-import { hashTag } from './keys.js';
+import { hashTag, slotOf } from './keys.js';
 import type { Heard } from './port.js';
-import { slotOf } from './slots.js';
 import { ONLY_HOME, Subscriber } from './subscriber.js';
 
 /** How soon what does not stand is asked for again; each time twice as late, up to the longest. */

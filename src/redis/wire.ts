@@ -2,7 +2,7 @@
 // good; whoever wants another opens another.
 
 import type { Timer } from '../runtime/clock.js';
-import { inOwnContext } from '../runtime/own-context.js';
+import { inOwnContext } from '../runtime/node.js';
 import { failureKind, LostError, TLS_IS_ON, unheardEnd, UnsentError } from './failure.js';
 import type { Address, Connection, Heard, Purpose, Sender } from './port.js';
 import type { Session, Surroundings } from './session.js';

@@ -1,7 +1,7 @@
 // Time as leases see it: the larger of what the monotonic clock and the wall clock say went by.
 // A monotonic clock may stand still while the machine is suspended; a wall clock may be set back.
 
-import { inOwnContext } from './own-context.js';
+import { inOwnContext } from './node.js';
 
 /** A timer of a clock; only that clock can clear it. */
 export interface Timer {

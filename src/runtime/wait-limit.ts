@@ -1,8 +1,63 @@
 // How long one call may go on: its wait, its caller's signal, its client's close. Ends whatever it is awaiting.
 
-import { PROCESS_CLOCK, type Clock, type TimeLimit, type Timer } from './clock.js';
-import { endOnAbort } from './end-on-abort.js';
-import { SPARED_MS, SparedAttempt } from './spared-attempt.js';
+import { nextTick } from 'node:process';
+import { type Clock, PROCESS_CLOCK, type TimeLimit, type Timer } from './clock.js';
+
+// How long an attempt has at least for its answer, however short the wait of its call is: a wait of 1 ms may be shorter than any round trip.
+
+/** How long that is, in milliseconds. */
+const SPARED_MS = 100;
+
+export class SparedAttempt {
+  readonly #clock: Clock;
+  /** On the monotonic clock; 0: no attempt is under way, Infinity: the one that has begun is still to be sent. */
+  #untilMs = 0;
+  #isFixed = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** An attempt begins. What is gathered is sent at the end of this turn of the event loop, which may be long. */
+  begin(): void {
+    if (this.#isFixed) return;
+    this.#untilMs = Infinity;
+    nextTick(sent, this);
+  }
+
+  /** No attempt is under way any more. */
+  end(): void {
+    if (!this.#isFixed) this.#untilMs = 0;
+  }
+
+  /** Spares what is under way for so long from now on. */
+  extend(ms: number): void {
+    if (!this.#isFixed) this.#untilMs = Math.max(this.#untilMs, this.#clock.nowMs() + ms);
+  }
+
+  /** What begins or ends from now on changes nothing. Returns whether anything is under way that is spared. */
+  fix(): boolean {
+    this.#isFixed ||= this.leftMs > 0;
+    return this.leftMs > 0;
+  }
+
+  /** Whether it is fixed: the wait is over, and its call goes on for the attempt alone. */
+  get isFixed(): boolean {
+    return this.#isFixed;
+  }
+
+  get leftMs(): number {
+    return this.#untilMs === Infinity ? SPARED_MS : this.#untilMs - this.#clock.nowMs();
+  }
+
+  sent(): void {
+    if (this.#untilMs === Infinity) this.#untilMs = this.#clock.nowMs() + SPARED_MS;
+  }
+}
+
+function sent(attempt: SparedAttempt): void {
+  attempt.sent();
+}
 
 /** How long before the end of a long wait there is a last look: early enough for a slow server to answer. */
 const LAST_LOOK_MS = 800;
@@ -266,4 +321,28 @@ export class WaitLimit implements TimeLimit, Call {
       this.#timeOut();
     }, delayMs);
   }
+}
+
+// The calls that end with one signal, and its one listener: Node.js warns of more than ten.
+
+/** A call that an abort ends. */
+interface Abortable {
+  end(ending: 'aborted'): void;
+}
+
+const callsOf = new WeakMap<AbortSignal, Set<Abortable>>();
+
+/** Has the signal end a call, until the function that this returns is called. */
+function endOnAbort(signal: AbortSignal, call: Abortable): () => void {
+  const calls = callsOf.get(signal) ?? new Set<Abortable>();
+  callsOf.set(signal, calls.add(call));
+  signal.addEventListener('abort', endAll); // once in all, however many calls there are
+  return () => {
+    calls.delete(call);
+    if (calls.size === 0) signal.removeEventListener('abort', endAll);
+  };
+}
+
+function endAll({ target }: Event): void {
+  for (const call of [...(callsOf.get(target as AbortSignal) ?? [])]) call.end('aborted');
 }

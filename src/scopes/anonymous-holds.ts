@@ -1,7 +1,7 @@
 // The holds of a client that belong to no scope, and what `unlock()` outside any run undoes.
 
 import { LockLostError } from '../api/errors.js';
-import type { HoldInScope, ScopedLock } from './held.js';
+import type { HoldInScope, ScopedLock } from './holder.js';
 
 /** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
 const MAX_LOSSES = 10_000;

@@ -2,8 +2,7 @@
 // calls; an acquisition looks outwards in it for a holder of the same lock.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { HoldInScope } from './held.js';
-import type { Holder } from './holder.js';
+import type { Holder, HoldInScope } from './holder.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { Turns } from './turns.js';
 import { withoutMarks } from './unlock-marks.js';

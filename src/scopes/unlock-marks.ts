@@ -4,7 +4,7 @@
 
 import { AsyncLocalStorage, AsyncResource, executionAsyncId } from 'node:async_hooks';
 import type { AnonymousHolds } from './anonymous-holds.js';
-import type { HoldInScope, ScopedLock } from './held.js';
+import type { HoldInScope, ScopedLock } from './holder.js';
 
 /** Work that fails at one lock after another must not gather marks for ever: a context keeps the newest, and those of locks that it holds. */
 const MAX_MARKS = 64;

@@ -3,8 +3,7 @@
 import { LostError, replyError, UnsentError } from '../redis/failure.js';
 import type { Argument, Connection, Heard, Library } from '../redis/port.js';
 import type { Clock } from '../runtime/clock.js';
-import { pauseIfLong } from '../runtime/loop-turns.js';
-import { inOwnContext } from '../runtime/own-context.js';
+import { inOwnContext, pauseIfLong } from '../runtime/node.js';
 import type { Reply } from './lua-runtime.js';
 import type { MemoryServer, Peer } from './server.js';
 

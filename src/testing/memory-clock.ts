@@ -3,7 +3,7 @@
 
 import { setImmediate } from 'node:timers'; // a test may have faked the global one
 import { MAX_TIMER_MS, type Clock, type Timer } from '../runtime/clock.js';
-import { inOwnContext } from '../runtime/own-context.js';
+import { inOwnContext } from '../runtime/node.js';
 
 /** After so much the clock goes on, though something happens still: somebody may do it for ever. */
 const MOST_STIRS = 2_000;

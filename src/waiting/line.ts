@@ -3,13 +3,8 @@
 // itself. While this very client has the lock they send nothing at all.
 
 import type { SeenHolder } from '../api/errors.js';
-import { PROCESS_CLOCK, type Clock } from '../runtime/clock.js';
+import { type Clock, PROCESS_CLOCK, type Timer } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
-import { Findings } from './findings.js';
-import { LookTimer } from './look-timer.js';
-import { StandBack } from './stand-back.js';
-import { Sleeper, type Seniority } from './sleeper.js';
-import { TURN_MS, TurnTaking } from './turn-taking.js';
 
 /** What a line needs of its lock. */
 export interface LineHost {
@@ -221,4 +216,325 @@ export class Line<Heir = unknown> implements ChannelListener {
   readonly #wakeFirst = (): void => {
     this.#wake();
   };
+}
+
+// One caller in the line of its client for a lock, who sleeps until it is its turn to try.
+
+/** What decides when a caller has its turn among the waiters of its client, besides the order in which they came. */
+export interface Seniority {
+  /** Since when it has waited, on the monotonic clock. */
+  readonly sinceMs?: number | undefined;
+  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
+  readonly deferMs?: (() => number) | undefined;
+}
+
+/** The line, as those in it see it. */
+interface Lined {
+  readonly clock: Clock;
+  readonly findings: Findings;
+  isTrying(sleeper: object): boolean;
+  beckon(sleeper: object): void;
+  stillHeld(sleeper: object, ttlMs: number): void;
+  look(sinceMs: number): void;
+  leave(sleeper: object, leaseMs?: number): void;
+}
+
+export class Sleeper<Heir = unknown> {
+  readonly #line: Lined;
+  /** Since when it has waited, on the monotonic clock. */
+  readonly sinceMs: number;
+  /** Who takes over this client's grant when this sleeper is first in line; undefined: the caller has to ask the server. */
+  readonly heir: Heir | undefined;
+  readonly #deferMs: (() => number) | undefined;
+  #woken!: Promise<void>;
+  #wake!: () => void;
+  #deferTimer: Timer | undefined;
+
+  constructor(line: Lined, { sinceMs = line.clock.nowMs(), deferMs }: Seniority, heir?: Heir) {
+    this.#line = line;
+    this.sinceMs = sinceMs;
+    this.#deferMs = deferMs;
+    this.heir = heir;
+    this.#sleep();
+  }
+
+  /** Resolves when it is this caller's turn to try. */
+  get woken(): Promise<void> {
+    return this.#woken;
+  }
+
+  /** Whether this caller is the one to try. */
+  get mayTry(): boolean {
+    return this.#line.isTrying(this);
+  }
+
+  /** The first in line takes over a grant without asking the server: nobody else tries until it leaves. */
+  takeTurn(): void {
+    this.#line.beckon(this);
+    this.#wake();
+  }
+
+  /** The try found the lock held for `ttlMs` more (-1: no expiry): sleeps on, at the same place. */
+  stillHeld(ttlMs: number): void {
+    this.#sleep();
+    this.#line.stillHeld(this, ttlMs);
+  }
+
+  get findings(): Findings {
+    return this.#line.findings;
+  }
+
+  /** Has the first in line try now, unless a try is under way that began at `sinceMs` (monotonic) or later, or this client has the lock. */
+  look(sinceMs: number): void {
+    this.#line.look(sinceMs);
+  }
+
+  /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
+  leave(leaseMs?: number): void {
+    this.#line.clock.clearTimer(this.#deferTimer);
+    this.#line.leave(this, leaseMs);
+  }
+
+  wake(): void {
+    const deferMs = this.#deferMs?.() ?? 0;
+    if (deferMs > 0) this.#deferTimer = this.#line.clock.setTimer(this.#wake, deferMs);
+    else this.#wake();
+  }
+
+  #sleep(): void {
+    this.#woken = new Promise((resolve) => (this.#wake = resolve));
+  }
+}
+
+// When the first in a line looks for itself. A message may never come: its sender died, or may not publish; nobody tells a subscription
+// that its connection is dead. So a lock is looked at when the lease of its holder is over, and before that every now and then.
+
+/** How long a line whose own client holds the lock goes without a subscription, in milliseconds: the hold mostly ends before. */
+const DEAF_MS = 100;
+
+export class LookTimer {
+  readonly #clock: Clock;
+  readonly #lookEveryMs: number;
+  readonly #isListening: () => boolean;
+  readonly #look: () => void;
+  #timer: Timer | undefined;
+  /** When it goes off, on the monotonic clock. */
+  #atMs = Infinity;
+
+  /** `isListening`: whether the line hears of releases. */
+  constructor(clock: Clock, lookEveryMs: number, isListening: () => boolean, look: () => void) {
+    this.#clock = clock;
+    this.#lookEveryMs = lookEveryMs;
+    this.#isListening = isListening;
+    this.#look = look;
+  }
+
+  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free; or when the timer rings anyway, if earlier. */
+  lookBy(ttlMs: number): void {
+    const atMs = this.#nextAtMs(ttlMs);
+    if (atMs < this.#atMs) this.#set(atMs);
+  }
+
+  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free. */
+  restart(ttlMs = -1): void {
+    this.#set(this.#nextAtMs(ttlMs));
+  }
+
+  stop(): void {
+    this.#clock.clearTimer(this.#timer);
+  }
+
+  #nextAtMs(ttlMs: number): number {
+    const mostMs = this.#isListening() ? this.#lookEveryMs : Math.min(this.#lookEveryMs, DEAF_MS);
+    return this.#clock.nowMs() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
+  }
+
+  #set(atMs: number): void {
+    this.#clock.clearTimer(this.#timer);
+    this.#atMs = atMs;
+    this.#timer = this.#clock.setTimer(this.#look, atMs - this.#clock.nowMs());
+  }
+}
+
+// A pause in which other clients may take the lock of whose release they were told.
+
+export class StandBack {
+  readonly #clock: Clock;
+  #pause: Timer | Promise<void> | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get isOn(): boolean {
+    return this.#pause !== undefined;
+  }
+
+  /** Pauses for `ms` milliseconds from now, whatever pause was on; then calls `over`. */
+  begin(ms: number, over: () => void): void {
+    this.end();
+    this.#pause = this.#clock.setTimer(() => {
+      this.#pause = undefined;
+      over();
+    }, ms);
+  }
+
+  /** Pauses for two round trips to the server, by calling `ask` twice; then calls `over`. */
+  beginRoundTrips(ask: () => Promise<unknown>, over: () => void): void {
+    this.end();
+    const pause: Promise<void> = ask()
+      .then(ask)
+      .catch(() => undefined)
+      .then(() => {
+        if (this.#pause !== pause) return;
+        this.#pause = undefined;
+        over();
+      });
+    this.#pause = pause;
+  }
+
+  end(): void {
+    if (!(this.#pause instanceof Promise)) this.#clock.clearTimer(this.#pause);
+    this.#pause = undefined;
+  }
+}
+
+// Lets the clients that want one lock take turns: a client that has released it stands back until the others have had it.
+
+/**
+ * How long a client waits for the next release by another one before it tries anyway, in milliseconds: longer than a grant is passed on
+ * within one client, or it would try in the middle of that.
+ */
+export const TURN_MS = 12;
+
+/** For how many turns of other clients one stands back at most. */
+const MOST_TURNS = 64;
+
+/** One release in so many lets all listeners have a turn, however few had theirs before: more of them may want the lock by now. */
+const ALL_EVERY = 16;
+
+/** How long after a release our own message may come back to us, in milliseconds; later it is not expected any more. */
+const OWN_MESSAGE_MS = 20;
+
+export class TurnTaking {
+  readonly #clock: Clock;
+  /** How many of the listeners have had a turn of late. */
+  #usual = MOST_TURNS;
+  #releases = 0;
+  /** How many others are to have their turn before we try. */
+  #awaited = 0;
+  /** How many releases by others came since our own. */
+  #had = 0;
+  /** Whether one of those in line has had the lock since this client released it last. */
+  #hadIt = false;
+  #ownMessages = 0;
+  #ownUntilMs = 0;
+
+  constructor(clock: Clock = PROCESS_CLOCK) {
+    this.#clock = clock;
+  }
+
+  /** We are about to release the lock, and listen to its channel ourselves. */
+  expectOwnMessage(): void {
+    this.#ownMessages++;
+    this.#ownUntilMs = this.#clock.nowMs() + OWN_MESSAGE_MS;
+  }
+
+  /** Whether a message that has come is our own. */
+  takeOwnMessage(): boolean {
+    if (this.#clock.nowMs() > this.#ownUntilMs) this.#ownMessages = 0;
+    if (this.#ownMessages === 0) return false;
+    this.#ownMessages--;
+    return true;
+  }
+
+  /**
+   * We have released the lock, and `others` other listeners were told. Returns for how many turns of theirs to stand back; undefined: none
+   * of those in line had the lock, but another caller of ours who stands in no line, such as a MultiLock that gave it back.
+   */
+  released(others: number): number | undefined {
+    // `others` is negative if our own subscription was not counted, since a node of a cluster counts its own subscribers only.
+    const listeners = Math.max(others, 0);
+    if (!this.#hadIt) return undefined;
+    this.#hadIt = false;
+    this.#had = 0;
+    const isFull = ++this.#releases % ALL_EVERY === 0;
+    if (!isFull && listeners > 0) this.#usual = Math.min(this.#usual, listeners);
+    this.#awaited = Math.min(listeners, isFull ? MOST_TURNS : this.#usual);
+    return this.#awaited;
+  }
+
+  /** Another client has released the lock. Returns whether it is our turn. */
+  othersReleased(): boolean {
+    this.#had++;
+    if (this.#awaited > 0) this.#awaited--;
+    return this.#awaited === 0;
+  }
+
+  /**
+   * We have the lock again. If not all turns came that were awaited, fewer are expected from now on; but not less than half at once, since
+   * a machine may just be slow.
+   */
+  granted(): void {
+    this.#hadIt = true;
+    if (this.#awaited > 0) this.#usual = Math.max(this.#had, this.#usual >> 1);
+    this.#awaited = 0;
+  }
+
+  /**
+   * Our try found that somebody else has the lock. If all turns came that were awaited, there is one client more than we thought. If not,
+   * and nobody released the lock for a while, then some of them do not want it, and the former holder has it again: one more turn is
+   * enough.
+   */
+  stillHeld(): void {
+    if (this.#awaited > 0) {
+      this.#usual = Math.max(this.#had, this.#usual >> 1);
+      this.#awaited = 1;
+    } else if (this.#usual < MOST_TURNS) this.#usual++;
+  }
+
+  /** Nobody is in line any more: whoever joins later owes nobody a turn. */
+  emptied(): void {
+    this.#awaited = 0;
+  }
+}
+
+// The lines of one client, one for each lock that somebody of it waits for.
+
+export class Lines<Line> {
+  readonly #lines = new Map<string, Line>();
+
+  /** The line for a lock: made for the first who waits, and forgotten with the last. */
+  of(lock: string, create: (onEmpty: () => void) => Line): Line {
+    let line = this.#lines.get(lock);
+    if (!line) this.#lines.set(lock, (line = create(() => this.#lines.delete(lock))));
+    return line;
+  }
+
+  /** The line for a lock, if anybody waits for it. */
+  known(lock: string): Line | undefined {
+    return this.#lines.get(lock);
+  }
+}
+
+// What the waiters of one client for one lock know of it: whichever of them asked, they share the answer.
+
+export class Findings {
+  /** Who had the lock, by the latest answer. */
+  holder: SeenHolder | undefined;
+  /** The error of the latest try that failed since that answer. */
+  trouble: Error | undefined;
+  #askedAtMs = -Infinity;
+
+  /** When the latest answer was asked for, on the monotonic clock. */
+  get askedAtMs(): number {
+    return this.#askedAtMs;
+  }
+
+  held({ holder, holderTtlMs }: SeenHolder, askedAtMs: number): void {
+    if (askedAtMs < this.#askedAtMs) return; // an answer that was overtaken
+    this.holder = { holder, holderTtlMs };
+    this.#askedAtMs = askedAtMs;
+    this.trouble = undefined;
+  }
 }

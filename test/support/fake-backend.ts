@@ -1,14 +1,17 @@
 // Locks on a server that exists only in memory: unit tests decide when it answers, and what.
-import type { AcquireReply, KeepReply } from '../../src/core/replies.js';
-import type { LockBackend } from '../../src/core/backend.js';
-import type { Renewable, Renewer } from '../../src/core/renewal.js';
-import { ReentrantWaiter, type ContestedLock } from '../../src/locks/reentrant/reentrant-waiter.js';
+import type {
+  AcquireReply,
+  Heir,
+  KeepReply,
+  LockBackend,
+  Renewable,
+  Renewer,
+} from '../../src/core/protocol.js';
+import { type ContestedLock, Contests, ReentrantWaiter } from '../../src/locks/plain.js';
 import type { Clock } from '../../src/runtime/clock.js';
 import type { Schedule } from '../../src/runtime/schedule.js';
 import { LostError, UnsentError } from '../../src/redis/failure.js';
 import { LockKeys } from '../../src/redis/keys.js';
-import type { Heir } from '../../src/core/granted-lock.js';
-import { Contests } from '../../src/locks/reentrant/contests.js';
 import type { Line } from '../../src/waiting/line.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { Watchdog } from '../../src/core/watchdog.js';

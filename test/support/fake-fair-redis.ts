@@ -1,10 +1,9 @@
 // One Redis as the fair locks of one client see it, without Redis: tests answer each script, and say what is published.
 import { afterEach, beforeEach, vi } from 'vitest';
-import type { AcquireReply } from '../../src/core/replies.js';
-import type { LockRequest } from '../../src/core/request.js';
-import { Listeners } from '../../src/core/listeners.js';
-import { FairLockBackend } from '../../src/locks/fair/fair-backend.js';
-import { FairPlace } from '../../src/locks/fair/fair-place.js';
+import type { AcquireReply, LockRequest } from '../../src/core/protocol.js';
+import { Listeners } from '../../src/core/events.js';
+import { FairLockBackend } from '../../src/locks/fair.js';
+import { FairPlace } from '../../src/queue/place.js';
 import { PROCESS_CLOCK } from '../../src/runtime/clock.js';
 import { Schedule } from '../../src/runtime/schedule.js';
 import { Server } from '../../src/core/server.js';

@@ -1,9 +1,8 @@
 // A client without Redis: real scopes, holds and locks over a server in memory.
 import { vi } from 'vitest';
-import { Session, type Reachable } from '../../src/core/session.js';
+import { type Reachable, runAsOneOwner, Session } from '../../src/core/session.js';
 import type { HoldfastEvents } from '../../src/api/events.js';
-import { Listeners } from '../../src/core/listeners.js';
-import { runAsOneOwner } from '../../src/core/run.js';
+import { Listeners } from '../../src/core/events.js';
 import type { Lock } from '../../src/api/lock.js';
 import { outsideScopes } from '../../src/scopes/scope.js';
 import { SingleLock } from '../../src/locks/single-lock.js';

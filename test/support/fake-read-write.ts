@@ -1,8 +1,6 @@
 // Read-write locks on a server that exists only in memory: first come, first served, readers together.
-import type { AcquireReply, KeepReply } from '../../src/core/replies.js';
-import type { LockRequest } from '../../src/core/request.js';
-import type { Waiter } from '../../src/core/waiter.js';
-import { HalfLock, type HalfBackend } from '../../src/locks/read-write/half-lock.js';
+import type { AcquireReply, KeepReply, LockRequest, Waiter } from '../../src/core/protocol.js';
+import { type HalfBackend, HalfLock } from '../../src/locks/read-write.js';
 import type { Lock } from '../../src/api/lock.js';
 import type { FakeHoldfast } from './fake-holdfast.js';
 import type { FakeServer } from './fake-backend.js';

@@ -1,24 +1,22 @@
 // Masters of a Redlock that exist only in memory, for fake timers: tests decide how long each link takes.
-import type { KeepReply } from '../../src/core/replies.js';
+import type { KeepReply } from '../../src/core/protocol.js';
 import { Session } from '../../src/core/session.js';
-import { Listeners } from '../../src/core/listeners.js';
+import { Listeners } from '../../src/core/events.js';
 import { Cleanup } from '../../src/core/cleanup.js';
-import type { FencedLock } from '../../src/api/fenced-lock.js';
-import type { Lock } from '../../src/api/lock.js';
-import { fencedLockOver } from '../../src/locks/fenced/fenced-single-lock.js';
-import type { ReentrantLockBackend } from '../../src/locks/reentrant/reentrant-backend.js';
-import type { LastToken, VoteReply } from '../../src/locks/reentrant/voting.js';
-import { FencedRedLockBackend } from '../../src/locks/red/fenced-red-backend.js';
-import { Master } from '../../src/locks/red/master.js';
-import type { RedLockParts } from '../../src/locks/red/masters.js';
-import { QuorumServices } from '../../src/locks/red/quorum-services.js';
-import { RedLockBackend } from '../../src/locks/red/red-backend.js';
-import type { RestartGuard } from '../../src/locks/red/restart-guard.js';
-import { parseRedLockOptions } from '../../src/locks/red/settings.js';
+import type { FencedLock, Lock } from '../../src/api/lock.js';
+import { fencedLockOver } from '../../src/locks/fenced.js';
+import type { LastToken, ReentrantLockBackend, VoteReply } from '../../src/locks/plain.js';
+import {
+  FencedRedLockBackend,
+  QuorumServices,
+  RedLockBackend,
+} from '../../src/locks/redlock/redlock.js';
+import { Master, parseRedLockOptions, type RedLockParts } from '../../src/locks/redlock/master.js';
+import type { RestartGuard } from '../../src/locks/redlock/restart-guard.js';
 import type { RedLockOptions } from '../../src/index.js';
 import { SingleLock } from '../../src/locks/single-lock.js';
 import { LostError } from '../../src/redis/failure.js';
-import { Refusals } from '../../src/redis/outage.js';
+import { Refusals } from '../../src/redis/reconnecting.js';
 import { PROCESS_CLOCK } from '../../src/runtime/clock.js';
 import type { ChannelListener, Subscription } from '../../src/waiting/channels.js';
 import { expectOutages } from './expected-warnings.js';

@@ -9,11 +9,11 @@ import {
   isUnauthenticated,
   LostError,
   notRedisError,
+  refusal,
   replyError,
   UnsentError,
 } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
-import { refusal } from '../redaction.js';
 
 export type Ioredis = Pick<typeof ioredisModule, 'Redis' | 'Command'>;
 

@@ -2,7 +2,7 @@
 
 import type { ClusterOptions, RedisOptions } from 'ioredis';
 import { OptionError } from '../../api/errors.js';
-import { isPlainObject, shown } from '../../api/shown.js';
+import { isPlainObject, shown } from '../../api/options.js';
 import { textOf, type Library, type Target } from '../port.js';
 import {
   addressOf,

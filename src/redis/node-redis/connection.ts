@@ -1,8 +1,7 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
-import { isReply, LostError, notRedisError, UnsentError } from '../failure.js';
+import { isReply, LostError, notRedisError, refusal, UnsentError } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
-import { refusal } from '../redaction.js';
 import type { Place } from '../redis-url.js';
 
 /** What we need of the package `redis`, or `@redis/client`. */

@@ -1,7 +1,7 @@
 // node-redis as a library of ours: its user's options, or those of a client of theirs, which is only read. They are read anew for each connection.
 
 import { OptionError } from '../../api/errors.js';
-import { isPlainObject } from '../../api/shown.js';
+import { isPlainObject } from '../../api/options.js';
 import { textOf, type Library } from '../port.js';
 import {
   addressOf,

@@ -2,7 +2,7 @@
 // is heard as before.
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { slotOf } from '../../../src/redis/slots.js';
+import { slotOf } from '../../../src/redis/keys.js';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
 import {

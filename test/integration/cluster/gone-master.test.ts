@@ -3,7 +3,7 @@ import { Cluster, Redis } from 'ioredis';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { slotOf } from '../../../src/redis/slots.js';
+import { slotOf } from '../../../src/redis/keys.js';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
 import { hasShardedChannels, listenedOn } from '../../support/cluster-listeners.js';

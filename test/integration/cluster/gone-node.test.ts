@@ -8,7 +8,7 @@ import { startCluster } from '../../support/redis-topologies.js';
 import { clusterBehind } from '../../support/proxied-cluster.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { settledWithin } from '../../support/settled-within.js';
-import { slotOf } from '../../../src/redis/slots.js';
+import { slotOf } from '../../../src/redis/keys.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 expectOutages();

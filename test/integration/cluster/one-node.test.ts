@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import type { Hold, Holdfast, PermitHold } from '../../../src/index.js';
-import { slotOf } from '../../../src/redis/slots.js';
+import { slotOf } from '../../../src/redis/keys.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
 import { eventually } from '../../support/eventually.js';
 import { expectOutages } from '../../support/expected-warnings.js';

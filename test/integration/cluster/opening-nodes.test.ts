@@ -2,7 +2,7 @@
 import { Cluster as ClusterClient } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockLostError } from '../../../src/index.js';
-import { slotOf } from '../../../src/redis/slots.js';
+import { slotOf } from '../../../src/redis/keys.js';
 import { newClient } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster } from '../../support/redis-topologies.js';

@@ -2,7 +2,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast } from '../../../src/index.js';
-import { slotOf } from '../../../src/redis/slots.js';
+import { slotOf } from '../../../src/redis/keys.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';

@@ -1,6 +1,6 @@
 // What a connection was told to send at the end of the turn goes first, whatever else is sent before that.
 import { expect, inject, it, vi } from 'vitest';
-import { Listeners } from '../../../src/core/listeners.js';
+import { Listeners } from '../../../src/core/events.js';
 import { RedisClient } from '../../../src/redis/client.js';
 import { libraryFor } from '../../../src/redis/installed.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';

@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
-import { WaitLimit, WaitEnded } from '../../../src/runtime/wait-limit.js';
+import { WaitEnded, WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { LostError, UnsentError } from '../../../src/redis/failure.js';
 import { Schedule } from '../../../src/runtime/schedule.js';
 import { FakeNode, FakeServer } from '../../support/fake-backend.js';

@@ -1,7 +1,7 @@
 // What a wait that is over says of an acquisition whose latest answer came too late.
 import { expect, it } from 'vitest';
-import type { AcquirableLock } from '../../../src/core/backend.js';
-import { endedWait } from '../../../src/core/ended-wait.js';
+import type { AcquirableLock } from '../../../src/core/protocol.js';
+import { endedWait } from '../../../src/core/acquisition.js';
 import { UnsentError, UnwantedError } from '../../../src/redis/failure.js';
 import { WaitEnded, WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { fakeHoldfast } from '../../support/fake-holdfast.js';

@@ -1,13 +1,16 @@
 // How a grant ends where its last command, or the question whether it is there, is answered late, otherwise than expected, or never.
 import { afterEach, beforeEach, describe, expect, it, vi, type Mock } from 'vitest';
 import { LockLostError } from '../../../src/api/errors.js';
-import { deadlineOf } from '../../../src/core/deadline.js';
+import {
+  deadlineOf,
+  type GrantedHold,
+  type GrantedLock,
+  type KeepReply,
+} from '../../../src/core/protocol.js';
 import { Grant } from '../../../src/core/grant.js';
-import type { GrantedHold, GrantedLock } from '../../../src/core/granted-lock.js';
-import { Listeners } from '../../../src/core/listeners.js';
-import type { KeepReply } from '../../../src/core/replies.js';
+import { Listeners } from '../../../src/core/events.js';
 import { Session } from '../../../src/core/session.js';
-import { Contests } from '../../../src/locks/reentrant/contests.js';
+import { Contests } from '../../../src/locks/plain.js';
 import { LostError, replyError } from '../../../src/redis/failure.js';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';

@@ -1,15 +1,19 @@
 // One grant: once its release was sent, which may arrive late, its owner is never used again; and which renewals count.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
-import { deadlineOf } from '../../../src/core/deadline.js';
+import { ExtensionLimit } from '../../../src/locks/redlock/renewal.js';
+import {
+  deadlineOf,
+  type GrantedHold,
+  type GrantedLock,
+  type Renewal,
+  type Renewer,
+} from '../../../src/core/protocol.js';
 import { Grant } from '../../../src/core/grant.js';
-import type { GrantedHold, GrantedLock } from '../../../src/core/granted-lock.js';
-import type { Renewal, Renewer } from '../../../src/core/renewal.js';
 import { Watchdog } from '../../../src/core/watchdog.js';
 import { Session } from '../../../src/core/session.js';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { LockLostError, UnavailableError } from '../../../src/api/errors.js';
-import { Listeners } from '../../../src/core/listeners.js';
+import { Listeners } from '../../../src/core/events.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 

@@ -1,6 +1,6 @@
 // From when a lease counts: from before the command was sent that confirmed it, however long its answer took.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { deadlineOf } from '../../../src/core/deadline.js';
+import { deadlineOf } from '../../../src/core/protocol.js';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 

@@ -1,7 +1,7 @@
 // Listeners: events are built only for somebody, told outside all scopes, and no listener breaks the lock that tells.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UnavailableError } from '../../../src/api/errors.js';
-import { Listeners } from '../../../src/core/listeners.js';
+import { Listeners } from '../../../src/core/events.js';
 import { currentScope, Scope } from '../../../src/scopes/scope.js';
 import { settle } from '../../support/occupancy.js';
 

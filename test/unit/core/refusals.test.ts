@@ -1,7 +1,7 @@
 // What the error of a lock that somebody else has says: no more than is known of who is in the way.
 import { expect, it } from 'vitest';
-import { heldElsewhere } from '../../../src/core/refusals.js';
-import { NoQuorum } from '../../../src/locks/red/no-quorum.js';
+import { heldElsewhere } from '../../../src/core/messages.js';
+import { NoQuorum } from '../../../src/locks/redlock/election.js';
 
 const HOLDER = 'host-1-abc:7';
 const LOCK = { name: 'a' };

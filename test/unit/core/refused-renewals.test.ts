@@ -1,7 +1,6 @@
 // A renewal of many leases that is refused as a whole: each is renewed alone then, and none takes the others with it.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { KeepReply } from '../../../src/core/replies.js';
-import type { Renewable, Watched } from '../../../src/core/renewal.js';
+import type { KeepReply, Renewable, Watched } from '../../../src/core/protocol.js';
 import { Watchdog } from '../../../src/core/watchdog.js';
 import { LostError, replyError } from '../../../src/redis/failure.js';
 import { LockKeys } from '../../../src/redis/keys.js';

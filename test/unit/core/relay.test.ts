@@ -1,9 +1,9 @@
 // Releases that passed a grant on: what proves them, and what does not.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LockLostError, UnavailableError } from '../../../src/api/errors.js';
-import type { GrantedLock } from '../../../src/core/granted-lock.js';
-import { Listeners } from '../../../src/core/listeners.js';
-import { Relay } from '../../../src/core/relay.js';
+import type { GrantedLock } from '../../../src/core/protocol.js';
+import { Listeners } from '../../../src/core/events.js';
+import { Relay } from '../../../src/core/grant.js';
 import { Session } from '../../../src/core/session.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';

@@ -2,8 +2,8 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Session } from '../../../src/core/session.js';
 import { Grant } from '../../../src/core/grant.js';
-import { deadlineOf } from '../../../src/core/deadline.js';
-import { Listeners } from '../../../src/core/listeners.js';
+import { deadlineOf } from '../../../src/core/protocol.js';
+import { Listeners } from '../../../src/core/events.js';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 

@@ -1,7 +1,7 @@
 // Asking until there is an answer: what is asked again, what is not, and that a repeat is known to be one.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { retry } from '../../../src/core/retry.js';
-import { NoQuorum } from '../../../src/locks/red/no-quorum.js';
+import { NoQuorum } from '../../../src/locks/redlock/election.js';
 import { LostError } from '../../../src/redis/failure.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';

@@ -1,7 +1,6 @@
 // The watchdog: few calls for many leases, retries before the deadline, and no failure that stops the next round.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { KeepReply } from '../../../src/core/replies.js';
-import type { Renewable, Renewal, Watched } from '../../../src/core/renewal.js';
+import type { KeepReply, Renewable, Renewal, Watched } from '../../../src/core/protocol.js';
 import { Schedule } from '../../../src/runtime/schedule.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';

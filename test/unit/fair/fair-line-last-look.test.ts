@@ -1,6 +1,6 @@
 // Who wants to know who has a fair lock, before its wait ends: one asks for all of this client.
 import { beforeEach, expect, it, vi } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
 
 const redis = fakeFairRedisPerTest();

@@ -1,6 +1,6 @@
 // What is heard while a look at a fair lock is under way: the look may have been too early, so there is another one after it.
 import { beforeEach, expect, it } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
 
 const redis = fakeFairRedisPerTest();

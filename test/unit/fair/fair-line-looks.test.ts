@@ -1,6 +1,6 @@
 // When a client looks at a fair lock for which it stands in line: once for all its places, and only when there is reason to.
 import { describe, expect, it, vi } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
 
 const redis = fakeFairRedisPerTest();

@@ -1,6 +1,6 @@
 // The line of one client for one fair lock: what it listens to, and who hears what.
 import { describe, expect, it, vi } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { FakeFairRedis, fakeFairRedisPerTest, HELD } from '../../support/fake-fair-redis.js';
 import { settle } from '../../support/occupancy.js';
 

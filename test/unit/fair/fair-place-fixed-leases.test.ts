@@ -1,6 +1,6 @@
 // Fixed leases of locks that are handed over: whole when the turn comes, however old the place is, and always confirmed.
 import { expect, it, vi } from 'vitest';
-import { leftMs } from '../../../src/core/deadline.js';
+import { leftMs } from '../../../src/core/protocol.js';
 import { fakeFairRedisPerTest } from '../../support/fake-fair-redis.js';
 
 const redis = fakeFairRedisPerTest();

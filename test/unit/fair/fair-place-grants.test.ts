@@ -1,6 +1,6 @@
 // Which grants a place in line takes: only those that its newest commands account for, and each for as long as that.
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { fakeFairRedisPerTest, HELD, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 import { expectPending } from '../../support/occupancy.js';
 

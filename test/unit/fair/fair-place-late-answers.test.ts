@@ -1,6 +1,6 @@
 // Answers and grants that come when a place has moved on: it gave up, tried anew, or its try stays without an answer.
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { fakeFairRedisPerTest, HELD } from '../../support/fake-fair-redis.js';
 import { expectPending } from '../../support/occupancy.js';
 

@@ -1,8 +1,7 @@
 // For how long a lock that was handed over may be relied on, when a place asks before it relies on it, and how old it is.
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import type { HandedOver } from '../../../src/core/replies.js';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { leftMs } from '../../../src/core/deadline.js';
+import { type HandedOver, leftMs } from '../../../src/core/protocol.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { fakeFairRedisPerTest, HELD, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 import { expectPending } from '../../support/occupancy.js';
 

@@ -1,6 +1,6 @@
 // Places of a client that listens where those who hand over do not count it: they are passed over as if it were gone.
 import { beforeEach, expect, it, vi } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
+import type { FairPlace } from '../../../src/queue/place.js';
 import { fakeFairRedisPerTest, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 
 const IN_LINE = [600_000];

@@ -1,8 +1,8 @@
 // How places in line are renewed: which go in one call, what it says of each, and what the answers mean.
 import { describe, expect, it, vi } from 'vitest';
-import { FairLockBackend } from '../../../src/locks/fair/fair-backend.js';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { FairServices } from '../../../src/locks/fair/fair-services.js';
+import { FairLockBackend } from '../../../src/locks/fair.js';
+import type { FairPlace } from '../../../src/queue/place.js';
+import { FairServices } from '../../../src/queue/queue.js';
 import { RefusedError } from '../../../src/redis/failure.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { fakeFairRedisPerTest, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';

@@ -1,7 +1,7 @@
 // A place in line for a fenced lock takes a grant only with its token; without one it asks, and is told.
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { FairPlace } from '../../../src/locks/fair/fair-place.js';
-import { FencedFairBackend } from '../../../src/locks/fenced/fenced-fair-backend.js';
+import type { FairPlace } from '../../../src/queue/place.js';
+import { FencedFairBackend } from '../../../src/locks/fenced.js';
 import { fakeFairRedisPerTest, HELD, PLACE_LEASE_MS } from '../../support/fake-fair-redis.js';
 
 const redis = fakeFairRedisPerTest();

@@ -1,7 +1,7 @@
 // A Redlock with a limited number of extensions: which rounds of the watchdog take one.
 import { beforeEach, afterEach, expect, it, vi } from 'vitest';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
-import { ExtensionLimit } from '../../../src/locks/red/extension-limit.js';
+import { ExtensionLimit } from '../../../src/locks/redlock/renewal.js';
 
 const LEASE_MS = 6_000;
 

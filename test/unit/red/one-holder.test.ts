@@ -1,7 +1,7 @@
 // Random waits, leases, delays and crashes: at no instant two who may rely on a Redlock.
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { Hold } from '../../../src/api/hold.js';
+import type { Hold } from '../../../src/api/lock.js';
 import { RedOracle } from '../../support/red-oracle.js';
 import { pass, playOut, work } from '../../support/red-scenario.js';
 import { SimulatedMaster, simulatedRedLock } from '../../support/red-simulation.js';

@@ -1,9 +1,9 @@
 // An election that most masters refuse for good: told as what they say, and no vote is left behind.
 import { expect, it, vi } from 'vitest';
-import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
-import type { Master } from '../../../src/locks/red/master.js';
-import { fixedGuard } from '../../../src/locks/red/restart-guard.js';
-import { vote, type Vote } from '../../../src/locks/red/vote.js';
+import type { VoteReply } from '../../../src/locks/plain.js';
+import type { Master } from '../../../src/locks/redlock/master.js';
+import { fixedGuard } from '../../../src/locks/redlock/restart-guard.js';
+import { vote, type Vote } from '../../../src/locks/redlock/election.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 class FakeMaster {

@@ -1,11 +1,10 @@
 // A renewal of many Redlocks that a master refuses as a whole: it is asked for each of them alone.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { KeepReply } from '../../../src/core/replies.js';
-import type { Watched } from '../../../src/core/renewal.js';
-import type { Master } from '../../../src/locks/red/master.js';
-import { RedRenewer, type RedTarget } from '../../../src/locks/red/red-renewer.js';
+import type { KeepReply, Watched } from '../../../src/core/protocol.js';
+import type { Master } from '../../../src/locks/redlock/master.js';
+import { RedRenewer, type RedTarget } from '../../../src/locks/redlock/renewal.js';
 import { LostError, replyError } from '../../../src/redis/failure.js';
-import type { ReentrantLockBackend } from '../../../src/locks/reentrant/reentrant-backend.js';
+import type { ReentrantLockBackend } from '../../../src/locks/plain.js';
 
 const LEASE_MS = 30_000;
 

@@ -1,14 +1,14 @@
 // Every way in which a holder's masters, those that restarted and those that answer may overlap: nobody else is elected while
 // somebody may rely on the lock. And whom the guard keeps out for no reason that would be worth it.
 import { describe, expect, it } from 'vitest';
-import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
-import type { Master } from '../../../src/locks/red/master.js';
+import type { VoteReply } from '../../../src/locks/plain.js';
+import type { Master } from '../../../src/locks/redlock/master.js';
 import {
   learningGuard,
   MAX_UNHEARD_LEASE_MS,
   type RestartGuard,
-} from '../../../src/locks/red/restart-guard.js';
-import { vote, type Vote } from '../../../src/locks/red/vote.js';
+} from '../../../src/locks/redlock/restart-guard.js';
+import { vote, type Vote } from '../../../src/locks/redlock/election.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 const DAY_MS = 86_400_000;

@@ -2,12 +2,12 @@
 // who may rely on a Redlock.
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { Hold } from '../../../src/api/hold.js';
+import type { Hold } from '../../../src/api/lock.js';
 import {
   fixedGuard,
   learningGuard,
   type RestartGuard,
-} from '../../../src/locks/red/restart-guard.js';
+} from '../../../src/locks/redlock/restart-guard.js';
 import { RedOracle } from '../../support/red-oracle.js';
 import { pass, playOut, work } from '../../support/red-scenario.js';
 import { SimulatedMaster, simulatedRedLock } from '../../support/red-simulation.js';

@@ -1,9 +1,8 @@
 // A vote that is taken back before its answer is known: what takes it back may overtake it.
 import { describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
-import { Master } from '../../../src/locks/red/master.js';
-import type { ReentrantLockBackend } from '../../../src/locks/reentrant/reentrant-backend.js';
-import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
+import { Master } from '../../../src/locks/redlock/master.js';
+import type { ReentrantLockBackend, VoteReply } from '../../../src/locks/plain.js';
 import { LostError, UnsentError } from '../../../src/redis/failure.js';
 
 const OWNER = 'me:1';

@@ -1,7 +1,7 @@
 // The unlock messages of several masters: one release wakes once, and none is missed.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { Master } from '../../../src/locks/red/master.js';
-import { UnlockWatch } from '../../../src/locks/red/unlock-watch.js';
+import type { Master } from '../../../src/locks/redlock/master.js';
+import { UnlockWatch } from '../../../src/locks/redlock/redlock.js';
 import type { ChannelListener, Subscription } from '../../../src/waiting/channels.js';
 
 class FakeMaster {

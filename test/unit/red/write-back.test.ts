@@ -1,16 +1,20 @@
 // The second round of an election for a fenced Redlock: the token is written to most masters, or the lock is not had.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
-import { deadlineOf } from '../../../src/core/deadline.js';
-import type { Master } from '../../../src/locks/red/master.js';
+import { deadlineOf } from '../../../src/core/protocol.js';
+import type { Master } from '../../../src/locks/redlock/master.js';
 import {
   fixedGuard,
   learningGuard,
   type RestartGuard,
-} from '../../../src/locks/red/restart-guard.js';
-import { vote, type Vote } from '../../../src/locks/red/vote.js';
-import { writeBack, type WrittenBack } from '../../../src/locks/red/write-back.js';
-import type { VoteReply } from '../../../src/locks/reentrant/voting.js';
+} from '../../../src/locks/redlock/restart-guard.js';
+import {
+  vote,
+  type Vote,
+  writeBack,
+  type WrittenBack,
+} from '../../../src/locks/redlock/election.js';
+import type { VoteReply } from '../../../src/locks/plain.js';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 const TOKEN = 100n;

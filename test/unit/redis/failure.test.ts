@@ -1,15 +1,15 @@
 // What a failed command means, by what a client library rejects with.
 import { describe, expect, it } from 'vitest';
 import {
-  describe as inWords,
   failureKind,
+  type FailureKind,
+  describe as inWords,
   isCrossSlot,
   isUnknownScript,
   LostError,
   mayConcernSome,
   replyError,
   UnsentError,
-  type FailureKind,
 } from '../../../src/redis/failure.js';
 
 const replies: Record<Exclude<FailureKind, 'unsent' | 'unanswered'>, string[]> = {

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Events } from '../../../src/api/events.js';
 import { LostError, replyError, UnsentError } from '../../../src/redis/failure.js';
-import { Refusals } from '../../../src/redis/outage.js';
+import { Refusals } from '../../../src/redis/reconnecting.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 /** The messages of the `error` events so far. */

@@ -1,9 +1,9 @@
 // Acquires and releases that are gathered: which commands they become, in which order, and what each caller is answered.
 import { nextTick } from 'node:process';
-import { inOwnContext } from '../../../src/runtime/own-context.js';
+import { inOwnContext } from '../../../src/runtime/node.js';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { GatheredCalls, type Carrier } from '../../../src/locks/reentrant/gathered-calls.js';
+import { type Carrier, GatheredCalls } from '../../../src/locks/gather.js';
 import {
   failureKind,
   LostError,

@@ -20,5 +20,5 @@ it('the import says which Node.js is needed, and which this one is', async () =>
 it('a runtime that names an older Node.js, as Bun and Deno may, is taken for what it can do', async () => {
   vi.resetModules();
   vi.stubGlobal('process', { ...process, versions: { ...process.versions, node: '18.20.8' } });
-  await expect(import('../../../src/runtime/own-context.js')).resolves.toBeDefined();
+  await expect(import('../../../src/runtime/node.js')).resolves.toBeDefined();
 });

@@ -1,7 +1,7 @@
 // Time as leases see it: two clocks, the one that went further counts; and the margin for drift.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { elapsedMs, now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
-import { later, leftMs, deadlineOf } from '../../../src/core/deadline.js';
+import { deadlineOf, later, leftMs } from '../../../src/core/protocol.js';
 
 beforeEach(() => {
   vi.useFakeTimers();

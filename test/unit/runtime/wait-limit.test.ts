@@ -1,6 +1,6 @@
 // Turns and limits: first come first served, until the time is up, the signal aborts or the client closes.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { WaitLimit, WaitEnded } from '../../../src/runtime/wait-limit.js';
+import { WaitEnded, WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { Turns } from '../../../src/scopes/turns.js';
 import { expectPending, settle } from '../../support/occupancy.js';
 

@@ -1,7 +1,7 @@
 // Calls that are probably not meant as they are written: they are warned of once, or refused in words that lead to the mistake.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Lock } from '../../../src/index.js';
-import { MultiLock } from '../../../src/locks/multi/multi-lock.js';
+import { MultiLock } from '../../../src/locks/multi.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 

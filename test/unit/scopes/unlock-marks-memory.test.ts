@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { beforeEach, expect, it } from 'vitest';
 import { LockLostError } from '../../../src/api/errors.js';
 import { AnonymousHolds } from '../../../src/scopes/anonymous-holds.js';
-import type { HoldInScope } from '../../../src/scopes/held.js';
+import type { HoldInScope } from '../../../src/scopes/holder.js';
 import { hasFailed, leaveMarks } from '../../../src/scopes/unlock-marks.js';
 
 const ROUNDS = 20_000;

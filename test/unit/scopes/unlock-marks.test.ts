@@ -3,7 +3,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Lock } from '../../../src/api/lock.js';
-import { MultiLock } from '../../../src/locks/multi/multi-lock.js';
+import { MultiLock } from '../../../src/locks/multi.js';
 import { elsewhere } from '../../support/elsewhere.js';
 import { FakeReadWriteLock } from '../../support/fake-read-write.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';

@@ -1,6 +1,6 @@
 // Channels of a client that is closed: others may still hold on to it.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Listeners } from '../../../src/core/listeners.js';
+import { Listeners } from '../../../src/core/events.js';
 import type { RedisClient } from '../../../src/redis/client.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { Channels } from '../../../src/waiting/channels.js';

@@ -1,7 +1,6 @@
 // The line of one client for one lock: who is woken, when, and that no wake-up is lost.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Line } from '../../../src/waiting/line.js';
-import type { Sleeper } from '../../../src/waiting/sleeper.js';
+import { Line, type Sleeper } from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
 
 let line: Line;

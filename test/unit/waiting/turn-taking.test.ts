@@ -1,7 +1,6 @@
 // How long a client that has released a lock stands back for others who want it.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Line } from '../../../src/waiting/line.js';
-import { TURN_MS, TurnTaking } from '../../../src/waiting/turn-taking.js';
+import { Line, TURN_MS, TurnTaking } from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
 
 beforeEach(() => {

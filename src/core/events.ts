@@ -1,0 +1,123 @@
+// Who listens to a client's events, and how they are told.
+
+import { inspect } from 'node:util';
+import { EventEmitter } from 'eventemitter3';
+import type { ErrorEvent, Events, HoldfastEvents } from '../api/events.js';
+import { News } from '../redis/reconnecting.js';
+import { outsideScopes } from '../scopes/scope.js';
+
+type Listener<Name extends keyof HoldfastEvents> = HoldfastEvents[Name];
+
+/** Calls listeners, outside all scopes. One that throws harms neither the lock that emits the event nor the other listeners. */
+export class Listeners implements Events {
+  readonly #emitter = new EventEmitter();
+  /** The function that the emitter knows for each listener: it calls the listener, and reports what that throws. */
+  readonly #guarded = new WeakMap<object, (event: unknown) => void>();
+  /** The connections that are down. */
+  readonly #down = new Set<unknown>();
+  #isOutageWarned = false;
+  /** The errors without a listener, outside an outage, of which the process was warned already. */
+  #unheard = new News();
+
+  on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.on(name, this.#guard(name, listener));
+  }
+
+  once<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.once(name, this.#guard(name, listener));
+  }
+
+  off<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    this.#emitter.off(name, this.#guard(name, listener));
+  }
+
+  outage(connection: unknown, isOn: boolean): void {
+    if (!isOn) {
+      this.#down.delete(connection);
+      return;
+    }
+    if (this.#down.size === 0) {
+      this.#isOutageWarned = false;
+      this.#unheard = new News();
+    }
+    this.#down.add(connection);
+  }
+
+  emit<Name extends keyof HoldfastEvents>(
+    name: Name,
+    describe: () => Parameters<Listener<Name>>[0],
+  ): void {
+    if (this.#emitter.listenerCount(name) > 0)
+      outsideScopes(() => this.#emitter.emit(name, describe()));
+    else if (name === 'error') this.#warn((describe() as ErrorEvent).error.message);
+  }
+
+  /** Warns the process of an error without a listener: once in an outage, whatever fails in it, and once of each other error. */
+  #warn(message: string): void {
+    const isOutage = this.#down.size > 0;
+    if (isOutage ? this.#isOutageWarned : !this.#unheard.isNews(message)) return;
+    this.#isOutageWarned ||= isOutage;
+    process.emitWarning(
+      `${message} (nobody listens to the "error" event, which tells more: holdfast.on('error', …))`,
+      'HoldfastWarning',
+    );
+  }
+
+  #guard<Name extends keyof HoldfastEvents>(
+    name: Name,
+    listener: Listener<Name>,
+  ): (event: unknown) => void {
+    const known = this.#guarded.get(listener);
+    if (known) return known;
+    const report = (error: unknown): void => {
+      process.emitWarning(`a listener of "${name}" failed: ${inspect(error)}`, 'HoldfastWarning');
+    };
+    const call = listener as (event: unknown) => unknown;
+    const guarded = (event: unknown): void => {
+      try {
+        const result = call(event);
+        if (result instanceof Promise) result.catch(report);
+      } catch (error) {
+        report(error);
+      }
+    };
+    this.#guarded.set(listener, guarded);
+    return guarded;
+  }
+}
+
+// Tells of what works but is probably a mistake: by an event, and by a process warning once for each mistake and lock name.
+
+export type Mistake = 'nested call' | 'forgotten unlock' | 'overlapping calls' | 'short lease';
+
+/** Of how many pairs of mistake and lock name the process is warned. */
+const MAX_WARNED = 1_000;
+
+export class Warnings {
+  readonly #events: Events;
+  readonly #told = new Set<string>();
+
+  constructor(events: Events) {
+    this.#events = events;
+  }
+
+  /** Emits the event each time; the process is warned only the first time for this mistake and lock name. */
+  warn(mistake: Mistake, lockName: string, message: string, ownerId?: string): void {
+    this.#events.emit('warning', () => ({ message, lockName, ownerId }));
+    if (this.#isNews(mistake, lockName)) process.emitWarning(message, 'HoldfastWarning');
+  }
+
+  /** Emits the event, too, only the first time for this mistake and lock name, since a loop would repeat it each round. */
+  warnOnce(mistake: Mistake, lockName: string, message: string): void {
+    if (!this.#isNews(mistake, lockName)) return;
+    this.#events.emit('warning', () => ({ message, lockName }));
+    process.emitWarning(message, 'HoldfastWarning');
+  }
+
+  #isNews(mistake: Mistake, lockName: string): boolean {
+    const what = `${mistake} ${lockName}`;
+    if (this.#told.has(what) || this.#told.size >= MAX_WARNED) return false;
+    this.#told.add(what);
+    return true;
+  }
+}

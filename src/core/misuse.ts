@@ -1,0 +1,263 @@
+// Warns of calls that wait for themselves. One that is made by code that holds the lock already, as far as its asynchronous context tells,
+// is warned of after 5 s. A hold of acquire() leaves nothing in the context: there a call that waited for long for one and the same hold
+// may be nested in it. Nothing is timed for a caller that waits for another client.
+
+import type { AcquirableLock, HoldOrigin, NamedLock, SelfWait } from './protocol.js';
+import { callerHolds, mayBeNestedMessage } from './messages.js';
+import type { Warnings } from './events.js';
+import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
+import type { AnonymousHolds } from '../scopes/anonymous-holds.js';
+import type { HoldInScope, ScopedLock } from '../scopes/holder.js';
+import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
+import { heldByCaller } from '../scopes/unlock-marks.js';
+import type { Call } from '../runtime/wait-limit.js';
+import { LockNotHeldError } from '../api/errors.js';
+
+/**
+ * After how long a wait is warned of that is one for itself. Most holds are shorter: work that a loop starts without awaiting it inherits
+ * the marks of what the loop started before, and waits for that, which ends.
+ */
+const SELF_WAIT_WARNING_MS = 5_000;
+
+/** After how long a wait for one anonymous hold of this client is warned of, if it may be nested in that hold. */
+const MAY_BE_NESTED_MS = 30_000;
+
+/** How the call that is made now waits for itself, by a `lock()` or `tryLock()` of its caller outside any run; undefined: it does not. */
+export function selfWaitOf(holds: AnonymousHolds, lock: ScopedLock): SelfWait | undefined {
+  const hold = heldByCaller({ holds, lock });
+  if (!hold) return undefined;
+  const { ownerId, isShared } = hold;
+  const held = { id: lock.id, isShared };
+  return () =>
+    holds.owed(held, hold) === 'held'
+      ? { ownerId, why: callerHolds(ownerId, isShared) }
+      : undefined;
+}
+
+/** What `NestedCalls` needs of the session. */
+interface Surroundings {
+  readonly schedule: Schedule;
+  readonly anonymous: AnonymousHolds;
+  readonly warnings: Warnings;
+}
+
+export class NestedCalls {
+  readonly #session: Surroundings;
+  readonly #waits = new Map<string, LockWaits>();
+
+  constructor(session: Surroundings) {
+    this.#session = session;
+  }
+
+  /** A call begins to wait for the lock. Returns how to end that. */
+  begin(lock: AcquirableLock, position: Scope | undefined, selfWait?: SelfWait): () => void {
+    const { schedule, warnings } = this.#session;
+    if (selfWait) {
+      const wait = new NestedWait(lock, selfWait, warnings);
+      schedule.within(wait, SELF_WAIT_WARNING_MS);
+      return () => {
+        schedule.delete(wait);
+      };
+    }
+    // Permits are held for long beside others that wait for them: that says nothing.
+    if (lock.isReentrant === false) return () => undefined;
+    const { id } = lock;
+    let waits = this.#waits.get(id);
+    if (!waits) this.#waits.set(id, (waits = new LockWaits(this.#session, lock)));
+    return waits.begin(actingScope(position) !== undefined, () => this.#waits.delete(id));
+  }
+}
+
+/** A call that waits for itself. */
+class NestedWait implements Due {
+  scheduled: Scheduled | undefined;
+  readonly #lock: AcquirableLock;
+  readonly #selfWait: SelfWait;
+  readonly #warnings: Warnings;
+
+  constructor(lock: AcquirableLock, selfWait: SelfWait, warnings: Warnings) {
+    this.#lock = lock;
+    this.#selfWait = selfWait;
+    this.#warnings = warnings;
+  }
+
+  due(): void {
+    const found = this.#selfWait();
+    if (!found) return;
+    const { name, isReentrant } = this.#lock;
+    const what = isReentrant === false ? 'semaphore' : 'lock';
+    const message = `${what} "${name}" has been waited for for 5 s: ${found.why}`;
+    this.#warnings.warn('nested call', name, message, found.ownerId);
+  }
+}
+
+interface Wait {
+  /** Monotonic. */
+  readonly sinceMs: number;
+  /** Whether it is made in a run, where a `lock()` around that run has left no mark. */
+  readonly isInRun: boolean;
+}
+
+/** The calls that wait for one lock, of which nothing is known. */
+class LockWaits implements Due {
+  scheduled: Scheduled | undefined;
+  readonly #session: Surroundings;
+  readonly #lock: NamedLock;
+  /** How many calls wait, warned of or not. */
+  #count = 0;
+  /** The calls that were not warned of so far, oldest first. */
+  readonly #waits = new Set<Wait>();
+  readonly #deafen: () => void;
+  /** The anonymous hold that was seen last, and since when it is there (monotonic); -Infinity: since before anybody waited. */
+  #hold: HoldInScope | undefined;
+  #heldSinceMs = -Infinity;
+
+  constructor(session: Surroundings, lock: NamedLock) {
+    this.#session = session;
+    this.#lock = lock;
+    this.#hold = session.anonymous.held(lock.id);
+    this.#deafen = session.anonymous.onHeld(lock.id, this.#held);
+  }
+
+  begin(isInRun: boolean, onEmpty: () => void): () => void {
+    const wait = { sinceMs: this.#session.schedule.clock.nowMs(), isInRun };
+    this.#waits.add(wait);
+    this.#count++;
+    if (this.#session.anonymous.held(this.#lock.id)) this.#checkAfter(MAY_BE_NESTED_MS);
+    return () => {
+      this.#waits.delete(wait);
+      if (--this.#count > 0) return;
+      this.#deafen();
+      this.#session.schedule.delete(this);
+      onEmpty();
+    };
+  }
+
+  due(): void {
+    const { anonymous, schedule } = this.#session;
+    const hold = anonymous.held(this.#lock.id);
+    if (!hold) return; // when the next anonymous hold begins, the check is scheduled again
+    if (hold !== this.#hold) {
+      this.#held(hold);
+      return;
+    }
+    for (const wait of this.#waits) {
+      // It is a lock() or tryLock(), and the context says that the call is not nested in it.
+      if (hold.isUnlockable && !wait.isInRun) continue;
+      const waitedMs = schedule.clock.nowMs() - Math.max(wait.sinceMs, this.#heldSinceMs);
+      if (waitedMs < MAY_BE_NESTED_MS) {
+        this.#checkAfter(MAY_BE_NESTED_MS - waitedMs);
+        return; // the others wait for less long
+      }
+      this.#waits.delete(wait);
+      this.#warn(hold);
+    }
+  }
+
+  /** An anonymous hold of this client begins while calls wait. */
+  readonly #held = (hold: HoldInScope): void => {
+    this.#hold = hold;
+    this.#heldSinceMs = this.#session.schedule.clock.nowMs();
+    if (this.#waits.size > 0) this.#checkAfter(MAY_BE_NESTED_MS);
+  };
+
+  #checkAfter(delayMs: number): void {
+    this.#session.schedule.within(this, delayMs);
+  }
+
+  #warn({ ownerId, isShared }: HoldInScope): void {
+    const { name } = this.#lock;
+    const message = mayBeNestedMessage(name, ownerId, isShared);
+    this.#session.warnings.warn('nested call', name, message, ownerId);
+  }
+}
+
+// The lock() and tryLock() calls that are under way, the warnings of those that are probably mistakes, and the error of an unlock()
+// without one.
+
+/** What is needed of the session. */
+interface Calls {
+  readonly warnings: Warnings;
+  readonly acquisitions: ReadonlySet<Call>;
+}
+
+/** A shorter lease was probably meant in seconds. */
+const SHORT_LEASE_MS = 100;
+
+/**
+ * A `lock()` or `tryLock()` begins, in the scope `position`. Returns what to call when it ends; undefined: nothing is kept of it, since
+ * it is outside any run, or a call of another kind.
+ */
+export function lockCallBegins(
+  session: Pick<Calls, 'warnings'>,
+  { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
+  origin: HoldOrigin,
+  leaseMs: number | undefined,
+  position: Scope | undefined,
+): (() => void) | undefined {
+  if (origin !== 'lock') return undefined;
+  if (leaseMs !== undefined && leaseMs < SHORT_LEASE_MS)
+    session.warnings.warnOnce('short lease', name, shortLeaseMessage(name, leaseMs));
+  const calls = actingScope(position)?.lockCalls;
+  if (!calls) return undefined;
+  const before = calls.get(id) ?? 0;
+  // (Readers are side by side whoever they are.)
+  if (before > 0 && !isShared)
+    session.warnings.warnOnce('overlapping calls', name, overlapMessage(name));
+  calls.set(id, before + 1);
+  return () => {
+    const left = (calls.get(id) ?? 0) - 1;
+    if (left > 0) calls.set(id, left);
+    else calls.delete(id);
+  };
+}
+
+/** The lock's id, by which a `lock()` or `tryLock()` outside any run is found while it is under way; undefined for any other call. */
+export function anonymousLockId(
+  origin: HoldOrigin,
+  id: string,
+  position: Scope | undefined,
+): string | undefined {
+  return origin === 'lock' && !actingScope(position) ? id : undefined;
+}
+
+/**
+ * The error of an `unlock()` that has no call to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it.
+ * `hasFailed`: the caller's own `lock()` or `tryLock()` did not get it.
+ */
+export function nothingToUnlock(
+  { acquisitions }: Pick<Calls, 'acquisitions'>,
+  { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
+  isHeldAround: boolean,
+  hasFailed: boolean,
+): LockNotHeldError {
+  const acting = actingScope(currentScope());
+  const isUnderWay = acting
+    ? acting.lockCalls.has(id)
+    : [...acquisitions].some(({ anonymousLockId }) => anonymousLockId === id);
+  const half = isShared === undefined ? '' : ` of the ${isShared ? 'read' : 'write'} lock`;
+  const why = hasFailed
+    ? `the lock() or tryLock()${half} of this code did not get it; call unlock() only where tryLock() returned true, or use withLock(), or a holdfast.run() for each task`
+    : isUnderWay
+      ? 'its lock() or tryLock() is still under way, since it was not awaited'
+      : isHeldAround
+        ? 'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()'
+        : acting
+          ? `this run has no lock() or tryLock()${half} to undo`
+          : `no lock() or tryLock()${half} outside a run is left to undo`;
+  return new LockNotHeldError(`lock "${name}" cannot be unlocked: ${why}`, { lockName: name });
+}
+
+function shortLeaseMessage(name: string, leaseMs: number): string {
+  return (
+    `lock "${name}" is taken with a lease of ${String(leaseMs)}: that is milliseconds, after which others get it; ` +
+    `for seconds, give ${String(leaseMs * 1_000)}`
+  );
+}
+
+function overlapMessage(name: string): string {
+  return (
+    `lock "${name}": two lock() or tryLock() calls of one run overlap; the run is one owner, so that both enter. ` +
+    'For branches that shall take turns use lock.withLock(…), or a holdfast.run(…) for each'
+  );
+}

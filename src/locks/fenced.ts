@@ -1,0 +1,228 @@
+// A fenced lock, on one Redis or on a quorum of them: a lock of one name, and the tokens that it gave.
+
+import type { FencedHold, FencedLock, FencedLockOptions, Hold } from '../api/lock.js';
+import {
+  type AcquireOptions,
+  invalid,
+  isWholeNumber,
+  type LockOptions,
+  parseBoolean,
+  parseName,
+  parseOptions,
+} from '../api/options.js';
+import type { LockBackend, LockRequest, Waiter } from '../core/protocol.js';
+import type { Server } from '../core/server.js';
+import type { Session } from '../core/session.js';
+import { LARGEST_TOKEN, type LastToken, ReentrantLockBackend, ReentrantWaiter } from './plain.js';
+import { SingleLock } from './single-lock.js';
+import type { ExpectedKey, KeyInTheWay } from '../core/retry.js';
+import { FairLockBackend } from './fair.js';
+import type { RedisClient } from '../redis/client.js';
+import { replyError } from '../redis/failure.js';
+import type { LockKeys } from '../redis/keys.js';
+import { scripts } from '../redis/scripts.generated.js';
+import type { TimeLimit } from '../runtime/clock.js';
+import type { Fencing } from './gather.js';
+
+type Tokens = Pick<FencedLock, 'getToken' | 'lockAndGetToken' | 'tryLockAndGetToken'>;
+
+interface TokenGivingBackend extends LockBackend {
+  readonly counter: Pick<LastToken, 'last'>;
+}
+
+class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens {
+  async getToken(): Promise<bigint | undefined> {
+    const { session, backend } = this.parts;
+    return await session.ask(backend, async () => {
+      const token = await backend.counter.last();
+      if (token === undefined) await backend.remainTimeToLive(); // throws where something else has the name
+      return token;
+    });
+  }
+
+  lockAndGetToken(lease?: number | LockOptions): Promise<bigint> {
+    return this.marking(() => this.lockHold('lockAndGetToken()', lease), tokenOf);
+  }
+
+  tryLockAndGetToken(wait?: number | AcquireOptions, lease?: number): Promise<bigint | undefined> {
+    return this.marking(
+      () => this.tryLockHold('tryLockAndGetToken()', wait, lease),
+      (hold) => hold && tokenOf(hold),
+    );
+  }
+}
+
+/** The hold's token. Every hold of a fenced lock has one: its grant was made with a token, or the acquisition was refused. */
+function tokenOf(hold: Hold): bigint {
+  return (hold as FencedHold).token;
+}
+
+/** Every hold that such a lock returns is a {@link FencedHold}, though the types of {@link SingleLock} do not say so. */
+export function fencedLockOver(session: Session, backend: TokenGivingBackend): FencedLock {
+  return new FencedSingleLock(session, backend) as FencedLock;
+}
+
+export function fencedLock(
+  session: Session,
+  server: Server,
+  name: unknown,
+  options: FencedLockOptions,
+): FencedLock {
+  const lockName = parseName(name);
+  const { isFair, tokenTtlMs } = parseFencedLock(lockName, options);
+  const Backend = isFair ? FencedFairBackend : FencedBackend;
+  const backend = new Backend(server, lockName, session.newOwnerId, tokenTtlMs);
+  return fencedLockOver(session, backend);
+}
+
+// A fenced lock on one Redis: the reentrant lock, whose grants have a token. The data is that of Redisson's RFencedLock.
+
+class FencedBackend extends ReentrantLockBackend {
+  override readonly kind = 'FencedLock';
+  override readonly isFenced = true;
+  override readonly counter: TokenCounter;
+
+  constructor(server: Server, name: string, newOwnerId: () => string, tokenTtlMs: number) {
+    super(server, server.keyPrefix, name, newOwnerId);
+    this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
+  }
+
+  override waiter(newOwnerId: () => string, request: LockRequest): Waiter {
+    return new FencedWaiter(this, newOwnerId(), request);
+  }
+
+  protected override get fencing(): TokenCounter {
+    return this.counter;
+  }
+
+  override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    return (await this.counter.inTheWay()) ?? (await super.keyInTheWay());
+  }
+
+  protected override get expectedKeys(): ExpectedKey[] {
+    return [...super.expectedKeys, this.counter.expectedKey];
+  }
+}
+
+// A fenced lock that is fair, on one Redis: whoever is handed the lock is handed its token, too.
+
+export class FencedFairBackend extends FairLockBackend {
+  override readonly kind = 'FencedFairLock';
+  override readonly isFenced = true;
+  override readonly counter: TokenCounter;
+
+  constructor(server: Server, name: string, newOwnerId: () => string, tokenTtlMs: number) {
+    super(server, server.keyPrefix, name, newOwnerId);
+    this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
+  }
+
+  protected override get fencing(): TokenCounter {
+    return this.counter;
+  }
+
+  override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    return (await this.counter.inTheWay()) ?? (await super.keyInTheWay());
+  }
+
+  protected override get expectedKeys(): ExpectedKey[] {
+    return [...super.expectedKeys, this.counter.expectedKey];
+  }
+}
+
+// A caller who wants a fenced lock. It stands in the line of this client like those who want the plain lock, but no grant is passed on to
+// it there: each holder's token comes from the server.
+
+class FencedWaiter extends ReentrantWaiter {
+  protected override readonly mayInherit = false;
+}
+
+// Reads the options of `getFencedLock()`.
+
+const DAY_MS = 86_400_000;
+const DEFAULT_TOKEN_TTL_MS = 7 * DAY_MS;
+
+interface FencedLockSettings {
+  readonly isFair: boolean;
+  /** How long a token is remembered; 0: for ever. */
+  readonly tokenTtlMs: number;
+}
+
+function parseFencedLock(lockName: string, options: unknown): FencedLockSettings {
+  const what = 'the options of getFencedLock()';
+  const { fair, tokenTtl } = parseOptions(what, options, ['fair', 'tokenTtl'], lockName);
+  return {
+    isFair: fair === undefined ? false : parseBoolean(fair, 'fair', lockName),
+    tokenTtlMs: tokenTtl === undefined ? DEFAULT_TOKEN_TTL_MS : parseTokenTtl(tokenTtl, lockName),
+  };
+}
+
+function parseTokenTtl(tokenTtl: unknown, lockName: string): number {
+  if (tokenTtl === Infinity) return 0;
+  if (isWholeNumber(tokenTtl, 1)) return tokenTtl;
+  const right = 'a whole number of milliseconds of at least 1, or Infinity';
+  throw invalid('tokenTtl', tokenTtl, right, lockName);
+}
+
+// The last fencing token of one lock, as it stands on the server: the scripts that grant the lock count it up.
+
+const EXPECTED = 'the last fencing token';
+
+export class TokenCounter implements Fencing, LastToken {
+  readonly keys: readonly [string];
+  readonly args: readonly [number];
+  readonly #connection: RedisClient;
+
+  /** `tokenTtlMs`: how long a token is remembered; 0: for ever. */
+  constructor(connection: RedisClient, keys: LockKeys, tokenTtlMs: number) {
+    this.#connection = connection;
+    this.keys = [keys.counter(connection.isCluster)];
+    this.args = [tokenTtlMs];
+  }
+
+  /** The last token; undefined: none was given, or it is forgotten. */
+  async last(): Promise<bigint | undefined> {
+    const last = await this.#read();
+    if (last !== null && !isNumber(last))
+      throw replyError(`KEYCONFLICT ${this.key} is not ${EXPECTED}`);
+    return last === null ? undefined : BigInt(last);
+  }
+
+  /** A token counts only if replicas have acknowledged it, too: one that takes over as the master must know it. */
+  raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
+    const read = (reply: unknown): bigint | undefined =>
+      reply === 1 ? undefined : BigInt(reply as string);
+    const isRaised = (last: bigint | undefined): boolean => last === undefined;
+    const args = [String(token), ...this.args];
+    return this.#connection.runReplicated(
+      scripts.raiseToken,
+      this.keys,
+      args,
+      read,
+      isRaised,
+      limit,
+    );
+  }
+
+  get expectedKey(): ExpectedKey {
+    return { key: this.key, type: 'string', expected: EXPECTED };
+  }
+
+  /** A string at the counter's key that is no token, if there is one. (A value of another type is found by its type.) */
+  async inTheWay(): Promise<KeyInTheWay | undefined> {
+    const last = await this.#read().catch(() => null);
+    const isToken = last === null || (isNumber(last) && BigInt(last) < LARGEST_TOKEN);
+    return isToken ? undefined : { key: this.key, expected: EXPECTED, type: 'string' };
+  }
+
+  get key(): string {
+    return this.keys[0];
+  }
+
+  async #read(): Promise<string | null> {
+    return (await this.#connection.command('get', this.key)) as string | null;
+  }
+}
+
+function isNumber(text: string): boolean {
+  return /^\d+$/.test(text);
+}

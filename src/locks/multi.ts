@@ -1,0 +1,665 @@
+// Several locks as one: all of them, or none.
+
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import type { Session } from '../core/session.js';
+import type { HoldOrigin, KeyPlace, OwnHold } from '../core/protocol.js';
+import { BaseLock, type HeldHere } from './base-lock.js';
+import { parseMembers, type SingleLock } from './single-lock.js';
+import { anonymousLockId, lockCallBegins, nothingToUnlock } from '../core/misuse.js';
+import type { AcquireRequest } from '../api/options.js';
+import { inTurn } from '../runtime/node.js';
+import { currentScope, Scope } from '../scopes/scope.js';
+import { hasFailed, type MarkedLock } from '../scopes/unlock-marks.js';
+import {
+  isUnanswered,
+  LockLostError,
+  LockTimeoutError,
+  OptionError,
+  UnavailableError,
+} from '../api/errors.js';
+import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../core/messages.js';
+import type { SingleHold } from '../core/hold.js';
+import type { Clock, Timer } from '../runtime/clock.js';
+import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
+import { type HoldDescription, inspected } from '../api/description.js';
+
+export class MultiLock extends BaseLock {
+  readonly name: string;
+  readonly #session: Session;
+  readonly #members: readonly SingleLock[];
+  readonly #sameKeys: SameKeys;
+
+  /** @throws OptionError a member cannot be one */
+  constructor(session: Session, locks: readonly unknown[]) {
+    super();
+    const right =
+      'it must be a lock of getLock(), getFairLock(), getFencedLock() or getRedLock(), or one half of getReadWriteLock()';
+    this.#session = session;
+    this.#members = parseMembers('a MultiLock', locks, right, () => true);
+    this.name = `multi(${this.#members.map(({ name }) => name).join(', ')})`;
+    this.#sameKeys = new SameKeys(this.name, this.#members);
+  }
+
+  protected override get kind(): string {
+    return 'MultiLock';
+  }
+
+  protected override get defaultWaitMs(): number {
+    return this.#session.defaultWaitMs;
+  }
+
+  override get held(): HeldHere | undefined {
+    const held = this.#members.map((member) => member.held);
+    const [first] = held;
+    if (!first || held.includes(undefined)) return undefined;
+    return {
+      ownerId: first.ownerId,
+      remainingMs: Math.min(...held.map((each) => each?.remainingMs ?? 0)),
+    };
+  }
+
+  override get marked(): readonly MarkedLock[] {
+    return this.#members.flatMap((member) => member.marked);
+  }
+
+  override async unlock(): Promise<void> {
+    if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
+      const isHeldAround = this.#members.every((member) => member.isHeldAround);
+      const named = { id: this.name, name: this.name };
+      const hasFailedHere = this.marked.some(hasFailed);
+      throw await inTurn(nothingToUnlock(this.#session, named, isHeldAround, hasFailedHere));
+    }
+    await this.#all((member) => member.unlock());
+  }
+
+  override async isLocked(): Promise<boolean> {
+    return (await this.#all((member) => member.isLocked())).every(Boolean);
+  }
+
+  override async getHoldCount(): Promise<number> {
+    return Math.min(...(await this.#all((member) => member.getHoldCount())));
+  }
+
+  override async remainTimeToLive(): Promise<number> {
+    const leftMs = await this.#all((member) => member.remainTimeToLive());
+    const ending = leftMs.filter((ms) => ms !== -1);
+    return ending.length > 0 ? Math.min(...ending) : -1;
+  }
+
+  override async forceUnlock(): Promise<boolean> {
+    return (await this.#all((member) => member.forceUnlock())).some(Boolean);
+  }
+
+  protected override acquireHold(
+    request: AcquireRequest,
+    origin: HoldOrigin,
+    scope?: Scope,
+  ): Promise<MultiHold> {
+    return new MultiAcquisition(this.#session, {
+      ...request,
+      lockName: this.name,
+      members: this.#members,
+      sameKeys: this.#sameKeys,
+      origin,
+      scope,
+    }).hold();
+  }
+
+  /** Does the same with all members, whatever becomes of the others; throws the first error. */
+  async #all<T>(call: (member: SingleLock) => Promise<T>): Promise<T[]> {
+    const calls = this.#members.map(call);
+    await Promise.allSettled(calls);
+    return await Promise.all(calls);
+  }
+}
+
+// Acquires several locks, all or nothing: tries all at once, and when one was in the way waits for that one while holding
+// nothing, then tries the others. So no order among the locks is needed, and no two callers wait for each other.
+
+/** Once a caller of this client has had so many rounds, the locks are taken for contended. */
+const MANY_ROUNDS = 3;
+
+/** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
+const DEFERRED_ROUND_TRIPS = 6;
+
+export interface MultiRequest extends AcquireRequest {
+  readonly lockName: string;
+  readonly members: readonly SingleLock[];
+  readonly sameKeys: SameKeys;
+  readonly origin: HoldOrigin;
+  readonly scope: Scope | undefined;
+}
+
+const underWay = new WeakMap<Session, Set<MultiAcquisition>>();
+
+/** All such acquisitions of one client that are under way. */
+export function underWayIn(session: Session): Set<MultiAcquisition> {
+  const known = underWay.get(session) ?? new Set();
+  underWay.set(session, known);
+  return known;
+}
+
+export class MultiAcquisition {
+  readonly #session: Session;
+  readonly #request: MultiRequest;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #endsAtMs: number;
+  /** The error of the member that was last seen in the way. */
+  #lastHeld: LockTimeoutError | undefined;
+  /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
+  readonly #sinceMs: number;
+  /** How often it found a member in the way. */
+  #round = 0;
+  #roundTripMs = 0;
+  readonly #stop = new AbortController();
+
+  constructor(session: Session, request: MultiRequest) {
+    const { lockName, signal, waitMs } = request;
+    session.assertOpen(lockName);
+    if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
+    this.#session = session;
+    this.#request = request;
+    const { clock, random } = request.members[0]?.parts.session ?? session;
+    this.#clock = clock;
+    this.#random = random;
+    this.#sinceMs = clock.nowMs();
+    this.#endsAtMs = waitMs === 0 ? Infinity : this.#sinceMs + waitMs;
+  }
+
+  /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was in the way */
+  async hold(): Promise<MultiHold> {
+    const { lockName, signal, origin, leaseMs } = this.#request;
+    const position = currentScope();
+    const named = { id: lockName, name: lockName };
+    const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
+    // The members' waits keep to the time limit: only an abort and a closing client must be watched for here.
+    const waitLimit = new WaitLimit({
+      clock: this.#clock,
+      limitMs: Infinity,
+      signal,
+      anonymousLockId: anonymousLockId(origin, lockName, position),
+      registry: this.#session.acquisitions,
+    });
+    const others = underWayIn(this.#session).add(this);
+    const rounds = this.#rounds();
+    try {
+      return await waitLimit.within(rounds);
+    } catch (error) {
+      if (!(error instanceof WaitEnded)) throw error;
+      this.#stop.abort();
+      // The locks may just have been acquired.
+      rounds.then((hold) => hold.releaseQuietly()).catch(() => undefined);
+      if (error.ending === 'closed') throw this.#session.closedError(lockName);
+      throw aborted(lockName, 'while waiting', signal);
+    } finally {
+      endCall?.();
+      waitLimit.dispose();
+      others.delete(this);
+    }
+  }
+
+  async #rounds(): Promise<MultiHold> {
+    const { members, waitMs } = this.#request;
+    // Nobody but us has its signal, so there is nothing to dispose of.
+    const signal = this.#stop.signal;
+    const untilStopped = new WaitLimit({ clock: this.#clock, limitMs: Infinity, signal });
+    let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
+    for (;;) {
+      if (this.#request.sameKeys.areSuspected) {
+        const conflict = await this.#conflict(Math.min(this.#leftMs / 2, SLOW_ANSWER_MS));
+        if (conflict instanceof OptionError) throw conflict; // anything else the members say themselves
+      }
+      const outcome = await this.#tryAll(inTheWay);
+      if (outcome instanceof MultiHold) return outcome;
+      inTheWay = outcome;
+      this.#round++;
+      // Random, so that callers do not run in step.
+      await untilStopped.pause(Math.min(this.#random() * this.#roundTripMs, this.#leftMs));
+    }
+  }
+
+  /**
+   * For how long it lets others try first when it is woken. Where locks are contended somebody would always be unlucky: so who
+   * has been disappointed more often goes first, by the only means there is among processes, time.
+   */
+  readonly #deferMs = (): number => {
+    const most = Math.max(...[...underWayIn(this.#session)].map((caller) => caller.#round));
+    if (most < MANY_ROUNDS) return 0;
+    const deferMs = DEFERRED_ROUND_TRIPS * this.#roundTripMs * (1 - this.#round / most);
+    return Math.min(deferMs, this.#leftMs / 2);
+  };
+
+  /** One round, beginning with `first`, if given; returns the hold, or which member was in the way. */
+  async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
+    const { lockName, members, leaseMs } = this.#request;
+    const round = new MultiRound({
+      session: this.#session,
+      clock: this.#clock,
+      members,
+      leaseMs,
+      leftMs: () => this.#leftMs,
+      stop: this.#stop.signal,
+      acquire: this.#acquire,
+    });
+    const { holds, refusals, triedAtMs, roundTripMs } = await round.play(first);
+    this.#roundTripMs = roundTripMs ?? this.#roundTripMs;
+    const conflict =
+      refusals.length === 0 && (await this.#conflict(Math.max(this.#leftMs, SLOW_ANSWER_MS)));
+    const areHeld = holds.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
+    if (!conflict && refusals.length === 0 && areHeld) {
+      for (const hold of holds) hold.becomeMember(this.#session, this.#request.origin);
+      return new MultiHold(lockName, holds);
+    }
+    if (holds.length > 0) await undo(holds, this.#clock);
+    if (conflict instanceof OptionError) throw conflict;
+    if (refusals.length === 0) {
+      this.#lastHeld = undefined;
+      this.#throwIfOver(holds, conflict);
+      return undefined;
+    }
+    // Members were held around us for a moment, and then not any more: the next round makes a new owner for all.
+    if (refusals.every(({ error }) => error instanceof OwnerSpentError) && this.#leftMs > 0)
+      return undefined;
+    // An unreachable member is waited for like one that somebody holds: while nothing is held here. If waiting does not help, its error
+    // says so. (Not `first`, of which only the extension failed: acquiring it worked.)
+    const unreachable = refusals.find(
+      ({ member, error }) => member !== first && isUnanswered(error),
+    );
+    if (unreachable && !this.#isOver) {
+      this.#lastHeld = undefined; // out of date when that member was waited for
+      return unreachable.member;
+    }
+    return this.#inTheWay(refusals, triedAtMs);
+  }
+
+  /** Whether two members are the same key: what `SameKeys.found` finds within this time, and within `commandTimeout`. */
+  #conflict(limitMs: number): Promise<unknown> {
+    const limit = Math.min(limitMs, this.#session.commandTimeoutMs);
+    return this.#request.sameKeys.found(this.#session, this.#clock, limit, this.#stop.signal);
+  }
+
+  /** Which of the members that refused somebody else holds. Throws if a refusal was worse than that, or if no time is left to wait. */
+  #inTheWay(refusals: readonly Refusal[], startedAtMs: number): SingleLock | undefined {
+    const { lockName, waitMs } = this.#request;
+    const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
+    const worse = refusals.find(({ error }) => !(error instanceof LockTimeoutError));
+    const seen = (held?.error as LockTimeoutError | undefined) ?? this.#lastHeld;
+    this.#lastHeld = seen;
+    if (!seen || (worse && !this.#isCutShort(worse.error, startedAtMs))) throw worse?.error;
+    if (this.#isOver) throw memberHeldElsewhere(lockName, waitMs, seen);
+    return held?.member;
+  }
+
+  /** A member was lost before the last one was acquired, or `conflict` is not known: throws if there is no time for another round. */
+  #throwIfOver(holds: readonly SingleHold[], conflict: unknown): void {
+    if (!this.#isOver) return;
+    const what = conflict
+      ? 'not acquired: it is not known whether two of its members are the same key'
+      : 'not acquired: a member was lost before all were acquired';
+    const losses = holds.map(({ signal }) => signal.reason as unknown);
+    const cause = [conflict, ...losses].find(Boolean);
+    const reason = cause instanceof Error ? cause : undefined;
+    throw this.#session.unavailable(this.#request.lockName, what, reason);
+  }
+
+  readonly #acquire = (
+    member: SingleLock,
+    waitMs: number,
+    attemptMs: number,
+    newOwnerId: () => string,
+  ): Promise<SingleHold> => {
+    const { leaseMs, scope } = this.#request;
+    const { signal } = this.#stop;
+    const terms = { attemptMs, sinceMs: this.#sinceMs, deferMs: this.#deferMs };
+    const request = { waitMs, leaseMs, signal, ...terms };
+    // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
+    return member.acquireHold(request, 'acquire', scope, newOwnerId);
+  };
+
+  /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
+  #isCutShort(error: unknown, startedAtMs: number): boolean {
+    const isYoung = Math.min(this.#clock.nowMs(), this.#endsAtMs) - startedAtMs <= SLOW_ANSWER_MS;
+    return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
+  }
+
+  /** Whether there is no time for another round. */
+  get #isOver(): boolean {
+    return this.#request.waitMs === 0 || this.#leftMs <= 0;
+  }
+
+  get #leftMs(): number {
+    return Math.max(this.#endsAtMs - this.#clock.nowMs(), 0);
+  }
+}
+
+/** Whether this member cannot be asked now: then it is waited for first, while nothing is held. */
+function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
+  return !(backend.isReachable ?? session.connection.isReady);
+}
+
+// One round of a caller who wants several locks: waits for one of them while holding nothing, if that one was in the way, then tries
+// all others at once.
+
+/** The longest that is taken for a round trip, in milliseconds. */
+const LONGEST_ROUND_TRIP_MS = 20;
+
+/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
+const UNDO_LIMIT_MS = 100;
+
+interface RoundOptions {
+  readonly session: Session;
+  readonly clock: Clock;
+  readonly members: readonly SingleLock[];
+  /** undefined: the watchdog renews it. */
+  readonly leaseMs: number | undefined;
+  /** Milliseconds until the caller gives up. */
+  readonly leftMs: () => number;
+  /** Aborts when nobody wants the locks any more. */
+  readonly stop: AbortSignal;
+  readonly acquire: (
+    member: SingleLock,
+    waitMs: number,
+    attemptMs: number,
+    newOwnerId: () => string,
+  ) => Promise<SingleHold>;
+}
+
+/** A member that could not be had. */
+export interface Refusal {
+  readonly member: SingleLock;
+  readonly error: unknown;
+}
+
+interface RoundOutcome {
+  /** The members that were acquired, in the caller's order: all of them, if none was refused. */
+  readonly holds: readonly SingleHold[];
+  readonly refusals: readonly Refusal[];
+  /** When the members that were refused began to be asked, on the monotonic clock. */
+  readonly triedAtMs: number;
+  /** How long it took to try all at once; undefined: it did not come to that. */
+  readonly roundTripMs?: number;
+}
+
+class MultiRound {
+  readonly #options: RoundOptions;
+  readonly #holds = new Map<SingleLock, SingleHold>();
+
+  constructor(options: RoundOptions) {
+    this.#options = options;
+  }
+
+  /** `first`: the member that was in the way; it is waited for before the others are tried. */
+  async play(first: SingleLock | undefined): Promise<RoundOutcome> {
+    const { session, clock, members, leaseMs, leftMs } = this.#options;
+    let ownerId = '';
+    const newOwnerId = (): string => (ownerId = session.newOwnerId());
+    const waitedSinceMs = clock.nowMs();
+    const refusal = first && (await this.#acquire(first, leftMs(), leftMs(), newOwnerId));
+    if (refusal) return { holds: [], refusals: [refusal], triedAtMs: waitedSinceMs };
+    const waited = first && this.#holds.get(first);
+    // A waiter may have tried as one owner after another: the members share the last one. (A member that was held already keeps its own.)
+    const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
+
+    const triedAtMs = clock.nowMs();
+    // However short the wait is, there is an attempt; but none after one that took longer.
+    const attemptMs = first ? leftMs() : Math.max(leftMs(), 1);
+    const tries = members
+      .filter((member) => member !== first)
+      .map((member) => this.#acquire(member, 0, attemptMs, commonOwner(commonId, member.name)));
+    // All leases count from one instant.
+    if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
+    const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
+    const roundTripMs = Math.min(clock.nowMs() - triedAtMs, LONGEST_ROUND_TRIP_MS);
+    const holds = members.flatMap((member) => this.#holds.get(member) ?? []);
+    return { holds, refusals, triedAtMs, roundTripMs };
+  }
+
+  async #acquire(
+    member: SingleLock,
+    waitMs: number,
+    attemptMs: number,
+    newOwnerId: () => string,
+  ): Promise<Refusal | undefined> {
+    try {
+      this.#holds.set(member, await this.#options.acquire(member, waitMs, attemptMs, newOwnerId));
+      return undefined;
+    } catch (error) {
+      return { member, error };
+    }
+  }
+
+  /** Extends the lease of the member that was waited for, within the time that is left, and for as long as that is wanted. */
+  async #extend(
+    member: SingleLock,
+    hold: SingleHold | undefined,
+    leaseMs: number,
+  ): Promise<Refusal | undefined> {
+    const limitMs = this.#options.leftMs();
+    // The other members must not stay held until Redis answers, if nobody wants them any more.
+    const { stop: signal, clock } = this.#options;
+    const waitLimit = new WaitLimit({ clock, limitMs, signal, sparesAttempts: limitMs > 0 });
+    if (signal.aborted) waitLimit.end('aborted');
+    try {
+      if (hold) await waitLimit.attempt(() => hold.extend(leaseMs));
+      return undefined;
+    } catch (error) {
+      if (error instanceof LockLostError) return undefined; // a lost hold has nothing remaining
+      if (!(error instanceof WaitEnded)) return { member, error };
+      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
+      return { member, error: this.#options.session.unavailable(member.name, what) };
+    } finally {
+      waitLimit.dispose();
+    }
+  }
+}
+
+/** Gives back what a round acquired. */
+async function undo(holds: Iterable<SingleHold>, clock: Clock): Promise<void> {
+  const releases = [...holds].map((hold) => hold.releaseQuietly());
+  let timer: Timer | undefined;
+  const tooLong = new Promise<void>((resolve) => (timer = clock.setTimer(resolve, UNDO_LIMIT_MS)));
+  await Promise.race([Promise.allSettled(releases), tooLong]);
+  clock.clearTimer(timer);
+}
+
+// A hold of several locks at once: as good as its weakest member, and gone with the first that is lost.
+
+export class MultiHold implements OwnHold {
+  readonly lockName: string;
+  readonly ownerId: string;
+  readonly members: readonly SingleHold[];
+  readonly #aborter = new AbortController();
+  #loss: LockLostError | undefined;
+
+  constructor(lockName: string, members: readonly SingleHold[]) {
+    this.lockName = lockName;
+    this.ownerId = members[0]?.ownerId ?? ''; // they share it, unless some were re-entered
+    this.members = members;
+    for (const { signal } of members) {
+      const lost = (): void => {
+        this.#lose(signal.reason as LockLostError);
+      };
+      if (signal.aborted) lost();
+      else signal.addEventListener('abort', lost, { once: true });
+    }
+  }
+
+  get signal(): AbortSignal {
+    this.#look();
+    return this.#aborter.signal;
+  }
+
+  remaining(): number {
+    return Math.min(...this.members.map((member) => member.remaining()));
+  }
+
+  async extend(lease: number): Promise<void> {
+    this.#look();
+    if (this.#loss) throw this.#loss;
+    await this.#all((member) => member.extend(lease));
+  }
+
+  async release(): Promise<void> {
+    this.#look();
+    await this.#all((member) => member.release());
+  }
+
+  async run<T>(fn: () => T | Promise<T>): Promise<T> {
+    this.#look();
+    if (this.#loss) throw this.#loss;
+    const scope = new Scope(currentScope(), false);
+    for (const member of this.members) member.enterInto(scope);
+    return await scope.run(fn);
+  }
+
+  toJSON(): HoldDescription {
+    const remainingMs = Math.round(this.remaining()); // each member finds out whether its lease is over
+    const isHeld = this.members.every((member) => member.toJSON().state === 'held');
+    const state = this.#loss ? 'lost' : isHeld ? 'held' : 'released';
+    const { lockName, ownerId } = this;
+    return { lockName, state, ownerId, remainingMs };
+  }
+
+  /** For `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    return inspected('Hold', this.toJSON(), depth, options);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.releaseQuietly();
+  }
+
+  async releaseQuietly(): Promise<void> {
+    this.#look();
+    await this.#all((member) => member.releaseQuietly());
+  }
+
+  /** Each member finds out whether its lease is over. */
+  #look(): void {
+    for (const member of this.members) member.remaining();
+  }
+
+  /** Calls all members, whatever becomes of the others. If a member was lost, it throws that rather than any other error. */
+  async #all(call: (member: SingleHold) => Promise<void>): Promise<void> {
+    const outcomes = await Promise.allSettled(this.members.map(call));
+    if (this.#loss) throw this.#loss;
+    for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  }
+
+  /** A member was lost: the others are no use by themselves. */
+  #lose(cause: LockLostError): void {
+    if (this.#loss) return;
+    const { lockName } = this;
+    const { lossReason } = cause;
+    const error = new LockLostError(`lock "${lockName}" lost: ${cause.message}`, {
+      lockName,
+      lossReason,
+      cause,
+    });
+    this.#loss = error;
+    this.#aborter.abort(error);
+    for (const member of this.members) member.loseAsMember(error).catch(() => undefined); // one that was lost itself has told so
+  }
+}
+
+// Members of a MultiLock that are one and the same key of one server, by two clients of it or by prefixes that come to the same key. All
+// members have one owner, so each would take the other's hold for its own.
+
+/** A key of a member: its own, or if it is a Redlock that of one of its masters. */
+interface Place extends KeyPlace {
+  readonly lockName: string;
+  /** Whether the member may be held without it. */
+  readonly isDispensable: boolean;
+}
+
+export class SameKeys {
+  readonly #lockName: string;
+  /** The places that have the same key, and perhaps the same server. */
+  readonly #suspects: readonly (readonly Place[])[];
+
+  constructor(lockName: string, members: readonly SingleLock[]) {
+    this.#lockName = lockName;
+    const places = new Map<string, Place[]>();
+    for (const { name, parts } of members) {
+      const { keyPlaces = [], memberIds } = parts.backend;
+      for (const { key, connection } of keyPlaces) {
+        const place = { key, connection, lockName: name, isDispensable: memberIds !== undefined };
+        places.set(key, [...(places.get(key) ?? []), place]);
+      }
+    }
+    this.#suspects = [...places.values()].filter(({ length }) => length > 1);
+  }
+
+  /** Whether there is anything to find out. */
+  get areSuspected(): boolean {
+    return this.#suspects.length > 0;
+  }
+
+  /**
+   * Why the members may not be held together: an OptionError if two are the same key, or what kept that from being known; undefined:
+   * nothing. A server that may not say which one it is counts as one of its own, and so does a Redlock's master that is not connected.
+   *
+   * @param signal - aborts when nobody wants to know any more
+   */
+  async found(
+    session: Session,
+    clock: Clock,
+    limitMs: number,
+    signal: AbortSignal,
+  ): Promise<unknown> {
+    if (!this.areSuspected) return undefined;
+    const limit = new WaitLimit({ clock, limitMs, signal, registry: session.acquisitions });
+    try {
+      for (const alike of this.#suspects) {
+        const homes = await Promise.all(alike.map((place) => homeOf(place, limit)));
+        for (const [index, home] of homes.entries()) {
+          const [twin, place] = [alike[homes.indexOf(home)], alike[index]];
+          if (home !== undefined && twin && place && twin !== place)
+            return this.#refusal(twin, place, home);
+        }
+      }
+      return undefined;
+    } catch (error) {
+      return error;
+    } finally {
+      limit.dispose();
+    }
+  }
+
+  #refusal(one: Place, other: Place, home: string): OptionError {
+    const [first = '', second = ''] = [one, other].map(
+      ({ lockName, connection }) => `"${lockName}" by ${connection.place}`,
+    );
+    return new OptionError(
+      `lock "${this.#lockName}": its members ${first} and ${second} are the same key, "${one.key}", of the same server (${home}): each must be another lock`,
+      { lockName: this.#lockName },
+    );
+  }
+}
+
+async function homeOf(place: Place, limit: WaitLimit): Promise<string | undefined> {
+  const { key, connection, isDispensable } = place;
+  return isDispensable && !connection.isReady ? undefined : await connection.homeOf(key, limit);
+}
+
+// One owner for all members of a lock of several.
+
+/**
+ * A member was to be tried once more as the owner that all members share. What was asked for as that owner before is being taken back, so
+ * it may not be used again.
+ */
+class OwnerSpentError extends UnavailableError {}
+
+/** Gives one member the common owner, once; asked for it again, throws OwnerSpentError. */
+function commonOwner(ownerId: string, lockName: string): () => string {
+  let isUsed = false;
+  return () => {
+    if (isUsed) {
+      const message = `lock "${lockName}" not acquired: what was asked for as ${ownerId} is being taken back`;
+      throw new OwnerSpentError(message, { lockName });
+    }
+    isUsed = true;
+    return ownerId;
+  };
+}

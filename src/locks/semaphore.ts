@@ -1,0 +1,322 @@
+// A semaphore on one Redis: its permits are the weight of a weighted lock.
+
+import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspected } from '../api/description.js';
+import { LockTimeoutError, OptionError } from '../api/errors.js';
+import {
+  invalid,
+  isWholeNumber,
+  parseFunction,
+  parseName,
+  parseOptions,
+  parseRequest,
+  shown,
+  type Subject,
+} from '../api/options.js';
+import type {
+  PermitHold,
+  PermitHoldDescription,
+  PermitOptions,
+  PermitWaiter,
+  Semaphore,
+  SemaphoreDescription,
+} from '../api/semaphore.js';
+import { acquire } from '../core/acquisition.js';
+import { Grant } from '../core/grant.js';
+import type { OwnHold, SelfWait } from '../core/protocol.js';
+import type { Server } from '../core/server.js';
+import type { Session } from '../core/session.js';
+import { type SingleHold, whileHeld } from '../core/hold.js';
+import { currentScope, holdersAround, outsideScopes, Scope } from '../scopes/scope.js';
+import { addMissingMethods } from './base-lock.js';
+import { PERMITS_TTL_MS, type Refusal, WeightedBackend, type WeightedView } from './weighted.js';
+import type { KeyInTheWay } from '../core/retry.js';
+import { scripts } from '../redis/scripts.generated.js';
+import type { TimeLimit } from '../runtime/clock.js';
+
+const ALL_OPTIONS = ['permits', 'wait', 'lease', 'signal'] as const;
+
+type Guarded<T> = (hold: PermitHold) => T | Promise<T>;
+
+export class SingleSemaphore implements Semaphore {
+  static {
+    addMissingMethods(SingleSemaphore, 'semaphore', {
+      withLock: 'withPermits(fn)',
+      lock: 'acquire(), and release() of the hold that it returns',
+      tryLock: 'tryAcquire(), and release() of the hold that it returns',
+      unlock: 'release() of the hold that acquire() returned',
+    });
+  }
+
+  readonly name: string;
+  readonly #session: Session;
+  readonly #server: Server;
+  readonly #declared: number;
+
+  constructor(session: Session, server: Server, name: unknown, options: unknown) {
+    this.#session = session;
+    this.#server = server;
+    this.name = parseName(name);
+    this.#declared = parseSemaphore(this.name, options);
+  }
+
+  async acquire(options?: PermitOptions): Promise<PermitHold> {
+    const { defaultWaitMs } = this.#session;
+    const { permits, hold } = this.#acquire('the options of acquire()', options, defaultWaitMs);
+    return new HeldPermits(await hold, permits);
+  }
+
+  async tryAcquire(options?: PermitOptions): Promise<PermitHold | undefined> {
+    const { permits, hold } = this.#acquire('the options of tryAcquire()', options, 0);
+    try {
+      return new HeldPermits(await hold, permits);
+    } catch (error) {
+      if (error instanceof LockTimeoutError) return undefined;
+      throw error;
+    }
+  }
+
+  async withPermits<T>(fn: Guarded<T>): Promise<T>;
+  async withPermits<T>(options: PermitOptions, fn: Guarded<T>): Promise<T>;
+  async withPermits<T>(...args: [Guarded<T>] | [PermitOptions, Guarded<T>]): Promise<T> {
+    const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
+    if (typeof options === 'function') {
+      throw new OptionError(
+        `semaphore "${this.name}": withPermits() was given a function and then ${shown(fn)}: its options come first, then the function`,
+        { lockName: this.name },
+      );
+    }
+    parseFunction(fn, 'the function given to withPermits()', this.#subject);
+    const { defaultWaitMs } = this.#session;
+    const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
+    return await whileHeld(hold, (held) => {
+      const scope = new Scope(currentScope(), false);
+      held.enterInto(scope);
+      return scope.run(() => fn(new HeldPermits(held, permits)));
+    });
+  }
+
+  async setPermits(permits: number): Promise<void> {
+    const capacity = parsePermits(permits, 'permits', this.name);
+    const backend = this.#backend(1);
+    await this.#session.ask(backend, (limit) => backend.setCapacity(capacity, limit));
+  }
+
+  async availablePermits(): Promise<number> {
+    const { capacity, holders } = await this.#look();
+    const used = holders.reduce((sum, { weight }) => sum + weight, 0);
+    return Math.max(capacity - used, 0);
+  }
+
+  async getWaiters(): Promise<PermitWaiter[]> {
+    const { waiters } = await this.#look();
+    return waiters.map(({ ownerId, weight }) => ({ ownerId, permits: weight }));
+  }
+
+  toJSON(): SemaphoreDescription {
+    return { kind: 'Semaphore', name: this.name, permits: this.#declared };
+  }
+
+  /** What `toJSON` tells, for `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    const { kind, ...description } = this.toJSON();
+    return inspected(kind, description, depth, options);
+  }
+
+  /** Outside all scopes: each acquisition is an owner of its own, whatever the caller holds. */
+  #acquire(
+    what: string,
+    options: PermitOptions | undefined,
+    waitMs: number,
+  ): { readonly permits: number; readonly hold: Promise<SingleHold> } {
+    const given =
+      options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.#subject);
+    const permits = parsePermits(
+      given.permits === undefined ? 1 : given.permits,
+      'permits',
+      this.name,
+    );
+    const request = parseRequest(this.#subject, given, waitMs);
+    const backend = this.#backend(permits);
+    const selfWait = this.#selfWait(backend);
+    const terms = [this.#session, backend, request, 'acquire'] as const;
+    const hold = outsideScopes(() => acquire(...terms, undefined, undefined, selfWait));
+    return { permits, hold };
+  }
+
+  /** How a call inside `withPermits()` waits for itself: what is held around it, and what it wants, is more than there is. */
+  #selfWait({ id, weight }: SemaphoreBackend): SelfWait | undefined {
+    const around = holdersAround(currentScope(), id).map(({ grant }) => grant);
+    if (around.length === 0) return undefined;
+    return () => {
+      let permits = 0;
+      for (const grant of around)
+        if (
+          grant instanceof Grant &&
+          grant.lock instanceof SemaphoreBackend &&
+          grant.remaining() > 0
+        )
+          permits += grant.lock.weight;
+      if (permits + weight <= this.#declared) return undefined;
+      return {
+        ownerId: around[0]?.ownerId ?? '',
+        why: insidePermits(permits, this.#declared, weight),
+      };
+    };
+  }
+
+  get #subject(): Subject {
+    return { semaphore: this.name };
+  }
+
+  #look(): Promise<WeightedView> {
+    const backend = this.#backend(1);
+    return this.#session.ask(backend, () => backend.look());
+  }
+
+  #backend(weight: number): SemaphoreBackend {
+    const { newOwnerId } = this.#session;
+    return new SemaphoreBackend(this.#server, newOwnerId, this.name, this.#declared, weight);
+  }
+}
+
+// A semaphore on one Redis, for one who wants so many of its permits: a weighted lock whose capacity can be changed.
+
+export class SemaphoreBackend extends WeightedBackend {
+  /** `declared`: how many permits this client says there are. */
+  constructor(
+    server: Server,
+    newOwnerId: () => string,
+    name: string,
+    declared: number,
+    weight: number,
+  ) {
+    super(server, newOwnerId, {
+      name,
+      expected: 'a semaphore',
+      capacity: declared,
+      weight,
+      refused: (refusal) => refusedPermits(name, declared, weight, refusal),
+    });
+  }
+
+  /**
+   * Sets how many permits there are from now on, whatever anybody declares; those that are free then go to those in line. It must be
+   * acknowledged by replicas: a failover would take it back else.
+   */
+  async setCapacity(capacity: number, limit: TimeLimit): Promise<void> {
+    const { lock, permits } = this.keys;
+    try {
+      await this.server.connection.runReplicated(
+        scripts.weightedSetCapacity,
+        [lock, permits],
+        [capacity, PERMITS_TTL_MS],
+        () => undefined,
+        () => true,
+        limit,
+      );
+    } finally {
+      // Also where too few replicas have acknowledged the number: the master has it. If this fails, whoever waits sees to the line at the
+      // next renewal of its place.
+      this.handOn().catch(() => undefined);
+    }
+  }
+
+  override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
+    const found = await super.keyInTheWay();
+    const { permits: key, lock } = this.keys;
+    if (found && found.key !== lock) return found;
+    const set = await this.server.connection.command('get', key).catch(() => null);
+    if (typeof set !== 'string' || /^\d+$/.test(set)) return found;
+    return { key, type: 'string', expected: 'the capacity that was set of a semaphore' };
+  }
+}
+
+// Reads the options of a semaphore, and says what is wrong with those that the server has to judge.
+
+/** More permits than anybody counts; Lua counts exactly with far larger numbers, too. */
+const MOST_PERMITS = 2 ** 31 - 1;
+
+function parseSemaphore(name: string, options: unknown): number {
+  const what = 'the options of getSemaphore()';
+  const { permits } = parseOptions(what, options, ['permits'], { semaphore: name });
+  return parsePermits(permits, 'permits', name);
+}
+
+function parsePermits(permits: unknown, what: string, name: string): number {
+  if (isWholeNumber(permits, 1, MOST_PERMITS)) return permits;
+  throw invalid(what, permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, {
+    semaphore: name,
+  });
+}
+
+/** What is wrong: the semaphore is in use with another number of permits than was declared, or has fewer than are wanted. */
+function refusedPermits(
+  lockName: string,
+  declared: number,
+  wanted: number,
+  { why, capacity }: Refusal,
+): OptionError {
+  const message =
+    why === 'declared'
+      ? `semaphore "${lockName}" is declared with ${String(declared)} permits here, and in use with ${String(capacity)}: declare the same number everywhere, or change it by setPermits()`
+      : `semaphore "${lockName}": ${String(wanted)} permits were asked for, and there are ${String(capacity)}`;
+  return new OptionError(message, { lockName });
+}
+
+/** Why a call inside `withPermits()` waits for itself. */
+function insidePermits(held: number, declared: number, wanted: number): string {
+  return (
+    `the call is made inside withPermits(), which holds ${String(held)} of the ${String(declared)} permits, and waits for ${String(wanted)} of them itself. ` +
+    'Permits are never re-entered: ask for all that are needed at once, or ask outside'
+  );
+}
+
+// The hold of one acquisition of a semaphore: that of a lock, without what only an owner of a lock can do.
+
+class HeldPermits implements PermitHold {
+  readonly permits: number;
+  readonly #hold: OwnHold;
+
+  constructor(hold: OwnHold, permits: number) {
+    this.#hold = hold;
+    this.permits = permits;
+  }
+
+  get lockName(): string {
+    return this.#hold.lockName;
+  }
+
+  get ownerId(): string {
+    return this.#hold.ownerId;
+  }
+
+  get signal(): AbortSignal {
+    return this.#hold.signal;
+  }
+
+  remaining(): number {
+    return this.#hold.remaining();
+  }
+
+  extend(lease: number): Promise<void> {
+    return this.#hold.extend(lease);
+  }
+
+  release(): Promise<void> {
+    return this.#hold.release();
+  }
+
+  toJSON(): PermitHoldDescription {
+    return { ...this.#hold.toJSON(), permits: this.permits };
+  }
+
+  /** For `util.inspect` and `console.log`. @internal */
+  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+    return inspected('PermitHold', this.toJSON(), depth, options);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#hold.releaseQuietly();
+  }
+}
