@@ -25,7 +25,7 @@ it(
       new Map([
         [
           file,
-          `import { now, PROCESS_CLOCK } from '../runtime/clock.js';\nimport { leftMs } from './deadline.js';\nexport const left = leftMs(${argument});\n`,
+          `import { now, PROCESS_CLOCK } from '../runtime/clock.js';\nimport { leftMs } from './protocol.js';\nexport const left = leftMs(${argument});\n`,
         ],
         ['lua/spoiled.lua', 'is no TypeScript'],
       ]);
