@@ -126,7 +126,7 @@ export function parseOptions<Option extends string>(
   for (const name of Object.keys(given)) {
     if (!(known as readonly string[]).includes(name)) {
       throw new OptionError(
-        `${about(subject)}${what} have no "${name}": they are ${known.join(', ')}`,
+        `${about(subject)}${what} have no "${name}"; known are: ${known.join(', ')}`,
         { lockName: nameOf(subject) },
       );
     }

@@ -42,6 +42,8 @@ function isLibrarySource(source: unknown): source is LibrarySource {
 
 /** Clients of other libraries that look like one that we know, or that users ask for. */
 function checkKnown(source: unknown): void {
+  if (typeof source === 'function' && LIBRARY in (source.prototype as object))
+    throw new OptionError(`option "redis" is the class ${source.name}: give new ${source.name}()`);
   if (typeof source !== 'object' || source === null) return;
   const what =
     'customCommand' in source

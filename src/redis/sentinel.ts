@@ -141,7 +141,7 @@ export class Sentinels {
         return this.#reached(String(reply[0]), String(reply[1]));
       },
       (cause) => {
-        if (!/unknown command '?sentinel/i.test(cause.message)) throw cause;
+        if (!/unknown command ['`]?sentinel/i.test(cause.message)) throw cause;
         const words = `what listens at ${textOf(wire.address)} is no Sentinel (${cause.message})`;
         throw replyError(words, { cause });
       },

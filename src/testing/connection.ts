@@ -2,7 +2,7 @@
 
 import { LostError, replyError, UnsentError } from '../redis/failure.js';
 import type { Argument, Connection, Heard, Library } from '../redis/port.js';
-import type { Clock } from '../runtime/clock.js';
+import type { Clock, Timer } from '../runtime/clock.js';
 import { inOwnContext, pauseIfLong } from '../runtime/node.js';
 import type { Reply } from './lua-runtime.js';
 import type { MemoryServer, Peer } from './server.js';
@@ -12,6 +12,8 @@ export interface Way {
   readonly to: 'server' | 'client';
   /** Breaks the connection, for both ends at once: what is still on its way never arrives. */
   readonly cut: () => void;
+  /** What is still on its way; undefined: the connection is closed, and nothing of it keeps the process alive. */
+  delays: Set<Timer> | undefined;
 }
 
 /** What lies between clients and a server. */
@@ -39,22 +41,29 @@ export class WholeNetwork implements Network {
   carry(way: Way, deliver: () => void): void {
     this.#carries();
     const last = this.#last.get(way) ?? Promise.resolve();
-    const arrival = this.#arrival();
+    const arrival = this.#arrival(way);
     this.#last.set(way, (arrival ? last.then(() => arrival) : last).then(deliver));
   }
 
-  #arrival(): Promise<void> | undefined {
+  #arrival(way: Way): Promise<void> | undefined {
     const { delayMs } = this;
     // Where fake timers tick by themselves, each pause may be a jump: one in ten counts, which is enough for a loop that never ends.
     if (delayMs === 0) return ++this.#carriedCount % 10 === 0 ? pauseIfLong() : undefined;
-    return new Promise((resolve) => this.#clock.setTimer(resolve, delayMs));
+    return new Promise((resolve) => {
+      const timer = this.#clock.setTimer(() => {
+        way.delays?.delete(timer);
+        resolve();
+      }, delayMs);
+      if (way.delays) way.delays.add(timer);
+      else timer.unref();
+    });
   }
 }
 
 /** Connections to the server, over this network. */
 export function memoryLibrary(server: MemoryServer, network: Network): Library {
   return {
-    target: { kind: 'single', address: { path: 'MemoryRedis' }, database: 0 },
+    target: { kind: 'single', address: { path: server.name }, database: 0 },
     keyPrefix: '',
     clock: server.clock,
     open: (_address, _purpose, heard) => new MemoryConnection(server, network, heard),
@@ -70,8 +79,8 @@ class MemoryConnection implements Connection {
     this.#server.leave(this.#peer);
     if (this.#state !== 'ended') this.#end(undefined);
   };
-  readonly #toServer: Way = { to: 'server', cut: this.#cut };
-  readonly #toClient: Way = { to: 'client', cut: this.#cut };
+  readonly #toServer: Way = { to: 'server', cut: this.#cut, delays: new Set() };
+  readonly #toClient: Way = { to: 'client', cut: this.#cut, delays: new Set() };
   readonly #peer: Peer = {
     classic: new Set(),
     sharded: new Set(),
@@ -105,7 +114,7 @@ class MemoryConnection implements Connection {
         if (this.#state !== 'opening') return;
         if (isAccepted) this.#state = 'ready';
         if (isAccepted) inOwnContext(heard.ready);
-        else this.#end(refused());
+        else this.#end(refused(server.name));
       });
     });
   }
@@ -186,6 +195,10 @@ class MemoryConnection implements Connection {
 
   #end(reason: Error | undefined): void {
     this.#state = 'ended';
+    for (const way of [this.#toServer, this.#toClient]) {
+      for (const timer of way.delays ?? []) timer.unref();
+      way.delays = undefined;
+    }
     for (const reject of this.#unanswered) reject(reason ?? new LostError());
     this.#unanswered.clear();
     inOwnContext(() => {
@@ -205,7 +218,7 @@ function plain(reply: Reply): unknown {
   return 'ok' in reply ? reply.ok : replyError(reply.err);
 }
 
-function refused(): Error {
-  const error = new Error('connect ECONNREFUSED MemoryRedis: down() was called');
+function refused(name: string): Error {
+  const error = new Error(`connect ECONNREFUSED ${name}: down() was called`);
   return Object.assign(error, { code: 'ECONNREFUSED' });
 }

@@ -76,6 +76,12 @@ export interface MemoryHolder {
   readonly remaining: number;
 }
 
+/** More replicas than any server has. */
+const MOST_REPLICAS = 1_000;
+
+/** How many there are in this process: their names tell them apart. */
+let lastNumber = 0;
+
 /** The capacity of a read-write lock, and the weight of a writer. */
 const ALL_PERMITS = 2 ** 31;
 
@@ -110,15 +116,16 @@ export class MemoryRedis {
   constructor(options: MemoryRedisOptions = {}) {
     const known = ['replicas', 'timeOf'] as const;
     const { replicas, timeOf } = parseOptions('the options of new MemoryRedis()', options, known);
-    this.#replicas = parseCount(replicas ?? 0, 'replicas');
+    this.#replicas = parseCount(replicas ?? 0, 'replicas', MOST_REPLICAS);
     if (timeOf !== undefined && !(timeOf instanceof MemoryRedis))
-      throw invalid('timeOf', timeOf, 'a MemoryRedis');
+      throw invalid('timeOf', timeOf, 'a MemoryRedis of the same copy of holdfast');
     const clock = timeOf ? timeOf.#clock : new MemoryClock();
     this.#clock = clock;
     this.#network = new WholeNetwork(clock, () => {
       clock.stir();
     });
-    this.#server = new MemoryServer(clock, { replicaCount: this.#replicas });
+    const name = `MemoryRedis ${String(++lastNumber)}`;
+    this.#server = new MemoryServer(clock, { name, replicaCount: this.#replicas });
   }
 
   /**
@@ -177,7 +184,8 @@ export class MemoryRedis {
   }
 
   /**
-   * Restarts the server: all connections are cut, and it has been up for no time. Clients connect again by themselves.
+   * Restarts the server: all connections are cut, and it has been up for no time. It is up again if it was down. Clients connect again by
+   * themselves.
    *
    * @throws OptionError an option is unknown or not usable
    */

@@ -21,6 +21,8 @@ export interface Peer {
 }
 
 export interface ServerOptions {
+  /** Where clients say that they are connected to. */
+  readonly name?: string;
   readonly replicaCount?: number;
   /** A number from 0 to 1, as `Math.random()` gives it. */
   readonly random?: () => number;
@@ -38,6 +40,7 @@ for (const [name, { sha1, source }] of Object.entries(scripts))
 
 export class MemoryServer {
   readonly clock: Clock;
+  readonly name: string;
   readonly #replicaCount: number;
   readonly #peers = new Set<Peer>();
   /** The hashes of the scripts that it was sent. */
@@ -51,8 +54,10 @@ export class MemoryServer {
   /** How far the replicas are behind, in milliseconds. */
   lagMs = 0;
 
-  constructor(clock: Clock, { replicaCount = 0, random = PROCESS_RANDOM }: ServerOptions = {}) {
+  constructor(clock: Clock, options: ServerOptions = {}) {
+    const { name = 'MemoryRedis', replicaCount = 0, random = PROCESS_RANDOM } = options;
     this.clock = clock;
+    this.name = name;
     this.#replicaCount = replicaCount;
     this.#random = random;
     this.#runId = newRunId(random);
@@ -131,7 +136,7 @@ export class MemoryServer {
     this.#lostReplies = count;
   }
 
-  /** It is another process from now on. */
+  /** It is another process from now on, which is up. */
   restart(isEmpty: boolean): void {
     if (isEmpty) this.#keys.clear();
     this.#startedAtMs = this.clock.wallMs();
@@ -146,6 +151,7 @@ export class MemoryServer {
   }
 
   #succeeded(): void {
+    this.#isDown = false;
     this.#runId = newRunId(this.#random);
     this.#known.clear();
     this.hangUp();

@@ -27,7 +27,7 @@ describe('getFencedLock()', () => {
     [{ tokenTtl: null }, `tokenTtl is null: ${right}`],
     [{ fair: 1 }, 'fair is 1: it must be true or false'],
     [{ fair: null }, 'fair is null: it must be true or false'],
-    [{ ttl: 1_000 }, 'the options of getFencedLock() have no "ttl": they are fair, tokenTtl'],
+    [{ ttl: 1_000 }, 'the options of getFencedLock() have no "ttl"; known are: fair, tokenTtl'],
     [
       true,
       'the options of getFencedLock() are true: they must be a plain object with any of fair, tokenTtl',

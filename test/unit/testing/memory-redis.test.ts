@@ -4,6 +4,7 @@ import {
   Holdfast,
   LockLostError,
   OptionError,
+  type QuorumError,
   UnavailableError,
   type HoldfastOptions,
 } from '../../../src/index.js';
@@ -50,6 +51,33 @@ describe('a MemoryRedis', () => {
     await waiting;
     await hold.release();
     expect((await acquiring).signal.aborted).toBe(false);
+  });
+
+  it('has a name by which errors tell it from others', async () => {
+    const servers = [redis, ...[1, 2].map(() => new MemoryRedis({ timeOf: redis }))];
+    const locks = servers.map((server) => newClient({ redis: server }).getLock('report'));
+    const lock = clients[0]!.getRedLock(...locks);
+    await (await lock.acquire()).release();
+    for (const server of servers.slice(1)) server.down();
+    const { nodes } = (await rejectionOf(lock.tryAcquire())) as QuorumError;
+    expect(new Set(nodes.map(({ node }) => node)).size).toBe(3);
+    for (const server of servers) server.up();
+    await redis.advance(2_000);
+  });
+
+  it('serves many programs that wait for one lock before their time is over', async () => {
+    const hold = await newClient().getLock('report').acquire();
+    const inTurn = Array.from({ length: 100 }, () =>
+      newClient()
+        .getLock('report')
+        .withLock({ wait: 5_000 }, () => undefined),
+    );
+    const served = Promise.all(inTurn);
+    await redis.advance(1_000);
+    await hold.release();
+    await redis.advance(4_000);
+    await served;
+    expect(redis.keys()).toEqual([]);
   });
 
   it('takes names that are no ASCII', async () => {
@@ -206,6 +234,21 @@ describe('MemoryRedis.delay()', () => {
     expect(answered).toEqual(['a', 'b']);
   });
 
+  it('keeps no process alive for what is on its way to a client that has closed', async () => {
+    const timers = (): number =>
+      process.getActiveResourcesInfo().filter((type) => type === 'Timeout').length;
+    const before = timers();
+    const client = newClient();
+    await client.ping();
+    redis.delay(60_000);
+    const asked = rejectionOf(client.ping());
+    expect(timers()).toBeGreaterThan(before);
+    await client.close();
+    await asked;
+    expect(timers()).toBe(before);
+    redis.delay(0);
+  });
+
   it('leaves a server silent that is slower than a client waits', async () => {
     const client = newClient({ commandTimeout: 500 });
     await client.ping();
@@ -232,6 +275,15 @@ describe('MemoryRedis.restart()', () => {
     await redis.advance(30_000);
     expect(lost).toMatchObject([{ lockName: 'report', lossReason: 'deleted' }]);
     expect(hold.signal.reason).toBeInstanceOf(LockLostError);
+  });
+
+  it('brings back a server that was down', async () => {
+    const client = newClient();
+    await client.ping();
+    redis.down();
+    redis.restart();
+    await redis.advance(2_000);
+    expect(await client.getLock('report').tryLock()).toBe(true);
   });
 
   it('makes a server that a fenced Redlock does not trust yet', async () => {
