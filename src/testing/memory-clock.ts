@@ -6,7 +6,7 @@ import { MAX_TIMER_MS, type Clock, type Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
 
 /** After so much the clock goes on, though something happens still: a loop without a pause never ends. */
-const MOST_STIRS = 20_000;
+const MOST_STIRS = 10_000;
 
 /** When fake timers come or go, the wall clock may have gone on by so much since it was looked at last. If it has by more, fake timers have set it. */
 const LONGEST_UNSEEN_MS = 60_000;
