@@ -126,12 +126,17 @@ export class Sentinels {
     });
   }
 
-  /** The question and the subscription go in one write, so that no switch comes in between. (Under RESP2 nothing can be asked after it.) */
-  #askWho(wire: Wire): Promise<Address> {
+  /**
+   * The question and the subscription go in one write, so that no switch comes in between. (Under RESP2 nothing can be asked after it; and
+   * node-redis takes a list of lists that comes after it for a message, so the others are asked for before.)
+   */
+  async #askWho(wire: Wire): Promise<Address> {
     const { name, isFixed } = this.#target;
+    if (!isFixed) {
+      const others = wire.send('sentinel', ['sentinels', name], this.#learnOthers, ignore);
+      await others.catch(ignore);
+    }
     wire.gather();
-    if (!isFixed)
-      wire.send('sentinel', ['sentinels', name], this.#learnOthers, ignore).catch(ignore);
     const asked = wire.send<Address>(
       'sentinel',
       ['get-master-addr-by-name', name],
@@ -148,7 +153,7 @@ export class Sentinels {
     );
     // One by one, since only one of them may be permitted.
     for (const channel of [SWITCHED, PROMOTED]) wire.subscribe([channel], false, ignore);
-    return asked;
+    return await asked;
   }
 
   /** One that died without a word tells of no switch: its wire ends if a ping is not answered. */
