@@ -1,5 +1,5 @@
 // Rounds of all kinds, one after the other or several at a time, until the time is over; and what they came to.
-import { machineMs } from '../support/machine-clock.js';
+import { machineMs } from '../support/time.js';
 import type { Arguments } from './arguments.js';
 import { planRound } from './plan.js';
 import { writeReport } from './report/report.js';

@@ -1,5 +1,5 @@
 // The end of a round for its processes: all clients are closed, and the processes end by themselves.
-import { machineMs } from '../support/machine-clock.js';
+import { machineMs } from '../support/time.js';
 import type { Violation } from './checker/evidence.js';
 import type { OwnLag } from './own-lag.js';
 import type { Stage } from './stage/stage.js';

@@ -1,5 +1,5 @@
 // When the campaign's own process stood still: then its proxies did, too, and nothing that was late is anybody's fault.
-import { machineMs } from '../support/machine-clock.js';
+import { machineMs } from '../support/time.js';
 
 const LOOK_EVERY_MS = 50;
 const WORTH_NOTING_MS = 50;

@@ -1,6 +1,6 @@
 // One round: sets the stage, lets the plan's faults happen, heals, waits until everybody has had a turn, closes, and checks.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { machineMs } from '../support/machine-clock.js';
+import { machineMs } from '../support/time.js';
 import { check } from './checker/check.js';
 import type { Evidence, Violation } from './checker/evidence.js';
 import { History } from './checker/history.js';

@@ -1,6 +1,6 @@
 // What is left on the servers when all clients are closed: nothing, once the leases of the dead are over.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import type { OwnLag } from '../own-lag.js';
 import type { Plan } from '../plan.js';
 import type { Stage } from '../stage/stage.js';

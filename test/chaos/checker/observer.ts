@@ -5,7 +5,7 @@ import { grouped } from './grouped.js';
 import { Takeovers } from './takeovers.js';
 import { booksOf, liveHolders, type Books, type Ledger } from './books.js';
 import { LockKeys } from '../../../src/redis/keys.js';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import { isWeighted, type Plan } from '../plan.js';
 import type { StageServer } from '../stage/server.js';
 

@@ -1,7 +1,7 @@
 // Whether a campaign notices that the library was spoiled: each mutant, until it is noticed or its time is over.
 import { join } from 'node:path';
 import { printTable } from '../../../benchmarks/support/table.js';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import type { Arguments } from '../arguments.js';
 import { planRound } from '../plan.js';
 import { playRound } from '../round.js';

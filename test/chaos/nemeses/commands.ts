@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Treatment } from '../../support/proxy-interceptors.js';
+import type { Treatment } from '../../support/proxy-link.js';
 import { Random } from '../random.js';
 import type { Stage } from '../stage/stage.js';
 import type { Nemesis } from './nemesis.js';

@@ -1,5 +1,5 @@
 // What happens to single keys of a lock: somebody deletes one, or the server evicts it.
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import type { Excuses } from '../faults.js';
 import type { Plan, PlannedFault } from '../plan.js';

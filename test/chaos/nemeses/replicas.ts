@@ -1,6 +1,6 @@
 // What happens where masters have replicas: they take over, in order or since the master is silent.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SlotMover } from '../../support/slot-mover.js';
+import { SlotMover } from '../../support/cluster.js';
 import type { Stage } from '../stage/stage.js';
 import type { StageServer } from '../stage/server.js';
 import type { Nemesis } from './nemesis.js';

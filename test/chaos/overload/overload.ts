@@ -1,5 +1,5 @@
 // Far too much to do: figures, and nothing lost or left.
-import { startRedisProcess } from '../../support/redis-process.js';
+import { startRedisProcess } from '../../support/redis-server.js';
 import { assertNothingLeft } from './load.js';
 import { LOADS } from './loads.js';
 

@@ -1,5 +1,5 @@
 // What goes on in this moment, in one line that is drawn over; without a terminal, a line for each round.
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import type { Plan } from '../plan.js';
 import type { Progress } from '../round.js';
 import type { Tally } from './tally.js';

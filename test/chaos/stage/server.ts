@@ -4,8 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startRedisProcess } from '../../support/redis-process.js';
-import type { RedisServer } from '../../support/redis-server.js';
+import { startRedisProcess, type RedisServer } from '../../support/redis-server.js';
 import { ServerClock } from './server-clock.js';
 
 export interface StageServerOptions {

@@ -2,8 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startRedisProcess } from '../../support/redis-process.js';
-import type { RedisServer } from '../../support/redis-server.js';
+import { startRedisProcess, type RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { FaultLog } from '../faults.js';
 import type { Plan } from '../plan.js';

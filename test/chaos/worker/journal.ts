@@ -1,6 +1,6 @@
 // What a worker writes down, line by line and at once, so that nothing is missing when it is killed.
 import { openSync, writeSync } from 'node:fs';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 
 /** One line of the journal; times are those of the machine's monotonic clock, in milliseconds. */
 export type Entry = { readonly at: number } & Note;

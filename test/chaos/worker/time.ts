@@ -1,6 +1,6 @@
 // The time that callers live in: the machine's, or that of a simulation.
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 
 export interface WorkTime {
   /** The time that the journal is written in, in milliseconds. */

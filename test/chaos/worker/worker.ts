@@ -9,7 +9,7 @@
 // count         ->  counted, after it was written down how many permits there are
 // close         ->  closed; then the process ends by itself
 import { Socket } from 'node:net';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import { onMessage, stopListening, tell } from '../../support/child-messages.js';
 import { Random } from '../random.js';
 import { Beliefs } from './beliefs.js';

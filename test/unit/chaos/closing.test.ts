@@ -5,7 +5,7 @@ import { OwnLag } from '../../chaos/own-lag.js';
 import { planRound } from '../../chaos/plan.js';
 import type { Stage } from '../../chaos/stage/stage.js';
 import { STAYED } from '../../chaos/worker/work-order.js';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 
 /** What becomes of a process that ends so long after its clients were closed, with this code. */
 async function accused(afterMs: number, code: number): Promise<string[]> {

@@ -1,6 +1,58 @@
-// Processes whose callers take MultiLocks of the same names: children/multi-caller.ts, from the test's side.
-import { expect } from 'vitest';
+// MultiLocks under test: one of three locks for each test, and processes whose callers take some of the same names.
+import type { Redis } from 'ioredis';
+import { afterEach, beforeEach, expect } from 'vitest';
+import type { Holdfast, Lock } from '../../src/index.js';
 import { startChild, type Child } from './child.js';
+import { newClient } from './clients.js';
+import { uniqueName } from './unique-name.js';
+
+interface MultiMembers {
+  readonly client: Holdfast;
+  readonly other: Holdfast;
+  /** Of the members, which are the first client's. */
+  readonly multi: Lock;
+  readonly names: readonly string[];
+  readonly a: Lock;
+  /** The only fair one. */
+  readonly b: Lock;
+  readonly c: Lock;
+  /** The same locks, as the other client sees them. */
+  readonly others: { readonly multi: Lock; readonly a: Lock; readonly b: Lock; readonly c: Lock };
+}
+
+/** A new one for each test of the file; returns the present test's. Leases are 30 s, so that nothing ends by itself. */
+export function membersPerTest(): () => MultiMembers {
+  let current: MultiMembers;
+  beforeEach(() => {
+    const options = { lockWatchdogTimeout: 30_000 };
+    const [client, other] = [newClient(options), newClient(options)];
+    const names = ['a', 'b', 'c'].map((label) => uniqueName(label));
+    const mine = locksOf(client, names);
+    current = { client, other, names, ...mine, others: locksOf(other, names) };
+  });
+  afterEach(async () => {
+    await Promise.all([current.client.close(), current.other.close()]);
+  });
+  return () => current;
+}
+
+/** For each name, the owner of the lock and its hold count; {} where it is free. */
+export async function heldOnServer(
+  redis: Redis,
+  names: readonly string[],
+): Promise<Record<string, string>[]> {
+  return await Promise.all(names.map((name) => redis.hgetall(name)));
+}
+
+function locksOf(
+  client: Holdfast,
+  [first, second, third]: readonly string[],
+): MultiMembers['others'] {
+  const [a, b, c] = [client.getLock(first!), client.getFairLock(second!), client.getLock(third!)];
+  return { a, b, c, multi: client.getMultiLock(a, b, c) };
+}
+
+// Processes whose callers take MultiLocks of the same names: children/multi-caller.ts, from the test's side.
 
 /** One caller's time with a MultiLock, in machineMs(). */
 export interface MultiTurn {
@@ -19,7 +71,7 @@ export interface MultiTask {
   readonly holdMs: number;
 }
 
-export interface MultiOutcome {
+interface MultiOutcome {
   readonly turns: readonly MultiTurn[];
   /** The longest time in which one of the processes was kept from running. */
   readonly longestLagMs: number;

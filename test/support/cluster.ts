@@ -1,7 +1,8 @@
-// Moves slots of a cluster from master to master, with the keys in them, while clients use them: as redis-cli does.
-import { Redis } from 'ioredis';
+// A cluster under test: moves its slots, sees who listens where, and reaches its nodes through proxies.
+import { Cluster, Redis, type ClusterOptions } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisServer } from './redis-server.js';
+import type { Cluster as Servers } from './redis-topologies.js';
 
 const LONGEST_WAIT_MS = 10_000;
 
@@ -146,4 +147,53 @@ async function ownSlots({ redis, id }: Master): Promise<[number, number][]> {
   type Range = [number, number, [string, number, string]];
   const ranges = (await redis.cluster('SLOTS')) as unknown as Range[];
   return ranges.filter(([, , [, , owner]]) => owner === id).map(([from, to]) => [from, to]);
+}
+
+// Where in a cluster somebody listens for a lock, by the kind of channel.
+
+export type ChannelKind = 'sharded' | 'classic';
+
+/** Redis 7 and newer have sharded channels. */
+export async function hasShardedChannels(redis: Redis): Promise<boolean> {
+  return await redis.pubsub('SHARDNUMSUB').then(
+    () => true,
+    () => false,
+  );
+}
+
+/** On which of the masters, by index, somebody listens on channels of this kind whose name has `part` in it. */
+export async function listenedOn(
+  masters: readonly Redis[],
+  kind: ChannelKind,
+  part: string,
+): Promise<number[]> {
+  const channels = await Promise.all(
+    masters.map(async (master) => {
+      if (kind === 'sharded' && !(await hasShardedChannels(master))) return [];
+      const names = kind === 'sharded' ? master.pubsub('SHARDCHANNELS') : master.pubsub('CHANNELS');
+      return (await names) as string[];
+    }),
+  );
+  return channels.flatMap((names, index) =>
+    names.some((name) => name.includes(part)) ? [index] : [],
+  );
+}
+
+// The user's instance of a cluster whose nodes are reached through proxies.
+
+/** `ports`: where each of the masters is reached. It does not connect before it is used. */
+export function clusterBehind(
+  { nodes }: Servers,
+  ports: readonly number[],
+  options: Pick<ClusterOptions, 'slotsRefreshInterval' | 'slotsRefreshTimeout'> = {},
+): Cluster {
+  const host = '127.0.0.1';
+  const natMap = Object.fromEntries(
+    nodes.map((node, index) => [
+      `${node.host}:${String(node.port)}`,
+      { host, port: ports[index]! },
+    ]),
+  );
+  const startupNodes = ports.map((port) => ({ host, port }));
+  return new Cluster(startupNodes, { ...options, lazyConnect: true, natMap });
 }

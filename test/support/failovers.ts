@@ -1,6 +1,37 @@
-// Hears from Sentinels that another server is master, beside the clients that a test is about.
+// Tests of replicas and failovers: servers for each test, what Sentinels announce, who gets in first.
 import { Redis } from 'ioredis';
-import type { SentinelSetup } from './redis-topologies.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach } from 'vitest';
+import type { Hold, Lock } from '../../src/index.js';
+import { startReplicated, type Replicated, type SentinelSetup } from './redis-topologies.js';
+
+interface ReplicatedServers {
+  readonly servers: Replicated;
+  readonly master: Redis;
+  /** The first one. */
+  readonly replica: Redis;
+}
+
+/** For each test of the `describe` that this is called in; returns the present test's. The replica learns everything `delayMs` later. */
+export function replicatedPerTest({ delayMs = 0 } = {}): () => ReplicatedServers {
+  let present: ReplicatedServers;
+  beforeEach(async () => {
+    const servers = await startReplicated({ delayMs });
+    const master = new Redis(servers.master.url);
+    const replica = new Redis(servers.replicas[0]!.url);
+    present = { servers, master, replica };
+    await Promise.all([master.ping(), replica.ping()]);
+  }, 60_000);
+  afterEach(async () => {
+    const { servers, master, replica } = present;
+    master.disconnect();
+    replica.disconnect();
+    await servers[Symbol.asyncDispose]();
+  });
+  return () => present;
+}
+
+// Hears from Sentinels that another server is master, beside the clients that a test is about.
 
 export class SwitchWatch implements AsyncDisposable {
   /** When the first Sentinel announced `+switch-master`; Infinity: none has. */
@@ -56,5 +87,16 @@ export class SwitchWatch implements AsyncDisposable {
     if (role !== 'master' || this.promotedAtMs < Infinity) return;
     this.promotedAtMs = performance.now();
     this.successorPort = replica.options.port!;
+  }
+}
+
+// What tests of a failover share: somebody who gets in as soon as the new master lets anybody.
+
+/** Tries until it gets it, whatever the servers say meanwhile. */
+export async function getIn(lock: Lock): Promise<Hold> {
+  for (;;) {
+    const hold = await lock.tryAcquire({ wait: 200 }).catch(() => undefined);
+    if (hold) return hold;
+    await sleep(10);
   }
 }

@@ -1,11 +1,17 @@
-// A Redis server that also listens for TLS, with a certificate made for it.
+// A Redis server that also listens for TLS, and a proxy that speaks TLS for one that does not.
 import { execFileSync, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { connect, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from './free-port.js';
-import { startRedisProcess } from './redis-process.js';
-import { topologiesUnavailable, type RedisServer } from './redis-server.js';
+import { createServer, type TLSSocket } from 'node:tls';
+import {
+  freePort,
+  startRedisProcess,
+  topologiesUnavailable,
+  type RedisServer,
+} from './redis-server.js';
 
 export interface TlsServer extends AsyncDisposable {
   /** Its port without TLS is for whoever looks after it. */
@@ -103,4 +109,47 @@ function hasTls(): boolean {
 
 function hasOpenssl(): boolean {
   return spawnSync('openssl', ['version'], { timeout: 5_000 }).status === 0;
+}
+
+// Speaks TLS in front of a server that does not.
+
+export interface TlsProxy extends AsyncDisposable {
+  readonly host: string;
+  readonly port: number;
+  /** The name that each client asked for, in the order of their connections. */
+  readonly serverNames: readonly string[];
+}
+
+export async function startTlsProxy(
+  targetPort: number,
+  { certificate, key }: Certificate,
+): Promise<TlsProxy> {
+  const host = '127.0.0.1';
+  const sockets = new Set<Socket>();
+  const serverNames: string[] = [];
+  const tied = (one: Socket, other: Socket): void => {
+    sockets.add(one);
+    one.on('error', () => undefined).pipe(other);
+    one.once('close', () => {
+      sockets.delete(one);
+      other.destroy();
+    });
+  };
+  const server = createServer({ cert: certificate, key }, (client) => {
+    // (It is false where the client asked for none.)
+    serverNames.push(String((client as TLSSocket & { servername: unknown }).servername));
+    const redis = connect(targetPort, host).setNoDelay();
+    tied(client.setNoDelay(), redis);
+    tied(redis, client);
+  });
+  await once(server.listen(0, host), 'listening');
+  return {
+    host,
+    port: (server.address() as AddressInfo).port,
+    serverNames,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
 }
