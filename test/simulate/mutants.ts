@@ -2,8 +2,7 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { printTable } from '../../benchmarks/support/table.js';
-import { MUTANTS } from '../chaos/mutants/all.js';
-import type { Mutant } from '../chaos/mutants/mutant.js';
+import { MUTANTS, type Mutant } from '../chaos/mutants/mutants.js';
 import { SpoiledCopy } from '../chaos/mutants/spoiled-copy.js';
 
 interface Noticed {

@@ -71,6 +71,9 @@ export type Note =
   | { readonly what: 'trouble' | 'warned'; readonly message: string }
   | { readonly what: 'lagged'; readonly ms: number };
 
+/** What each call of those is noted as that are given up while their command is on its way, and of who comes next. */
+export const DESERTION = 'desert';
+
 /** Of a read-write lock. */
 export type Half = 'read' | 'write';
 

@@ -6,8 +6,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Random } from '../../chaos/random.js';
-import { debugging } from '../../chaos/stage/server.js';
-import { ServerClock } from '../../chaos/stage/server-clock.js';
+import { debugging, ServerClock } from '../../chaos/stage/server.js';
 import { BothServers } from '../../support/both-servers.js';
 import {
   startRedisProcess,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { ServerClock } from '../../chaos/stage/server-clock.js';
+import { ServerClock } from '../../chaos/stage/server.js';
 import { eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { counterOf, expectGrowing, passThrough } from '../../support/fenced-locks.js';

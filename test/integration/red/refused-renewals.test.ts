@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
-import { KeptLeases } from '../../support/lock-commands.js';
+import { KeptLeases } from '../../support/full-memory.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, startMasters, type Cluster } from '../../support/redis-topologies.js';

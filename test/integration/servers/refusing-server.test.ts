@@ -14,7 +14,8 @@ import {
 import { eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { FairLine } from '../../support/fair-line.js';
-import { fill, loadScripts } from '../../support/lock-commands.js';
+import { fill } from '../../support/full-memory.js';
+import { loadScripts } from '../../support/lock-commands.js';
 import { gate } from '../../support/occupancy.js';
 import type { Treatment } from '../../support/proxy-link.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';

@@ -6,7 +6,7 @@ import { expect, it } from 'vitest';
 import { machineMs } from '../../support/time.js';
 import type { Hold } from '../../../src/index.js';
 import { MACHINE_TIME } from '../../chaos/worker/time.js';
-import { Beliefs } from '../../chaos/worker/beliefs.js';
+import { Beliefs } from '../../chaos/worker/section.js';
 import { FileJournal, type Entry } from '../../chaos/worker/journal.js';
 
 const STOPPED_MS = 20;

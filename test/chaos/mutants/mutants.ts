@@ -1,6 +1,70 @@
+// The mutants: each spoils the library where a promise rests on it, and a campaign must notice.
+import type { Kind } from '../plan.js';
+
+export interface Mutant {
+  readonly name: string;
+  /** What is wrong with it, in a few words. */
+  readonly what: string;
+  /** The rounds in which it shows. */
+  readonly kinds: readonly Kind[];
+  /** Whether it shows only where Redlocks give tokens. */
+  readonly isFenced?: boolean;
+  readonly edits: readonly Edit[];
+}
+
+/** Text that stands once in all of lua/ or src/, or as often as is said, and what stands there instead. */
+export interface Edit {
+  readonly in: 'lua' | 'src';
+  readonly from: string;
+  readonly to: string;
+  readonly times?: number;
+}
+
+// The mutants of Redlocks that give tokens.
+
+const FENCED_MASTER_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'token written back by maximum',
+    what: 'a master that knows a larger token says that it has this one, too',
+    kinds: ['red'],
+    isFenced: true,
+    edits: [
+      {
+        in: 'lua',
+        from: 'if lastNumber >= number then\n  return last\nend',
+        to: 'if lastNumber >= number then\n  return 1\nend',
+      },
+    ],
+  },
+  {
+    name: 'token on a guarded master',
+    what: 'a master within its restart guard counts as one that knows the token',
+    kinds: ['red'],
+    isFenced: true,
+    edits: [
+      {
+        in: 'src',
+        from: '(master, index) => !excused[index] && !master.trouble && youthMs(master, asked) <= 0,',
+        to: "(master, index) => excused[index]?.answer !== 'unreachable' && !master.trouble,",
+      },
+    ],
+  },
+  {
+    name: 'token not written back',
+    what: 'the largest token that a voter asks for is the holder’s, and no master is told',
+    kinds: ['red'],
+    isFenced: true,
+    edits: [
+      {
+        in: 'src',
+        from: '        : await writeBack({',
+        to: '        : Number(0) === 0 ? votes : await writeBack({',
+      },
+    ],
+  },
+];
+
 // The mutants: each breaks one rule on which a promise rests.
-import { FENCED_MASTER_MUTANTS } from './fenced-masters.js';
-import type { Mutant } from './mutant.js';
 
 export const MUTANTS: readonly Mutant[] = [
   ...FENCED_MASTER_MUTANTS,

@@ -1,16 +1,98 @@
-// The loads.
+// Far too much to do: figures of each load, and nothing lost or left.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import {
   Holdfast,
   LockAbortedError,
   UnavailableError,
   type Hold,
   type Lock,
-} from '../../../src/index.js';
-import type { RedisServer } from '../../support/redis-server.js';
-import { block } from '../worker/clocks.js';
-import { assert, heapMb, timed, type Load } from './load.js';
+} from '../../src/index.js';
+import { startRedisProcess, type RedisServer } from '../support/redis-server.js';
+import { block } from './worker/time.js';
+
+/** Returns whether all went well; `wanted`: which loads, none for all. */
+export async function overload(wanted: readonly string[]): Promise<boolean> {
+  const unknown = wanted.find((name) => !LOADS.some((load) => load.name === name));
+  if (unknown !== undefined)
+    throw new Error(`there is no load "${unknown}": ${LOADS.map(({ name }) => name).join(', ')}`);
+  let isSound = true;
+  for (const load of LOADS) {
+    if (wanted.length > 0 && !wanted.includes(load.name)) continue;
+    console.log(`${load.name}: ${load.what}`);
+    const server = await startRedisProcess({ args: ['--maxclients', '10000'] });
+    try {
+      const figures = await load.run(server);
+      await assertNothingLeft(server);
+      console.log(
+        `  ${Object.entries(figures)
+          .map(([name, value]) => `${name} ${value}`)
+          .join(', ')}; nothing lost or left`,
+      );
+    } catch (error) {
+      isSound = false;
+      console.log(`  FAILED: ${(error as Error).message}`);
+    } finally {
+      await server[Symbol.asyncDispose]();
+    }
+  }
+  return isSound;
+}
+
+// One way to have far too much to do, and what came of it.
+
+interface Load {
+  readonly name: string;
+  readonly what: string;
+  /** Returns figures, each with its unit. @throws Error that says what was lost or left */
+  run(server: RedisServer): Promise<Record<string, string>>;
+}
+
+/** Milliseconds for `work`. */
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const startMs = performance.now();
+  await work();
+  return performance.now() - startMs;
+}
+
+/** What is on the heap when the garbage is gone, in MB. */
+function heapMb(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().heapUsed / 1e6;
+}
+
+/** @throws Error that names what is left on the server when all clients are closed */
+async function assertNothingLeft({ url }: RedisServer): Promise<void> {
+  const redis = new Redis(url);
+  try {
+    for (let tries = 50; ; tries--) {
+      const keys = await redis.keys('*');
+      const channels = (await redis.pubsub('CHANNELS')) as string[];
+      const clients =
+        String(await redis.client('LIST'))
+          .trim()
+          .split('\n').length - 1;
+      if (keys.length + channels.length + clients === 0) return;
+      if (tries === 0)
+        throw new Error(
+          `left: ${keys.length} keys, ${channels.length} channels, ${clients} connections: ${keys.slice(0, 5).join(', ')}`,
+        );
+      await sleep(100);
+    }
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** @throws Error unless it holds */
+function assert(isTrue: boolean, what: string): void {
+  if (!isTrue) throw new Error(what);
+}
+
+// The loads.
 
 const WAITERS = 20_000;
 const WATCHED = 10_000;
@@ -19,7 +101,7 @@ const CYCLES = 1_000_000;
 const RUBBISH = 15_000;
 const NEIGHBOUR_BYTES_PER_SECOND = 10_000_000;
 
-export const LOADS: readonly Load[] = [
+const LOADS: readonly Load[] = [
   {
     name: 'waiters',
     what: `${WAITERS} callers of one process wait for one lock; half of them give up, half get it`,

@@ -1,6 +1,39 @@
-// What a server keeps of a semaphore or a read-write lock: whose the permits are, until when, how many are in use, who is next.
+// What the servers said: who had which lock, and what they keep of a semaphore or a read-write lock.
+import { grouped } from './history.js';
 
-import type { Holder } from './observer.js';
+/** What a server said of a lock at some instant between `from` and `until`. */
+export interface Look {
+  readonly from: number;
+  readonly until: number;
+  readonly server: number;
+  readonly lock: string;
+  /** Nobody, or one; of a semaphore or a read-write lock perhaps several. Who has lapsed is none. */
+  readonly holders: readonly Holder[];
+  readonly ttlMs: number;
+  /** Of a semaphore or a read-write lock that is in use. */
+  readonly books?: Books | undefined;
+  /** The last fencing token; undefined: it knows of none. */
+  readonly counter?: bigint | undefined;
+}
+
+interface Holder {
+  readonly owner: string;
+  /** How often it holds the lock; of a semaphore or a read-write lock how many permits. */
+  readonly count: number;
+}
+
+/** The look's entry of this owner, if it was a holder. */
+export function heldBy({ holders }: Look, owner: string | undefined): Holder | undefined {
+  return holders.find((holder) => holder.owner === owner);
+}
+
+/** The looks at which each owner was a holder, and what was said of it. */
+export function looksByOwner(looks: readonly Look[]): Map<string, { look: Look; count: number }[]> {
+  const entries = looks.flatMap((look) => look.holders.map((holder) => ({ look, ...holder })));
+  return grouped(entries, ({ owner }) => owner);
+}
+
+// What a server keeps of a semaphore or a read-write lock: whose the permits are, until when, how many are in use, who is next.
 
 /** The replies to: HGETALL of the lock, TIME, ZRANGE of its leases, ZRANGE of the first in line, HGETALL of the places. */
 export type Ledger = readonly [

@@ -1,10 +1,52 @@
-// What is left on the servers when all clients are closed: nothing, once the leases of the dead are over.
+// The end of a round: all clients are closed, the processes end by themselves, and once the leases of the dead are over nothing
+// is left on the servers.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { machineMs } from '../../support/time.js';
-import type { OwnLag } from '../own-lag.js';
-import type { Plan } from '../plan.js';
-import type { Stage } from '../stage/stage.js';
-import type { Violation } from './evidence.js';
+import { machineMs } from '../support/time.js';
+import type { Violation } from './checker/evidence.js';
+import type { Plan } from './plan.js';
+import type { Stage } from './stage/stage.js';
+import { STAYED } from './worker/work-order.js';
+
+const CLOSE_SLACK_MS = 2_000;
+/** How long a process may live on when its clients are closed. */
+const EXIT_MS = 1_000;
+/** How long a machine that is slow may take to end one that has nothing left to do: how it ended tells which one it was. */
+const SLOW_EXIT_MS = 30_000;
+
+export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<Violation[]> {
+  const violations: Violation[] = [];
+  const accuse = (message: string): void => {
+    violations.push({ rule: 'left behind', at: machineMs(), sections: [], message });
+  };
+  await Promise.all(
+    crew.map(async (member) => {
+      if (plan.permits) {
+        member.send({ type: 'count' });
+        await member.next('counted');
+      }
+      member.send({ type: 'close' });
+      const isClosed = await member.next('closed', plan.commandTimeoutMs + CLOSE_SLACK_MS).then(
+        () => true,
+        () => false,
+      );
+      if (!isClosed) {
+        accuse(`the clients of worker ${member.index} did not close: ${member.output}`);
+        return;
+      }
+      const closedAt = machineMs();
+      const exited = await member.exitedWithin(SLOW_EXIT_MS);
+      // One that had nothing left to do is ended by a machine that is slow.
+      const hadNothingLeft = exited !== undefined && exited.code !== STAYED;
+      const lateMs = (exited?.at ?? Infinity) - closedAt - EXIT_MS - ownLag.since(closedAt);
+      if (lateMs > 0 && !hadNothingLeft)
+        accuse(`worker ${member.index} did not end within ${EXIT_MS} ms of close()`);
+      if (member.output) accuse(`worker ${member.index} printed: ${member.output}`);
+    }),
+  );
+  return violations;
+}
+
+// What is left on the servers when all clients are closed: nothing, once the leases of the dead are over.
 
 /** How long servers may take to hear that somebody has gone: what close() left behind would stand for most of a lease, which is 600 ms at least. */
 const AT_ONCE_MS = 300;
@@ -72,4 +114,36 @@ export function memoryMs(key: string, { watchdogMs, fencing, permits }: Plan): n
     return (fencing.tokenTtlMs ?? TOKEN_TTL_MS) + MOST_AHEAD_MS;
   if (permits?.isChanged && key.startsWith('holdfast_permits:')) return PERMITS_TTL_MS;
   return 0;
+}
+
+// When the campaign's own process stood still: then its proxies did, too, and nothing that was late is anybody's fault.
+
+const LOOK_EVERY_MS = 50;
+const WORTH_NOTING_MS = 50;
+
+export class OwnLag implements Disposable {
+  readonly noted: { readonly at: number; readonly ms: number }[] = [];
+  #timer: NodeJS.Timeout;
+
+  constructor() {
+    this.#timer = this.#look();
+  }
+
+  /** For how long it stood still since then, in milliseconds. */
+  since(at: number): number {
+    return this.noted.filter((lag) => lag.at >= at).reduce((sum, { ms }) => sum + ms, 0);
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+
+  #look(): NodeJS.Timeout {
+    const since = machineMs();
+    return setTimeout(() => {
+      const ms = machineMs() - since - LOOK_EVERY_MS;
+      if (ms > WORTH_NOTING_MS) this.noted.push({ at: machineMs(), ms });
+      this.#timer = this.#look();
+    }, LOOK_EVERY_MS);
+  }
 }
