@@ -3,9 +3,9 @@
 import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { givenRedis, UnusableRedisError } from '../test/support/given-redis.js';
-import { redissonContenders } from './redisson/contenders.js';
+import { redissonContenders } from './redisson/redisson.js';
 import { Results } from './report/results.js';
-import { printTargets } from './report/target.js';
+import { printTargets } from './report/case.js';
 import { contended } from './rows/contended.js';
 import { handOver } from './rows/hand-over.js';
 import { holds } from './rows/holds.js';
@@ -13,13 +13,12 @@ import { libraries } from './rows/libraries.js';
 import { line } from './rows/line.js';
 import { readWrite } from './rows/read-write.js';
 import { redlock } from './rows/redlock.js';
-import type { Effort, Row } from './rows/row.js';
+import { Progress, type Effort, type Row } from './rows/row.js';
 import { semaphore } from './rows/semaphore.js';
 import { token } from './rows/token.js';
 import { uncontended } from './rows/uncontended.js';
 import { waiters } from './rows/waiters.js';
 import { describeMachine } from './support/machine.js';
-import { Progress } from './support/progress.js';
 
 const ROWS: readonly Row[] = [
   uncontended,

@@ -2,19 +2,25 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  atMost,
   printCase,
   ratioToFloor,
   seriesOf,
   valuesOf,
   type Case,
   type Metric,
+  type TargetResult,
 } from '../report/case.js';
-import { atMost, type TargetResult } from '../report/target.js';
-import { interleaved } from '../support/interleaved.js';
-import { median, pairedRatio, quantile } from '../support/statistics.js';
+import {
+  contender,
+  interleaved,
+  waitingLocks,
+  type Contender,
+  type Row,
+  type RowContext,
+} from './row.js';
+import { median, pairedRatio, quantile } from '../support/figures.js';
 import type { WorkerProcess } from '../worker/worker-process.js';
-import { contender, waitingLocks, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
 
 const METRICS: readonly Metric[] = [
   { key: 'p50', label: 'p50, µs', digits: 0, isRatio: true },

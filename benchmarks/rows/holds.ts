@@ -2,14 +2,19 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
-import type { Growth } from '../report/growth.js';
-import { atMost, type TargetResult } from '../report/target.js';
-import { interleaved } from '../support/interleaved.js';
-import { serverUsageOf } from '../support/server-usage.js';
-import { median, spread } from '../support/statistics.js';
-import { npmLocks, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
+import {
+  atMost,
+  printCase,
+  seriesOf,
+  valuesOf,
+  type Case,
+  type Metric,
+  type TargetResult,
+} from '../report/case.js';
+import type { Growth } from '../report/charts.js';
+import { interleaved, npmLocks, type Contender, type Row, type RowContext } from './row.js';
+import { serverUsageOf } from '../support/machine.js';
+import { median, spread } from '../support/figures.js';
 
 /** The leases are shorter, so that one need not measure for half a minute each; the figures are for this one. */
 const LEASE_MS = 30_000;

@@ -2,10 +2,9 @@
 
 import { Redis } from 'ioredis';
 import { printCase, type Case } from '../report/case.js';
-import { contender } from './contenders.js';
+import { contender, type Row } from './row.js';
 import { measurePairs, SIZES } from './pairs.js';
-import type { Row } from './row.js';
-import { Soloists } from './soloists.js';
+import { Soloists } from './crew.js';
 
 const LIBRARIES = [
   { library: 'ioredis', floor: 'raw', ours: 'holdfast' },

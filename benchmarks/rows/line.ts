@@ -3,13 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { printCase, seriesOf, valuesOf, type Case } from '../report/case.js';
-import type { Growth } from '../report/growth.js';
-import { Holdfast } from '../support/built-holdfast.js';
-import { interleaved } from '../support/interleaved.js';
-import { monotonicMs } from '../support/clock.js';
-import { median } from '../support/statistics.js';
-import { contender, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
+import type { Growth } from '../report/charts.js';
+import { Holdfast } from '../peers/holdfast.js';
+import { contender, interleaved, type Contender, type Row, type RowContext } from './row.js';
+import { median, monotonicMs } from '../support/figures.js';
 
 const SIZES = {
   smoke: { rounds: 1, windowMs: 100, lengths: [100], longestOfRedisson: 0 },

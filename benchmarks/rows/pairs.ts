@@ -2,11 +2,10 @@
 
 import type { Redis } from 'ioredis';
 import { seriesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { serverUsageOf } from '../support/server-usage.js';
+import { interleaved, type RowContext } from './row.js';
+import { serverUsageOf } from '../support/machine.js';
 import type { PairsOrder } from '../worker/messages.js';
-import type { RowContext } from './row.js';
-import type { Soloists } from './soloists.js';
+import type { Soloists } from './crew.js';
 
 const P50: Metric = { key: 'p50', label: 'p50, µs', digits: 1, isRatio: true };
 const P99: Metric = { key: 'p99', label: 'p99, µs', digits: 1 };

@@ -2,11 +2,9 @@
 // wait who write, and is there ever anybody beside them?
 
 import { Redis } from 'ioredis';
-import { printCase, valuesOf, type Metric } from '../report/case.js';
-import { atLeast } from '../report/target.js';
-import { pairedRatio, spread } from '../support/statistics.js';
-import { contender } from './contenders.js';
-import type { Row } from './row.js';
+import { atLeast, printCase, valuesOf, type Metric } from '../report/case.js';
+import { pairedRatio, spread } from '../support/figures.js';
+import { contender, type Row } from './row.js';
 import { measureSideBySide } from './side-by-side.js';
 
 /** 5 % of the calls. */

@@ -3,14 +3,18 @@
 import { Redis } from 'ioredis';
 import { startMasters } from '../../test/support/redis-topologies.js';
 import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { sum } from '../support/statistics.js';
-import { contender, npmLocks, waitingLocks, type Contender } from './contenders.js';
+import {
+  contender,
+  interleaved,
+  npmLocks,
+  waitingLocks,
+  type Contender,
+  type Row,
+  type RowContext,
+} from './row.js';
+import { sum } from '../support/figures.js';
 import { METRICS } from './contended.js';
-import { Crew } from './crew.js';
-import type { Row, RowContext } from './row.js';
-import { section } from './section.js';
-import { Soloists } from './soloists.js';
+import { Crew, section, Soloists } from './crew.js';
 
 const PAIR: readonly Metric[] = [
   { key: 'p50', label: 'p50, µs', digits: 0, isRatio: true },

@@ -2,11 +2,9 @@
 // does the server have to do for it, and are there ever more inside than there are permits?
 
 import { Redis } from 'ioredis';
-import { printCase, valuesOf, type Metric } from '../report/case.js';
-import { atLeast } from '../report/target.js';
-import { spread } from '../support/statistics.js';
-import { semaphores } from './contenders.js';
-import type { Row } from './row.js';
+import { atLeast, printCase, valuesOf, type Metric } from '../report/case.js';
+import { spread } from '../support/figures.js';
+import { semaphores, type Row } from './row.js';
 import { measureSideBySide } from './side-by-side.js';
 
 const PERMITS = 16;

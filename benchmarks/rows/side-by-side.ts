@@ -2,12 +2,9 @@
 
 import type { Redis } from 'ioredis';
 import { seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { sum } from '../support/statistics.js';
-import { contender, type Contender } from './contenders.js';
-import { Crew } from './crew.js';
-import type { RowContext } from './row.js';
-import { section } from './section.js';
+import { contender, interleaved, type Contender, type RowContext } from './row.js';
+import { sum } from '../support/figures.js';
+import { Crew, section } from './crew.js';
 
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 100, processes: 2, callers: 12 },

@@ -1,12 +1,10 @@
 // What a token costs: a pair of a fenced lock beside one of a plain lock.
 
 import { Redis } from 'ioredis';
-import { printCase, ratioToFloor, type Case } from '../report/case.js';
-import { atMost } from '../report/target.js';
-import { contender } from './contenders.js';
+import { atMost, printCase, ratioToFloor, type Case } from '../report/case.js';
+import { contender, type Row } from './row.js';
 import { measurePairs, SIZES } from './pairs.js';
-import type { Row } from './row.js';
-import { Soloists } from './soloists.js';
+import { Soloists } from './crew.js';
 
 export const token: Row = {
   name: 'token',

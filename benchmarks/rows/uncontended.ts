@@ -1,13 +1,18 @@
 // Row 1: take and release where nobody else wants the lock, with 1, 16 and 256 in flight.
 
 import { Redis } from 'ioredis';
-import { printCase, ratioToFloor, type Case } from '../report/case.js';
-import { atLeast, atMost, type TargetResult } from '../report/target.js';
-import type { Spread } from '../support/statistics.js';
-import { contender, npmLocks } from './contenders.js';
+import {
+  atLeast,
+  atMost,
+  printCase,
+  ratioToFloor,
+  type Case,
+  type TargetResult,
+} from '../report/case.js';
+import type { Spread } from '../support/figures.js';
+import { contender, npmLocks, type Row } from './row.js';
 import { measurePairs, SIZES } from './pairs.js';
-import type { Row } from './row.js';
-import { Soloists } from './soloists.js';
+import { Soloists } from './crew.js';
 
 const CALLS = { acquire: 'acquire + release', withLock: 'withLock' } as const;
 

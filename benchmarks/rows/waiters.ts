@@ -3,11 +3,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { printCase, seriesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { monotonicMs } from '../support/clock.js';
-import { serverUsageOf } from '../support/server-usage.js';
-import { npmLocks, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
+import { interleaved, npmLocks, type Contender, type Row, type RowContext } from './row.js';
+import { monotonicMs } from '../support/figures.js';
+import { serverUsageOf } from '../support/machine.js';
 
 const WAITERS = 1_000;
 const SETTLE_MS = 500;

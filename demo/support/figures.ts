@@ -1,6 +1,6 @@
-// Figures as people read them.
-
+// Figures as people read them: in a picture, and in the table at the end.
 import { styleText } from 'node:util';
+import type { Account } from './bank.js';
 
 export function money(cents: number): string {
   return (cents / 100).toLocaleString('en', { minimumFractionDigits: 2 });
@@ -17,4 +17,32 @@ export function rate(count: number, elapsedMs: number): string {
 /** How often happened what never should: red if it did. */
 export function fault(what: string, count: number): string {
   return styleText(count > 0 ? 'red' : 'green', `${what} ${count.toLocaleString('en')}`);
+}
+
+// The accounts as a table, and what is missing in each.
+
+export function accountRows(accounts: readonly Account[]): string[] {
+  return [
+    styleText('dim', '  account      balance   should be     missing'),
+    ...accounts.map(accountRow),
+  ];
+}
+
+function accountRow({ name, balanceCents, rightCents }: Account): string {
+  const lost = rightCents - balanceCents;
+  const figures = [money(balanceCents), money(rightCents), lost === 0 ? '-' : money(lost)];
+  const [balance, right, difference] = figures.map((figure) => figure.padStart(12));
+  const text = `${name.padEnd(8)}${balance}${right}`;
+  return `  ${text}${lost === 0 ? difference : styleText('red', difference!)}`;
+}
+
+// The table at the end of a show.
+
+/** The first row is the head; figures to the right. */
+export function table(rows: readonly (readonly string[])[], labelWidth: number): string {
+  const [head, ...body] = rows.map(
+    ([label, ...cells]) =>
+      `  ${label!.padEnd(labelWidth)}${cells.map((cell) => cell.padStart(16)).join('')}`,
+  );
+  return ['', head, `  ${'-'.repeat(head!.length - 2)}`, ...body, ''].join('\n');
 }

@@ -3,9 +3,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lostCents, type Account } from './bank.js';
-import { monotonicMs } from './clock.js';
+import { monotonicMs, type LockKind, type Report, type Task } from './messages.js';
 import type { Worker } from './crew.js';
-import type { LockKind, Report, Task } from './messages.js';
 import type { Stage } from './stage.js';
 import type { View } from './view.js';
 

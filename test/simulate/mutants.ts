@@ -1,7 +1,7 @@
 // Whether the simulator notices a library that was spoiled: each mutant of the fault campaign, until it is noticed or its time is over.
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { printTable } from '../../benchmarks/support/table.js';
+import { printTable } from '../../benchmarks/support/figures.js';
 import { MUTANTS, type Mutant } from '../chaos/mutants/mutants.js';
 import { SpoiledCopy } from '../chaos/mutants/spoiled-copy.js';
 

@@ -42,7 +42,11 @@ export interface ContractContext {
 }
 
 /** New clients, and a new lock, for each test of the present group; returns the present test's. */
-export function contextPerTest(kindName: string, kind: LockKind, leaseMs: number): () => ContractContext {
+export function contextPerTest(
+  kindName: string,
+  kind: LockKind,
+  leaseMs: number,
+): () => ContractContext {
   let context: ContractContext;
 
   beforeEach(() => {

@@ -6,7 +6,7 @@ import { machineMs } from '../../support/time.js';
 import type { Fault } from '../faults.js';
 import { isWeighted, type Plan, type Topology } from '../plan.js';
 import type { StageServer } from '../stage/server.js';
-import { booksOf, liveHolders, type Books, type Ledger, type Look } from './looks.js';
+import { booksOf, liveHolders, type Ledger, type Look } from './looks.js';
 
 const LOOK_EVERY_MS = 8;
 const SLOW_MS = 50;

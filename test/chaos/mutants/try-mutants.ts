@@ -1,6 +1,6 @@
 // Whether a campaign notices that the library was spoiled: each mutant, until it is noticed or its time is over.
 import { join } from 'node:path';
-import { printTable } from '../../../benchmarks/support/table.js';
+import { printTable } from '../../../benchmarks/support/figures.js';
 import { machineMs } from '../../support/time.js';
 import type { Arguments } from '../arguments.js';
 import { ODD_ERROR, TROUBLE } from '../checker/check.js';

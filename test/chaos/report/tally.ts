@@ -1,5 +1,5 @@
 // What all rounds of a campaign came to, as a table, and until then in one line.
-import { printTable } from '../../../benchmarks/support/table.js';
+import { printTable } from '../../../benchmarks/support/figures.js';
 import { machineMs } from '../../support/time.js';
 import type { Plan } from '../plan.js';
 import type { Progress, RoundResult } from '../round.js';

@@ -1,19 +1,53 @@
-// Makes the worker of Java ready: Redisson from Maven Central, in the version of test/redisson, and the worker compiled.
-
+// The real Redisson, in processes of Java: fetched from Maven Central, in the version of test/redisson, and its worker compiled.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { Contender } from '../rows/row.js';
+import { WorkerProcess } from '../worker/worker-process.js';
+
+/** Enough for ten thousand threads in line; a stack of the default size is only reserved. */
+const JVM = ['-Xmx1g', '-XX:+UseParallelGC', '-Xss256k', '-Dslf4j.internal.verbosity=ERROR'];
+
+/** None where it cannot be built, which is said. */
+export function redissonContenders(): Contender[] {
+  let classPath: string;
+  try {
+    classPath = buildRedissonWorker();
+  } catch (error) {
+    if (!(error instanceof NoRedissonError)) throw error;
+    console.log(`redisson: left out: ${error.message}`);
+    return [];
+  }
+  const pom = readFileSync(new URL('../../test/redisson/pom.xml', import.meta.url), 'utf8');
+  const version = /<redisson.version>(.*)<\/redisson.version>/.exec(pom)?.[1] ?? '';
+  const lock = (id: string, kind: string, isShared?: true): Contender => ({
+    id,
+    label: `Redisson ${version} ${kind} (Java)`,
+    role: 'competitor',
+    runtime: 'java',
+    pollMs: 0,
+    ...(isShared && { isShared }),
+    start: () => WorkerProcess.java([...JVM, '-cp', classPath, 'RedissonWorker']),
+  });
+  return [
+    lock('redisson', 'getLock'),
+    lock('redisson-fair', 'getFairLock'),
+    lock('redisson-read-write', 'getReadWriteLock', true),
+  ];
+}
+
+// Makes the worker of Java ready: Redisson from Maven Central, in the version of test/redisson, and the worker compiled.
 
 const pom = fileURLToPath(new URL('../../test/redisson/pom.xml', import.meta.url));
 const folder = fileURLToPath(new URL('.', import.meta.url));
 const target = `${folder}target`;
 
 /** Why there is no Redisson here. */
-export class NoRedissonError extends Error {}
+class NoRedissonError extends Error {}
 
 /** Returns the class path. */
-export function buildRedissonWorker(): string {
+function buildRedissonWorker(): string {
   for (const [program, flag] of [
     ['java', '-version'],
     ['mvn', '-version'],

@@ -1,4 +1,4 @@
-// Quantiles of samples, ratios of what was measured side by side, and how evenly something was shared.
+// The clock of the benchmarks, what is made of what was measured, and tables.
 
 /** The value below which the share `q` of the samples lies, between two samples in proportion; 0.5 is the median. */
 export function quantile(samples: readonly number[], q: number): number {
@@ -50,4 +50,25 @@ export function width({ median, lower, upper }: Spread): number {
 export function jainIndex(shares: readonly number[]): number {
   const squares = sum(shares.map((share) => share * share));
   return squares === 0 ? Number.NaN : sum(shares) ** 2 / (shares.length * squares);
+}
+
+// The clock of the benchmarks: CLOCK_MONOTONIC, which on Linux is one and the same in all processes of a machine.
+
+/** Milliseconds, with a resolution of less than a microsecond. */
+export function monotonicMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+// Prints a table: columns as wide as their content, numbers to the right.
+
+/** The first row is the head. */
+export function printTable(rows: readonly (readonly string[])[]): void {
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  for (const [index, row] of rows.entries()) {
+    const cells = row.map((cell, column) =>
+      column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!),
+    );
+    console.log(`  ${cells.join('   ')}`.trimEnd());
+    if (index === 0) console.log(`  ${widths.map((width) => '-'.repeat(width)).join('   ')}`);
+  }
 }
