@@ -1,6 +1,7 @@
 // npm run bench: measures all rows, or those that are named, and says how holdfast stands to its targets.
 
 import { randomBytes } from 'node:crypto';
+import { Redis } from 'ioredis';
 import { parseArgs } from 'node:util';
 import { givenRedis, UnusableRedisError } from '../test/support/given-redis.js';
 import { redissonContenders } from './redisson/redisson.js';
@@ -56,10 +57,12 @@ const redisson = javas.filter(({ isShared }) => !isShared);
 const redissonReadWrite = javas.filter(({ isShared }) => isShared);
 const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
 const progress = new Progress();
+const connection = new Redis(redis.url);
 const results = new Results(machine, effort);
 const failed: string[] = [];
 for (const row of rows) {
-  const context = { url: redis.url, keyPrefix, effort, redisson, redissonReadWrite, progress };
+  const kinds = { redisson, redissonReadWrite };
+  const context = { url: redis.url, redis: connection, keyPrefix, effort, ...kinds, progress };
   try {
     results.add(row.name, await row.run(context));
   } catch (error) {
@@ -70,6 +73,7 @@ for (const row of rows) {
   }
 }
 progress.clear();
+connection.disconnect();
 printTargets(results.targets);
 for (const violation of results.violations) console.error(`VIOLATED: ${violation}`);
 for (const name of failed) console.error(`FAILED: ${name}, see above`);

@@ -20,7 +20,7 @@ export interface Metric {
   readonly isRatio?: true;
 }
 
-interface Series {
+export interface Series {
   readonly id: string;
   readonly label: string;
   /** By the key of the metric, then by round. */

@@ -35,6 +35,19 @@ export class Crew implements Disposable {
     }
   }
 
+  /** The figures of one slice. */
+  async figuresOf(
+    one: Contender,
+    urls: readonly string[],
+    callers: number,
+    options: SectionOptions,
+    permits?: number,
+  ): Promise<Section['figures']> {
+    const work = async (parties: Party[]): Promise<Section['figures']> =>
+      (await section(parties, options)).figures;
+    return await this.on(one, urls, callers, work, permits);
+  }
+
   #workersOf(one: Contender): WorkerProcess[] {
     const known = this.#workers.get(one.id);
     const workers = known ?? Array.from({ length: this.#size }, () => one.start());
@@ -47,8 +60,7 @@ export class Crew implements Disposable {
   }
 }
 
-// A process for each contender: what one library does to its process is nothing to the others.
-
+/** A process for each contender: what one library does to its process is nothing to the others. */
 export class Soloists implements Disposable {
   readonly #workers: ReadonlyMap<Contender, WorkerProcess>;
 
@@ -68,8 +80,6 @@ export class Soloists implements Disposable {
     for (const worker of this.#workers.values()) worker[Symbol.dispose]();
   }
 }
-
-// One slice of a contended lock: callers of several processes enter one critical section for a while.
 
 /** Enough for an order to reach every process. */
 const HEAD_START_MS = 30;

@@ -3,9 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   atMost,
-  printCase,
   ratioToFloor,
-  seriesOf,
   valuesOf,
   type Case,
   type Metric,
@@ -13,7 +11,8 @@ import {
 } from '../report/case.js';
 import {
   contender,
-  interleaved,
+  inTurns,
+  show,
   waitingLocks,
   type Contender,
   type Row,
@@ -45,16 +44,14 @@ export const handOver: Row = {
   name: 'hand-over',
   what: 'from the release in one process to the next holder in another',
   async run(context) {
-    const one = await measure(context);
-    context.progress.clear();
-    printCase(one);
+    const one = show(context, await measure(context));
     return { cases: [one], targets: targetsOf(one) };
   },
 };
 
-async function measure({ url, keyPrefix, effort, redisson, progress }: RowContext): Promise<Case> {
+async function measure(context: RowContext): Promise<Case> {
+  const { url, keyPrefix, effort, redisson } = context;
   const { rounds, sliceMs, hasWarmUp } = SIZES[effort];
-  progress.begin('hand-over between processes');
   const contenders = [contender('publish'), ...waitingLocks(effort), ...redisson];
   const ends = new Map<Contender['runtime'], Ends>();
   for (const one of contenders) {
@@ -62,11 +59,12 @@ async function measure({ url, keyPrefix, effort, redisson, progress }: RowContex
   }
   let last = 0;
   try {
-    const results = await interleaved(
+    const series = await inTurns(
+      context,
+      'hand-over between processes',
       contenders,
       rounds,
-      async (one, round) => {
-        progress.step(`round ${round} of ${rounds}, ${one.label}`);
+      async (one) => {
         const micros: number[] = [];
         const endMs = performance.now() + sliceMs;
         do {
@@ -82,7 +80,7 @@ async function measure({ url, keyPrefix, effort, redisson, progress }: RowContex
       title: 'from the release in one process to being inside in another',
       metrics: METRICS,
       floor: 'publish',
-      series: seriesOf(results),
+      series,
     };
   } finally {
     for (const { giver, taker } of ends.values()) {

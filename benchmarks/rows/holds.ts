@@ -2,17 +2,9 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import {
-  atMost,
-  printCase,
-  seriesOf,
-  valuesOf,
-  type Case,
-  type Metric,
-  type TargetResult,
-} from '../report/case.js';
+import { atMost, valuesOf, type Case, type Metric, type TargetResult } from '../report/case.js';
 import type { Growth } from '../report/charts.js';
-import { interleaved, npmLocks, type Contender, type Row, type RowContext } from './row.js';
+import { inTurns, npmLocks, show, type Contender, type Row, type RowContext } from './row.js';
 import { serverUsageOf } from '../support/machine.js';
 import { median, spread } from '../support/figures.js';
 
@@ -40,47 +32,37 @@ export const holds: Row = {
   name: 'holds',
   what: '10, 1,000 and 100,000 locks that are kept: what renewing them takes',
   async run(context) {
-    const { effort, progress, redisson } = context;
-    const redis = new Redis(context.url);
+    const { effort, redisson } = context;
     const { rounds, counts } = SIZES[effort];
     const contenders = [
       ...npmLocks(effort).filter(({ id, tuned }) => !tuned && id !== 'holdfast-fair'),
       ...redisson.filter(({ id }) => id === 'redisson'),
     ];
-    try {
-      const cases: Case[] = [];
-      for (const count of counts) {
-        const title = `${count.toLocaleString('en')} locks that are kept`;
-        progress.begin(title);
-        const results = await interleaved(
-          contenders,
-          rounds,
-          async (one, round) => {
-            progress.step(`round ${round} of ${rounds}, ${one.label}`);
-            return await measure(context, redis, one, count, round);
-          },
-          false,
-        );
-        const one: Case = {
-          id: `holds-${count}`,
-          title: `${title}, by leases of 30 s; a lock: in a third of a lease`,
-          metrics: METRICS,
-          series: seriesOf(results),
-        };
-        progress.clear();
-        printCase(one);
-        cases.push(one);
-      }
-      return { cases, growths: [growthOf(cases, counts)], targets: cases.flatMap(targetsOf) };
-    } finally {
-      redis.disconnect();
+    const cases: Case[] = [];
+    for (const count of counts) {
+      const title = `${count.toLocaleString('en')} locks that are kept`;
+      const series = await inTurns(
+        context,
+        title,
+        contenders,
+        rounds,
+        (one, round) => measure(context, one, count, round),
+        false,
+      );
+      const one: Case = {
+        id: `holds-${count}`,
+        title: `${title}, by leases of 30 s; a lock: in a third of a lease`,
+        metrics: METRICS,
+        series,
+      };
+      cases.push(show(context, one));
     }
+    return { cases, growths: [growthOf(cases, counts)], targets: cases.flatMap(targetsOf) };
   },
 };
 
 async function measure(
-  { url, keyPrefix, effort }: RowContext,
-  redis: Redis,
+  { url, redis, keyPrefix, effort }: RowContext,
   one: Contender,
   count: number,
   round: number,

@@ -1,7 +1,8 @@
 // A row of the suite: one kind of work, measured in one or several cases, by contenders in turns.
+import type { Redis } from 'ioredis';
 import { PEERS } from '../peers/catalogue.js';
 import type { Peer } from '../peers/peer.js';
-import type { Case, TargetResult } from '../report/case.js';
+import { printCase, seriesOf, type Case, type Series, type TargetResult } from '../report/case.js';
 import type { Growth } from '../report/charts.js';
 import { WorkerProcess } from '../worker/worker-process.js';
 
@@ -11,6 +12,8 @@ export type Effort = 'smoke' | 'quick' | 'full';
 export interface RowContext {
   /** A Redis server that nobody else uses. */
   readonly url: string;
+  /** A connection to it: to ask what it spent, and to look at what is counted there. */
+  readonly redis: Redis;
   /** In front of every key, so that nothing of the user's is touched. */
   readonly keyPrefix: string;
   readonly effort: Effort;
@@ -36,8 +39,7 @@ export interface Row {
   run(context: RowContext): Promise<RowOutcome>;
 }
 
-// Who takes part in a row, and how its worker processes are started.
-
+/** Who takes part in a row, and how its worker processes are started. */
 export interface Contender extends Omit<Peer, 'connect'> {
   readonly runtime: 'node' | 'java';
   /** `nodeOptions` are for Node.js alone. */
@@ -84,34 +86,43 @@ export function waitingLocks(effort: Effort): Contender[] {
   return ['holdfast', 'holdfast-fair', ...QUICK_WAITING].map(contender);
 }
 
-// Runs contenders in turns: a short slice of each, in a new random order every round, so that whatever else the
-// machine does falls on all of them alike.
-
 /**
- * Calls `slice` for every contender in every round and returns what it returned, by contender, in the order of rounds.
- * Round 0 warms up and does not count; it is left out where every slice begins with processes of its own. A competitor
- * whose slice fails is left out, which is said: what the others did must not go with it.
+ * Measures contenders in turns: a short slice of each, in a new random order every round, so that whatever else the machine does falls on
+ * all of them alike. Returns what `slice` returned, by contender, in the order of rounds. Round 0 warms up and does not count; it is left
+ * out where every slice begins with processes of its own. A competitor whose slice fails is left out, which is said: what the others did
+ * must not go with it.
  */
-export async function interleaved<Contender extends Pick<Peer, 'label' | 'role'>, Result>(
+export async function inTurns(
+  { progress }: RowContext,
+  title: string,
   contenders: readonly Contender[],
   rounds: number,
-  slice: (contender: Contender, round: number) => Promise<Result>,
+  slice: (one: Contender, round: number) => Promise<Record<string, number>>,
   hasWarmUp = true,
-): Promise<Map<Contender, Result[]>> {
-  const results = new Map<Contender, Result[]>(contenders.map((contender) => [contender, []]));
+): Promise<Series[]> {
+  progress.begin(title);
+  const results = new Map<Contender, Record<string, number>[]>(contenders.map((one) => [one, []]));
   for (let round = hasWarmUp ? 0 : 1; round <= rounds; round++) {
-    for (const contender of shuffled([...results.keys()])) {
+    for (const one of shuffled([...results.keys()])) {
+      progress.step(`round ${round} of ${rounds}, ${one.label}`);
       try {
-        const result = await slice(contender, round);
-        if (round > 0) results.get(contender)!.push(result);
+        const result = await slice(one, round);
+        if (round > 0) results.get(one)!.push(result);
       } catch (error) {
-        if (contender.role !== 'competitor') throw error;
-        results.delete(contender);
-        console.log(`\n${contender.label} is left out in what follows: ${String(error)}`);
+        if (one.role !== 'competitor') throw error;
+        results.delete(one);
+        console.log(`\n${one.label} is left out in what follows: ${String(error)}`);
       }
     }
   }
-  return results;
+  return seriesOf(results);
+}
+
+/** Prints what was measured, in place of what goes on. */
+export function show({ progress }: RowContext, one: Case): Case {
+  progress.clear();
+  printCase(one);
+  return one;
 }
 
 function shuffled<T>(items: readonly T[]): T[] {
@@ -119,8 +130,7 @@ function shuffled<T>(items: readonly T[]): T[] {
   return items.map(() => rest.splice(Math.floor(Math.random() * rest.length), 1)[0]!);
 }
 
-// Says what is going on while nothing is printed: one line that is written over, on a terminal only.
-
+/** Says what is going on while nothing is printed: one line that is written over, on a terminal only. */
 export class Progress {
   #title = '';
   readonly #startMs = performance.now();
