@@ -1,7 +1,7 @@
 // Row 5: what it costs to keep 10, 1,000 and 100,000 locks whose leases are renewed: of a core here and there, of the heap.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { atMost, valuesOf, type Case, type Metric, type TargetResult } from '../report/case.js';
 import type { Growth } from '../report/charts.js';
 import { inTurns, npmLocks, show, type Contender, type Row, type RowContext } from './row.js';

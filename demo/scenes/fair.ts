@@ -2,11 +2,18 @@
 import { styleText } from 'node:util';
 import { Holdfast, type FairLock } from '../../src/index.js';
 import type { Worker } from '../support/crew.js';
-import { fault, seconds, table } from '../support/figures.js';
+import { fault, holderIn, seconds, table, takeover } from '../support/figures.js';
 import { monotonicMs, type Report } from '../support/messages.js';
-import { FOREVER_MS, Scene, type ScenePlan, type SceneState } from '../support/scene.js';
-import { conclude, onStage, type Show, type Stage } from '../support/stage.js';
-import { createView, type View } from '../support/view.js';
+import {
+  FOREVER_MS,
+  playScene,
+  type Scene,
+  type ScenePlan,
+  type SceneState,
+  type Story,
+} from '../support/scene.js';
+import { conclude, onStage, type Show } from '../support/stage.js';
+import { createView } from '../support/view.js';
 
 const WORKERS = 6;
 
@@ -27,12 +34,15 @@ export const fairShow: Show = {
     onStage({ workers: WORKERS, signal }, async (stage) => {
       await using looking = new Holdfast({ redis: stage.url, keyPrefix: stage.prefix });
       using view = createView({ frame, summary });
-      const state = await new FairScene(PLAN, stage, view, looking.getFairLock('bank')).play();
+      const state = await playScene(
+        PLAN,
+        stage,
+        view,
+        (scene) => new FairStory(scene, looking.getFairLock('bank')),
+      );
       return conclude(report(state), findBug(state), MORAL);
     }),
 };
-
-// The workers queue for the lock for a while; one of them is killed while it is first in line, one while it holds the lock.
 
 interface FairPlan extends ScenePlan {
   readonly killFirstAfterMs: number;
@@ -56,32 +66,33 @@ const LINGER_MS = 1_200;
 
 type Place = 'first' | 'holder';
 
-class FairScene extends Scene<FairPlan, FairState> {
+class FairStory implements Story<FairPlan, FairState> {
+  readonly #scene: Scene<FairPlan>;
   readonly #lock: FairLock;
   readonly #line = new Line();
   readonly #killedAtMs = new Map<Place, number>();
   readonly #takeoverMs = new Map<Place, number>();
 
   /** `lock` is only looked at. */
-  constructor(plan: FairPlan, stage: Stage, view: View<FairState>, lock: FairLock) {
-    super(plan, stage, view);
+  constructor(scene: Scene<FairPlan>, lock: FairLock) {
+    this.#scene = scene;
     this.#lock = lock;
   }
 
-  protected async happen(): Promise<void> {
-    await this.until(this.plan.killFirstAfterMs);
-    const lingering = await this.somebodyMidway(LINGER_MS);
+  async happen(): Promise<void> {
+    await this.#scene.until(this.#scene.plan.killFirstAfterMs);
+    const lingering = await this.#scene.somebodyMidway(LINGER_MS);
     const first = await this.#firstInLine(); // while nobody can move up
     if (first && lingering) {
       this.#kill('first', first, `is first in line, while ${lingering.name} holds the lock`);
     }
 
-    await this.until(this.plan.killHolderAfterMs);
-    const holder = await this.somebodyMidway(FOREVER_MS);
+    await this.#scene.until(this.#scene.plan.killHolderAfterMs);
+    const holder = await this.#scene.somebodyMidway(FOREVER_MS);
     if (holder) this.#kill('holder', holder, 'holds the lock, has read and not yet written');
   }
 
-  protected heed(worker: Worker, report: Report): void {
+  heed(worker: Worker, report: Report): void {
     if (report.type === 'holds') {
       const { ownerId, waitedMs, atMs: enteredAtMs } = report;
       this.#line.enter({ worker, ownerId, waitedMs, enteredAtMs });
@@ -90,15 +101,14 @@ class FairScene extends Scene<FairPlan, FairState> {
     this.#noticeTakeovers();
   }
 
-  protected async look(): Promise<FairState> {
-    const state = await this.sceneState();
+  async look(state: SceneState<FairPlan>): Promise<FairState> {
     this.#line.see(await this.#lock.getWaiters());
     const { stays, waiters, outOfOrder } = this.#line;
     return {
       ...state,
       // It may have been told that one of them is in since the look that saw it in line.
       waiters: waiters
-        .flatMap((owner) => this.stage.crew.withOwner(owner) ?? [])
+        .flatMap((owner) => this.#scene.stage.crew.withOwner(owner) ?? [])
         .filter((worker) => worker.state !== 'holds'),
       handOvers: Math.max(stays.length - 1, 0),
       outOfOrder,
@@ -110,13 +120,13 @@ class FairScene extends Scene<FairPlan, FairState> {
 
   async #firstInLine(): Promise<Worker | undefined> {
     this.#line.see(await this.#lock.getWaiters());
-    return this.stage.crew.withOwner(this.#line.waiters[0] ?? '');
+    return this.#scene.stage.crew.withOwner(this.#line.waiters[0] ?? '');
   }
 
   #kill(place: Place, victim: Worker, situation: string): void {
     this.#killedAtMs.set(place, monotonicMs());
     void victim.kill();
-    this.view.tell(`${victim.name} ${situation}: SIGKILL`);
+    this.#scene.tell(`${victim.name} ${situation}: SIGKILL`);
   }
 
   #noticeTakeovers(): void {
@@ -129,7 +139,7 @@ class FairScene extends Scene<FairPlan, FairState> {
       const takeoverMs = next.enteredAtMs - fromMs;
       this.#takeoverMs.set(place, takeoverMs);
       const name = next.worker.name;
-      this.view.tell(
+      this.#scene.tell(
         place === 'first'
           ? `${name}, who was behind it, is in ${takeoverMs.toFixed(1)} ms after ${before!.worker.name} went out`
           : `${name}, who was first in line, is in ${seconds(takeoverMs, 2)} after the kill: the lease ran out`,
@@ -252,7 +262,7 @@ function forTime(sinceMs: number): string {
 
 function summary(state: FairState): string {
   const { workers, waiters, handOvers, outOfOrder, lostCents } = state;
-  const holder = workers.find((worker) => worker.state === 'holds')?.name ?? 'nobody';
+  const holder = holderIn(workers);
   const names = waiters.map(({ name, isAlive }) => (isAlive ? name : `${name} (killed)`));
   return [
     `${holder} holds`,
@@ -276,10 +286,7 @@ function report(state: FairState): string {
         'takeover, first in line killed',
         firstKilledMs === undefined ? 'never' : `${firstKilledMs.toFixed(1)} ms`,
       ],
-      [
-        'takeover, holder killed',
-        holderKilledMs === undefined ? 'never' : seconds(holderKilledMs, 2),
-      ],
+      ['takeover, holder killed', takeover(holderKilledMs)],
       ['cents lost', String(lostCents)],
     ],
     32,

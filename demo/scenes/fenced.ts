@@ -2,9 +2,15 @@
 // whatever it is told, then it refuses who comes with an older token.
 import { styleText } from 'node:util';
 import type { Worker } from '../support/crew.js';
-import { accountRows, fault, seconds, table } from '../support/figures.js';
+import { accountRows, fault, holderIn, seconds, table, takeover } from '../support/figures.js';
 import { monotonicMs, type Report } from '../support/messages.js';
-import { Scene, type ScenePlan, type SceneState } from '../support/scene.js';
+import {
+  playScene,
+  type Scene,
+  type ScenePlan,
+  type SceneState,
+  type Story,
+} from '../support/scene.js';
 import { conclude, onStage, type Show } from '../support/stage.js';
 import { createView } from '../support/view.js';
 
@@ -35,13 +41,11 @@ export const fencedShow: Show = {
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       using view = createView({ frame, summary });
-      const bare = await new FencedScene(WITHOUT_TOKENS, stage, view).play();
-      const fenced = await new FencedScene(WITH_TOKENS, stage, view).play();
+      const bare = await playScene(WITHOUT_TOKENS, stage, view, (scene) => new FencedStory(scene));
+      const fenced = await playScene(WITH_TOKENS, stage, view, (scene) => new FencedStory(scene));
       return conclude(report(bare, fenced), findBug(bare, fenced), MORAL);
     }),
 };
-
-// The workers transfer money under a lock; the holder is paused until others have long had the lock, and then writes.
 
 interface FencedPlan extends ScenePlan {
   /** When to pause the holder. */
@@ -67,7 +71,8 @@ interface FencedState extends SceneState<FencedPlan> {
 /** How long the holder stays between its last look at the lock and its write: long enough to be paused there. */
 const LINGER_MS = 2_000;
 
-class FencedScene extends Scene<FencedPlan, FencedState> {
+class FencedStory implements Story<FencedPlan, FencedState> {
+  readonly #scene: Scene<FencedPlan>;
   readonly #tokens = new Map<Worker, string>();
   #transfers = 0;
   #paused: Worker | undefined;
@@ -77,39 +82,43 @@ class FencedScene extends Scene<FencedPlan, FencedState> {
   #isAwake = false;
   #lateWrite: FencedState['lateWrite'];
 
-  protected async happen(): Promise<void> {
-    await this.until(this.plan.pauseAfterMs);
-    const holder = await this.somebodyMidway(LINGER_MS, true);
+  constructor(scene: Scene<FencedPlan>) {
+    this.#scene = scene;
+  }
+
+  async happen(): Promise<void> {
+    await this.#scene.until(this.#scene.plan.pauseAfterMs);
+    const holder = await this.#scene.somebodyMidway(LINGER_MS, true);
     if (!holder) return; // the verdict tells
     holder.pause();
     this.#pausedAtMs = monotonicMs();
     this.#paused = holder;
-    this.view.tell(`${holder.name} holds the lock, and is paused just before it writes: SIGSTOP`);
+    this.#scene.tell(`${holder.name} holds the lock, and is paused just before it writes: SIGSTOP`);
 
-    await this.until(this.plan.wakeAfterMs);
-    await this.goOnWhile(() => this.#meanwhile === 0);
+    await this.#scene.until(this.#scene.plan.wakeAfterMs);
+    await this.#scene.goOnWhile(() => this.#meanwhile === 0);
     this.#isAwake = true;
     holder.resume();
-    this.view.tell(
+    this.#scene.tell(
       `${holder.name} wakes up ${this.#meanwhile} transfers later, and writes: SIGCONT`,
     );
   }
 
-  protected heed(worker: Worker, report: Report): void {
+  heed(worker: Worker, report: Report): void {
     if (report.type === 'holds') this.#noticeHolder(worker, report.atMs, report.token);
     if (report.type === 'transferred') this.#noticeTransfer(worker, report.atMs);
     if (report.type === 'refused' && this.#isLate(worker)) {
       this.#lateWrite = 'refused';
-      this.view.tell(`The bank has seen a larger token than its ${report.token}: refused`);
+      this.#scene.tell(`The bank has seen a larger token than its ${report.token}: refused`);
     }
   }
 
-  protected async look(): Promise<FencedState> {
+  async look(state: SceneState<FencedPlan>): Promise<FencedState> {
     return {
-      ...(await this.sceneState()),
+      ...state,
       transfers: this.#transfers,
       tokens: this.#tokens,
-      largestToken: await this.stage.bank.largestToken(),
+      largestToken: await this.#scene.stage.bank.largestToken(),
       takeoverMs: this.#takeoverMs,
       meanwhile: this.#meanwhile,
       lateWrite: this.#lateWrite,
@@ -121,14 +130,14 @@ class FencedScene extends Scene<FencedPlan, FencedState> {
     if (atMs < this.#pausedAtMs || this.#takeoverMs !== undefined) return;
     this.#takeoverMs = atMs - this.#pausedAtMs;
     const after = seconds(this.#takeoverMs, 2);
-    this.view.tell(`${worker.name} has the lock ${after} after that: the lease ran out`);
+    this.#scene.tell(`${worker.name} has the lock ${after} after that: the lease ran out`);
   }
 
   #noticeTransfer(worker: Worker, atMs: number): void {
     this.#transfers++;
     if (this.#isLate(worker)) {
       this.#lateWrite = 'accepted';
-      this.view.tell('What it writes is what it had read before the pause: the late write wins');
+      this.#scene.tell('What it writes is what it had read before the pause: the late write wins');
     } else if (atMs > this.#pausedAtMs && !this.#isAwake) this.#meanwhile++;
   }
 
@@ -175,7 +184,7 @@ function workerRow(worker: Worker, { tokens }: FencedState): string {
 
 function summary(state: FencedState): string {
   const { workers, transfers, largestToken, lostCents } = state;
-  const holder = workers.find((worker) => worker.state === 'holds')?.name ?? 'nobody';
+  const holder = holderIn(workers);
   const paused = workers.find((worker) => worker.state === 'paused');
   return [
     `${holder} holds${paused ? `, ${paused.name} is paused` : ''}`,
@@ -194,7 +203,7 @@ function report(bare: FencedState, fenced: FencedState): string {
     [
       ['', 'without tokens', 'with tokens'],
       ['transfers', ...both.map(({ transfers }) => String(transfers))],
-      ['takeover after the pause', ...both.map(takeover)],
+      ['takeover after the pause', ...both.map(({ takeoverMs }) => takeover(takeoverMs))],
       ['transfers during the pause', ...both.map(({ meanwhile }) => String(meanwhile))],
       ['the late write', ...both.map(({ lateWrite }) => lateWrite ?? 'never came')],
       ['cents lost', ...both.map(({ lostCents }) => lostCents.toLocaleString('en'))],
@@ -222,8 +231,4 @@ export function findBug(bare: Outcome, fenced: Outcome): string | undefined {
   if (fenced.lateWrite !== 'refused') return 'With tokens the late write was accepted';
   if (fenced.lostCents > 0) return `With tokens ${fenced.lostCents} cents were lost`;
   return undefined;
-}
-
-function takeover({ takeoverMs }: Outcome): string {
-  return takeoverMs === undefined ? 'never' : seconds(takeoverMs, 2);
 }

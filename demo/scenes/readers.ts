@@ -3,9 +3,16 @@
 import { styleText } from 'node:util';
 import { TOTAL_CENTS } from '../support/bank.js';
 import type { Worker } from '../support/crew.js';
-import { accountRows, fault, money, seconds, table } from '../support/figures.js';
+import { accountRows, fault, money, seconds, table, takeover } from '../support/figures.js';
 import { monotonicMs, type Report, type Task } from '../support/messages.js';
-import { FOREVER_MS, Scene, type ScenePlan, type SceneState } from '../support/scene.js';
+import {
+  FOREVER_MS,
+  playScene,
+  type Scene,
+  type ScenePlan,
+  type SceneState,
+  type Story,
+} from '../support/scene.js';
 import { conclude, onStage, type Show } from '../support/stage.js';
 import { createView } from '../support/view.js';
 
@@ -35,13 +42,16 @@ export const readersShow: Show = {
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       using view = createView({ frame, summary });
-      const bare = await new ReadersScene(WITHOUT_LOCKS, stage, view).play();
-      const locked = await new ReadersScene(UNDER_HOLDFAST, stage, view).play();
+      const bare = await playScene(WITHOUT_LOCKS, stage, view, (scene) => new ReadersStory(scene));
+      const locked = await playScene(
+        UNDER_HOLDFAST,
+        stage,
+        view,
+        (scene) => new ReadersStory(scene),
+      );
       return conclude(report(bare, locked), findBug(bare, locked), MORAL);
     }),
 };
-
-// Some workers add up what is in the accounts, without a pause; others transfer money in two steps. One of each is killed at work.
 
 interface ReadersPlan extends ScenePlan {
   /** When to kill one who reads, and one who writes; left out: never. */
@@ -70,7 +80,8 @@ interface ReadersState extends SceneState<ReadersPlan> {
 /** Workers 1 and 2 write. */
 const WRITERS = 2;
 
-class ReadersScene extends Scene<ReadersPlan, ReadersState> {
+class ReadersStory implements Story<ReadersPlan, ReadersState> {
+  readonly #scene: Scene<ReadersPlan>;
   readonly #stays = new Stays();
   readonly #killedAtMs = new Map<Role, number>();
   readonly #takeoverMs: Partial<Record<Role, number>> = {};
@@ -79,17 +90,22 @@ class ReadersScene extends Scene<ReadersPlan, ReadersState> {
   #wrongSums = 0;
   #longestWriterWaitMs = 0;
 
-  protected override readonly taskOf = (worker: Worker): Task =>
-    this.#writes(worker) ? 'write' : 'read';
+  constructor(scene: Scene<ReadersPlan>) {
+    this.#scene = scene;
+  }
 
-  protected async happen(): Promise<void> {
-    const { kills } = this.plan;
+  taskOf(worker: Worker): Task {
+    return this.#writes(worker) ? 'write' : 'read';
+  }
+
+  async happen(): Promise<void> {
+    const { kills } = this.#scene.plan;
     if (!kills) return;
     await this.#killOne('reader', kills.reader);
     await this.#killOne('writer', kills.writer);
   }
 
-  protected heed(worker: Worker, report: Report): void {
+  heed(worker: Worker, report: Report): void {
     if (report.type === 'holds') {
       this.#stays.enter(worker, report.atMs);
       this.#noticeTakeovers(worker, report.atMs);
@@ -106,8 +122,7 @@ class ReadersScene extends Scene<ReadersPlan, ReadersState> {
     }
   }
 
-  protected async look(): Promise<ReadersState> {
-    const state = await this.sceneState();
+  look(state: SceneState<ReadersPlan>): ReadersState {
     return {
       ...state,
       writers: this.#writers,
@@ -123,7 +138,7 @@ class ReadersScene extends Scene<ReadersPlan, ReadersState> {
   }
 
   get #writers(): readonly Worker[] {
-    return this.stage.crew.workers.slice(0, WRITERS);
+    return this.#scene.stage.crew.workers.slice(0, WRITERS);
   }
 
   #writes(worker: Worker): boolean {
@@ -131,18 +146,18 @@ class ReadersScene extends Scene<ReadersPlan, ReadersState> {
   }
 
   async #killOne(role: Role, atMs: number): Promise<void> {
-    await this.until(atMs);
-    const living = this.stage.crew.living.filter(
+    await this.#scene.until(atMs);
+    const living = this.#scene.stage.crew.living.filter(
       (worker) => this.#writes(worker) === (role === 'writer'),
     );
-    const victim = await this.somebodyMidway(FOREVER_MS, false, living[0]);
+    const victim = await this.#scene.somebodyMidway(FOREVER_MS, false, living[0]);
     if (!victim) return; // the verdict tells
     const killedAtMs = monotonicMs();
     this.#killedAtMs.set(role, killedAtMs);
     void victim.kill();
     this.#stays.leave(victim, killedAtMs, role === 'writer');
     const doing = role === 'writer' ? 'holds the write lock, has written nothing yet' : 'reads';
-    this.view.tell(`${victim.name} ${doing}: SIGKILL`);
+    this.#scene.tell(`${victim.name} ${doing}: SIGKILL`);
   }
 
   /** A dead reader keeps out who writes, a dead writer everybody. */
@@ -153,7 +168,7 @@ class ReadersScene extends Scene<ReadersPlan, ReadersState> {
       this.#takeoverMs[role] = atMs - killedAtMs;
       const after = seconds(atMs - killedAtMs, 2);
       const does = this.#writes(worker) ? 'writes' : 'reads';
-      this.view.tell(`${worker.name} ${does} ${after} after that: the lease ran out`);
+      this.#scene.tell(`${worker.name} ${does} ${after} after that: the lease ran out`);
     }
   }
 
@@ -323,8 +338,4 @@ export function findBug(bare: Outcome, locked: Outcome): string | undefined {
     return `In the end there was ${money(locked.totalCents)} in all accounts instead of ${money(TOTAL_CENTS)}`;
   }
   return undefined;
-}
-
-function takeover(ms: number | undefined): string {
-  return ms === undefined ? 'never' : seconds(ms, 2);
 }

@@ -4,16 +4,22 @@ import type { NodeAnswer } from '../../src/index.js';
 import type { RedisServer } from '../../test/support/redis-server.js';
 import { startMasters } from '../../test/support/redis-topologies.js';
 import type { Worker } from '../support/crew.js';
-import { fault, seconds, table } from '../support/figures.js';
+import { fault, holderIn, seconds, table, takeover } from '../support/figures.js';
 import {
   LOCK_WATCHDOG_TIMEOUT_MS,
   MASTER_URLS,
   monotonicMs,
   type Report,
 } from '../support/messages.js';
-import { Scene, type ScenePlan, type SceneState } from '../support/scene.js';
-import { conclude, onStage, type Show, type Stage } from '../support/stage.js';
-import { createView, type View } from '../support/view.js';
+import {
+  playScene,
+  type Scene,
+  type ScenePlan,
+  type SceneState,
+  type Story,
+} from '../support/scene.js';
+import { conclude, onStage, type Show } from '../support/stage.js';
+import { createView } from '../support/view.js';
 
 const WORKERS = 4;
 const MASTERS = 5;
@@ -45,13 +51,11 @@ export const redlockShow: Show = {
     const env = { [MASTER_URLS]: servers.map(({ url }) => url).join(' ') };
     return await onStage({ workers: WORKERS, signal, env }, async (stage) => {
       using view = createView({ frame, summary });
-      const state = await new RedlockScene(PLAN, stage, view, masters).play();
+      const state = await playScene(PLAN, stage, view, (scene) => new RedlockStory(scene, masters));
       return conclude(report(state), findBug(state), moral(PLAN));
     });
   },
 };
-
-// The workers transfer money under one Redlock, while masters are killed, one after the other, and started again.
 
 interface RedlockPlan extends ScenePlan {
   /** When to kill one more master: with the last of these, too few are left. */
@@ -80,9 +84,10 @@ interface RedlockState extends SceneState<RedlockPlan> {
 /** Somebody may have been let in just before the kill, and says so a little later. */
 const GRACE_MS = 500;
 
-class RedlockScene extends Scene<RedlockPlan, RedlockState> {
+class RedlockStory implements Story<RedlockPlan, RedlockState> {
+  readonly #scene: Scene<RedlockPlan>;
   readonly #masters: readonly Master[];
-  readonly #log = new TransferLog(this.startedAtMs);
+  readonly #log: TransferLog;
   readonly #refusals = new Refusals();
   readonly #killedAtMs: number[] = [];
   #startedAgainAtMs = Infinity;
@@ -91,35 +96,30 @@ class RedlockScene extends Scene<RedlockPlan, RedlockState> {
   /** What an error is news for, if a master gave this answer. */
   #awaited: NodeAnswer['answer'] | undefined;
 
-  constructor(
-    plan: RedlockPlan,
-    stage: Stage,
-    view: View<RedlockState>,
-    masters: readonly Master[],
-  ) {
-    super(plan, stage, view);
+  constructor(scene: Scene<RedlockPlan>, masters: readonly Master[]) {
+    this.#scene = scene;
     this.#masters = masters;
+    this.#log = new TransferLog(scene.startedAtMs);
   }
 
-  protected async happen(): Promise<void> {
-    for (const afterMs of this.plan.killAfterMs) {
-      await this.until(afterMs);
+  async happen(): Promise<void> {
+    for (const afterMs of this.#scene.plan.killAfterMs) {
+      await this.#scene.until(afterMs);
       await this.#killOne();
     }
-    await this.until(this.plan.startAgainAfterMs);
+    await this.#scene.until(this.#scene.plan.startAgainAfterMs);
     await this.#startAgain();
   }
 
-  protected heed(worker: Worker, report: Report): void {
+  heed(worker: Worker, report: Report): void {
     if (report.type === 'holds') this.#noticeHolder(worker, report.atMs);
     if (report.type === 'transferred') this.#log.add(report.atMs);
     if (report.type === 'no quorum') this.#noticeRefusal(worker, report.message, report.nodes);
   }
 
-  protected async look(): Promise<RedlockState> {
-    const state = await this.sceneState();
+  look(state: SceneState<RedlockPlan>): RedlockState {
     const nowMs = monotonicMs();
-    const fromMs = [this.startedAtMs, ...this.#killedAtMs];
+    const fromMs = [this.#scene.startedAtMs, ...this.#killedAtMs];
     const untilMs = [...this.#killedAtMs, Math.min(this.#startedAgainAtMs, nowMs)];
     return {
       ...state,
@@ -139,10 +139,10 @@ class RedlockScene extends Scene<RedlockPlan, RedlockState> {
     await victim.kill();
     this.#killedAtMs.push(monotonicMs());
     const left = this.#masters.length - this.#killedAtMs.length;
-    const isEnough = this.#killedAtMs.length < this.plan.killAfterMs.length;
+    const isEnough = this.#killedAtMs.length < this.#scene.plan.killAfterMs.length;
     if (!isEnough) this.#awaited = 'unreachable';
     const outlook = isEnough ? 'are a majority: it goes on' : 'are none: nobody may go on';
-    this.view.tell(`SIGKILL for ${victim.name}: the ${left} that are left ${outlook}`);
+    this.#scene.tell(`SIGKILL for ${victim.name}: the ${left} that are left ${outlook}`);
   }
 
   async #startAgain(): Promise<void> {
@@ -150,7 +150,7 @@ class RedlockScene extends Scene<RedlockPlan, RedlockState> {
     const dead = this.#masters.filter(({ state }) => state === 'killed');
     await Promise.all(dead.map((master) => master.startAgain()));
     this.#awaited = 'guarded';
-    this.view.tell(`${dead.length} masters are started again, empty: may one of them vote?`);
+    this.#scene.tell(`${dead.length} masters are started again, empty: may one of them vote?`);
   }
 
   #noticeHolder(worker: Worker, atMs: number): void {
@@ -160,7 +160,7 @@ class RedlockScene extends Scene<RedlockPlan, RedlockState> {
       this.#resumedAtMs = atMs;
       for (const master of this.#masters) master.answer = undefined;
       const afterMs = seconds(atMs - this.#startedAgainAtMs, 1);
-      this.view.tell(`${worker.name} has the lock, ${afterMs} after the masters came back`);
+      this.#scene.tell(`${worker.name} has the lock, ${afterMs} after the masters came back`);
     }
   }
 
@@ -172,12 +172,12 @@ class RedlockScene extends Scene<RedlockPlan, RedlockState> {
     }
     if (!nodes.some(({ answer }) => answer === this.#awaited)) return;
     this.#awaited = undefined;
-    this.view.tell(`${worker.name}: QuorumError: ${message}`);
+    this.#scene.tell(`${worker.name}: QuorumError: ${message}`);
   }
 
   /** When the master was killed without which there is no majority. */
   get #lastKilledAtMs(): number {
-    return this.#killedAtMs[this.plan.killAfterMs.length - 1] ?? Infinity;
+    return this.#killedAtMs[this.#scene.plan.killAfterMs.length - 1] ?? Infinity;
   }
 }
 
@@ -333,7 +333,7 @@ function workerCell({ name, state }: Worker): string {
 
 function summary(state: RedlockState): string {
   const { masters, workers, transfers, lostCents, refusals } = state;
-  const holder = workers.find((worker) => worker.state === 'holds')?.name ?? 'nobody';
+  const holder = holderIn(workers);
   const up = masters.filter((master) => master.state !== 'killed').length;
   return [
     `${up} of ${masters.length} masters up`,
@@ -354,7 +354,7 @@ function report(state: RedlockState): string {
     ['  all started again', String(transfersAfterRestart)],
     ['cents lost', state.lostCents.toLocaleString('en')],
     ['longest stall with 3 and more up', seconds(longestStallMs, 2)],
-    ['restart to the next holder', resumedMs === undefined ? 'never' : seconds(resumedMs, 2)],
+    ['restart to the next holder', takeover(resumedMs)],
     ['QuorumErrors', String(refusals.count)],
   ];
   const reasons = ['What they said of masters:', ...refusals.lines, ''];

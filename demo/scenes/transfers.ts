@@ -2,9 +2,24 @@
 // while it holds the lock.
 import { styleText } from 'node:util';
 import type { Worker } from '../support/crew.js';
-import { accountRows, fault, rate, seconds, table } from '../support/figures.js';
+import {
+  accountRows,
+  fault,
+  holderIn,
+  rate,
+  seconds,
+  table,
+  takeover,
+} from '../support/figures.js';
 import { monotonicMs, type Report } from '../support/messages.js';
-import { FOREVER_MS, Scene, type ScenePlan, type SceneState } from '../support/scene.js';
+import {
+  FOREVER_MS,
+  playScene,
+  type Scene,
+  type ScenePlan,
+  type SceneState,
+  type Story,
+} from '../support/scene.js';
 import { conclude, onStage, type Show } from '../support/stage.js';
 import { createView } from '../support/view.js';
 
@@ -34,13 +49,21 @@ export const transfersShow: Show = {
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       using view = createView({ frame, summary });
-      const bare = await new TransfersScene(WITHOUT_LOCKS, stage, view).play();
-      const locked = await new TransfersScene(UNDER_HOLDFAST, stage, view).play();
+      const bare = await playScene(
+        WITHOUT_LOCKS,
+        stage,
+        view,
+        (scene) => new TransfersStory(scene),
+      );
+      const locked = await playScene(
+        UNDER_HOLDFAST,
+        stage,
+        view,
+        (scene) => new TransfersStory(scene),
+      );
       return conclude(report(bare, locked), findBug(locked), MORAL);
     }),
 };
-
-// The workers transfer money for a while, with a lock or without; one of them may be killed in the middle of a transfer.
 
 interface TransfersPlan extends ScenePlan {
   /** When to kill a worker in the middle of a transfer; left out: never. */
@@ -56,24 +79,29 @@ interface TransfersState extends SceneState<TransfersPlan> {
   readonly takeoverMs: number | undefined;
 }
 
-class TransfersScene extends Scene<TransfersPlan, TransfersState> {
+class TransfersStory implements Story<TransfersPlan, TransfersState> {
+  readonly #scene: Scene<TransfersPlan>;
   /** Who made each transfer, by its number. */
   readonly #makers: Worker[] = [];
   #longestWaitMs = 0;
   #killedAtMs: number | undefined;
   #takeoverMs: number | undefined;
 
-  protected async happen(): Promise<void> {
-    if (this.plan.killAfterMs === undefined) return;
-    await this.until(this.plan.killAfterMs);
-    const holder = await this.somebodyMidway(FOREVER_MS);
+  constructor(scene: Scene<TransfersPlan>) {
+    this.#scene = scene;
+  }
+
+  async happen(): Promise<void> {
+    if (this.#scene.plan.killAfterMs === undefined) return;
+    await this.#scene.until(this.#scene.plan.killAfterMs);
+    const holder = await this.#scene.somebodyMidway(FOREVER_MS);
     if (!holder) return; // the verdict tells
     this.#killedAtMs = monotonicMs();
     void holder.kill();
-    this.view.tell(`${holder.name} holds the lock, has read and not yet written: SIGKILL`);
+    this.#scene.tell(`${holder.name} holds the lock, has read and not yet written: SIGKILL`);
   }
 
-  protected heed(worker: Worker, report: Report): void {
+  heed(worker: Worker, report: Report): void {
     if (report.type === 'transferred') this.#makers[report.number] = worker;
     if (report.type === 'holds') {
       this.#longestWaitMs = Math.max(this.#longestWaitMs, report.waitedMs);
@@ -81,8 +109,7 @@ class TransfersScene extends Scene<TransfersPlan, TransfersState> {
     }
   }
 
-  protected async look(): Promise<TransfersState> {
-    const state = await this.sceneState();
+  look(state: SceneState<TransfersPlan>): TransfersState {
     const makers = this.#makers.filter((maker) => maker as Worker | undefined);
     return {
       ...state,
@@ -97,7 +124,7 @@ class TransfersScene extends Scene<TransfersPlan, TransfersState> {
     if (this.#killedAtMs === undefined || this.#takeoverMs !== undefined) return;
     this.#takeoverMs = monotonicMs() - this.#killedAtMs;
     const after = seconds(this.#takeoverMs, 2);
-    this.view.tell(`${worker.name} has the lock ${after} after the kill: the lease ran out`);
+    this.#scene.tell(`${worker.name} has the lock ${after} after the kill: the lease ran out`);
   }
 }
 
@@ -140,7 +167,7 @@ function workerRow({ name, state, sinceMs }: Worker): string {
 function summary(state: TransfersState): string {
   const { plan, workers, elapsedMs, transfers, handOvers, lostCents } = state;
   const waiting = workers.filter((worker) => worker.state === 'waits').length;
-  const holder = workers.find((worker) => worker.state === 'holds')?.name ?? 'nobody';
+  const holder = holderIn(workers);
   return [
     `${transfers} transfers (${rate(transfers, elapsedMs)})`,
     ...(plan.lock !== 'none'
@@ -158,7 +185,7 @@ function report(bare: TransfersState, locked: TransfersState): string {
     ['cents lost', bare.lostCents.toLocaleString('en'), locked.lostCents.toLocaleString('en')],
     ['hand-overs of the lock', '-', String(locked.handOvers)],
     ['longest wait', '-', seconds(locked.longestWaitMs, 2)],
-    ['takeover after the kill', '-', takeover(locked)],
+    ['takeover after the kill', '-', takeover(locked.takeoverMs)],
   ];
   return table(rows, 24);
 }
@@ -174,8 +201,4 @@ function findBug({ lostCents, takeoverMs }: TransfersState): string | undefined 
   if (lostCents > 0) return `Under holdfast ${lostCents} cents were lost`;
   if (takeoverMs === undefined) return 'After the kill nobody got the lock';
   return undefined;
-}
-
-function takeover({ takeoverMs }: TransfersState): string {
-  return takeoverMs === undefined ? 'never' : seconds(takeoverMs, 2);
 }

@@ -46,8 +46,7 @@ export const BANK_PREFIX = 'HOLDFAST_DEMO_KEY_PREFIX';
 export const MASTER_URLS = 'HOLDFAST_DEMO_MASTER_URLS';
 export const CLIENT_ID = 'HOLDFAST_DEMO_CLIENT_ID';
 
-// The clock of the demo: CLOCK_MONOTONIC, which on Linux is one and the same in all processes of a machine.
-
+/** The clock of the demo: CLOCK_MONOTONIC, which on Linux is one and the same in all processes of a machine. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
