@@ -41,8 +41,10 @@ export const fencedShow: Show = {
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       using view = createView({ frame, summary });
-      const bare = await playScene(WITHOUT_TOKENS, stage, view, (scene) => new FencedStory(scene));
-      const fenced = await playScene(WITH_TOKENS, stage, view, (scene) => new FencedStory(scene));
+      const play = (plan: FencedPlan): Promise<FencedState> =>
+        playScene(plan, stage, view, (scene) => new FencedStory(scene));
+      const bare = await play(WITHOUT_TOKENS);
+      const fenced = await play(WITH_TOKENS);
       return conclude(report(bare, fenced), findBug(bare, fenced), MORAL);
     }),
 };

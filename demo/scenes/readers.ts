@@ -42,13 +42,10 @@ export const readersShow: Show = {
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       using view = createView({ frame, summary });
-      const bare = await playScene(WITHOUT_LOCKS, stage, view, (scene) => new ReadersStory(scene));
-      const locked = await playScene(
-        UNDER_HOLDFAST,
-        stage,
-        view,
-        (scene) => new ReadersStory(scene),
-      );
+      const play = (plan: ReadersPlan): Promise<ReadersState> =>
+        playScene(plan, stage, view, (scene) => new ReadersStory(scene));
+      const bare = await play(WITHOUT_LOCKS);
+      const locked = await play(UNDER_HOLDFAST);
       return conclude(report(bare, locked), findBug(bare, locked), MORAL);
     }),
 };

@@ -49,18 +49,10 @@ export const transfersShow: Show = {
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       using view = createView({ frame, summary });
-      const bare = await playScene(
-        WITHOUT_LOCKS,
-        stage,
-        view,
-        (scene) => new TransfersStory(scene),
-      );
-      const locked = await playScene(
-        UNDER_HOLDFAST,
-        stage,
-        view,
-        (scene) => new TransfersStory(scene),
-      );
+      const play = (plan: TransfersPlan): Promise<TransfersState> =>
+        playScene(plan, stage, view, (scene) => new TransfersStory(scene));
+      const bare = await play(WITHOUT_LOCKS);
+      const locked = await play(UNDER_HOLDFAST);
       return conclude(report(bare, locked), findBug(locked), MORAL);
     }),
 };

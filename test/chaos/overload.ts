@@ -41,8 +41,7 @@ export async function overload(wanted: readonly string[]): Promise<boolean> {
   return isSound;
 }
 
-// One way to have far too much to do, and what came of it.
-
+/** One way to have far too much to do, and what came of it. */
 interface Load {
   readonly name: string;
   readonly what: string;
@@ -91,8 +90,6 @@ async function assertNothingLeft({ url }: RedisServer): Promise<void> {
 function assert(isTrue: boolean, what: string): void {
   if (!isTrue) throw new Error(what);
 }
-
-// The loads.
 
 const WAITERS = 20_000;
 const WATCHED = 10_000;

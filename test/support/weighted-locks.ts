@@ -13,35 +13,20 @@ import type {
 import { eventually } from './time.js';
 import { uniqueName } from './unique-name.js';
 
-export class TestSemaphore {
-  readonly name: string;
-  readonly permits: number;
+/** What either has on the server, and callers who stand in line there. */
+class WeightedLine {
   /** Of the holders, and then of the line. */
-  readonly keys: readonly [string, string, string, string];
-  /** The capacity that was set. */
-  readonly setKey: string;
-  readonly #redis: Redis;
+  readonly keys: readonly [lock: string, leases: string, line: string, places: string];
+  readonly #redis: Redis | Cluster;
 
-  constructor(redis: Redis, permits: number, name = uniqueName('semaphore')) {
+  constructor(redis: Redis | Cluster, name: string) {
+    const tag = `{${name}}`;
     this.#redis = redis;
-    this.name = name;
-    this.permits = permits;
-    this.keys = [name, `holdfast_leases:{${name}}`, ...ofLine(name)];
-    this.setKey = `holdfast_permits:{${name}}`;
+    this.keys = [name, `holdfast_leases:${tag}`, `holdfast_line:${tag}`, `holdfast_places:${tag}`];
   }
 
-  of(client: Holdfast, permits = this.permits): Semaphore {
-    return client.getSemaphore(this.name, { permits });
-  }
-
-  /** Owners, as they stand in line. */
   async owners(): Promise<string[]> {
     return await this.#redis.zrange(this.keys[2], '0', '-1');
-  }
-
-  /** How many permits are held, as the server counts. */
-  async used(): Promise<number> {
-    return Number((await this.#redis.hget(this.name, 'used')) ?? 0);
   }
 
   async hasLength(length: number): Promise<void> {
@@ -50,13 +35,10 @@ export class TestSemaphore {
     }, 25_000);
   }
 
-  /** Resolves when the caller stands in line, where it would hear its grant; `hold` settles as its call does. */
-  async join(
-    client: Holdfast,
-    options: PermitOptions = {},
-  ): Promise<{ hold: Promise<PermitHold> }> {
+  /** Resolves when the caller stands in line, where it would hear its grant. */
+  async joinedBy<H>(call: () => Promise<H>): Promise<{ hold: Promise<H> }> {
     const before = new Set(await this.owners());
-    const hold = this.of(client).acquire(options);
+    const hold = call();
     hold.catch(() => undefined); // who awaits it learns it
     await eventually(async () => {
       const [added, ...more] = (await this.owners()).filter((owner) => !before.has(owner));
@@ -66,7 +48,6 @@ export class TestSemaphore {
     return { hold };
   }
 
-  /** Fails unless nothing of it is on the server, now or soon; but for a capacity that was set. */
   async isGone(): Promise<void> {
     await eventually(async () => {
       expect(await this.#redis.exists(...this.keys)).toBe(0);
@@ -74,25 +55,64 @@ export class TestSemaphore {
   }
 }
 
-function ofLine(name: string): [string, string] {
-  return [`holdfast_line:{${name}}`, `holdfast_places:{${name}}`];
+export class TestSemaphore {
+  readonly name: string;
+  readonly permits: number;
+  readonly keys: WeightedLine['keys'];
+  /** The capacity that was set. */
+  readonly setKey: string;
+  readonly #redis: Redis;
+  readonly #line: WeightedLine;
+
+  constructor(redis: Redis, permits: number, name = uniqueName('semaphore')) {
+    this.#redis = redis;
+    this.#line = new WeightedLine(redis, name);
+    this.name = name;
+    this.permits = permits;
+    this.keys = this.#line.keys;
+    this.setKey = `holdfast_permits:{${name}}`;
+  }
+
+  of(client: Holdfast, permits = this.permits): Semaphore {
+    return client.getSemaphore(this.name, { permits });
+  }
+
+  /** Owners, as they stand in line. */
+  owners(): Promise<string[]> {
+    return this.#line.owners();
+  }
+
+  /** How many permits are held, as the server counts. */
+  async used(): Promise<number> {
+    return Number((await this.#redis.hget(this.name, 'used')) ?? 0);
+  }
+
+  hasLength(length: number): Promise<void> {
+    return this.#line.hasLength(length);
+  }
+
+  /** Resolves when the caller stands in line, where it would hear its grant; `hold` settles as its call does. */
+  join(client: Holdfast, options: PermitOptions = {}): Promise<{ hold: Promise<PermitHold> }> {
+    return this.#line.joinedBy(() => this.of(client).acquire(options));
+  }
+
+  /** Fails unless nothing of it is on the server, now or soon; but for a capacity that was set. */
+  isGone(): Promise<void> {
+    return this.#line.isGone();
+  }
 }
-
-// Read-write locks in tests: one name for all who use it, and what of it is on the server.
-
-type Half = 'read' | 'write';
 
 export class TestReadWriteLock {
   readonly name: string;
-  /** Of the holders, and then of the line. */
-  readonly keys: readonly string[];
+  readonly keys: WeightedLine['keys'];
   readonly #redis: Redis | Cluster;
+  readonly #line: WeightedLine;
 
   constructor(redis: Redis | Cluster, name = uniqueName('read-write')) {
     this.#redis = redis;
+    this.#line = new WeightedLine(redis, name);
     this.name = name;
-    const beside = ['leases', 'line', 'places'].map((what) => `holdfast_${what}:{${name}}`);
-    this.keys = [name, ...beside];
+    this.keys = this.#line.keys;
   }
 
   readLock(client: Holdfast): Lock {
@@ -119,34 +139,23 @@ export class TestReadWriteLock {
     await this.#redis.hset(this.name, ...all);
   }
 
-  async hasLength(length: number): Promise<void> {
-    await eventually(async () => {
-      expect(await this.#redis.zcard(this.keys[2]!)).toBe(length);
-    }, 25_000);
+  hasLength(length: number): Promise<void> {
+    return this.#line.hasLength(length);
   }
 
   /** Resolves when the caller stands in line, where it would hear its grant; `hold` settles as its call does. */
-  async join(
+  join(
     client: Holdfast,
-    half: Half,
+    half: 'read' | 'write',
     options: AcquireOptions = {},
   ): Promise<{ hold: Promise<Hold> }> {
-    const before = new Set(await this.#owners());
     const lock = half === 'read' ? this.readLock(client) : this.writeLock(client);
-    const hold = lock.acquire(options);
-    hold.catch(() => undefined); // who awaits it learns it
-    await eventually(async () => {
-      const [added, ...more] = (await this.#owners()).filter((owner) => !before.has(owner));
-      expect(more).toEqual([]);
-      const place = await this.#redis.hget(this.keys[3]!, added ?? '');
-      expect(place).toMatch(/^w\d+ \d+ \d+ \d+ \d 1 /);
-    });
-    return { hold };
+    return this.#line.joinedBy(() => lock.acquire(options));
   }
 
   /** All of it that is on the server. */
   async state(): Promise<unknown> {
-    const [lock = '', leases = '', line = '', places = ''] = this.keys;
+    const [lock, leases, line, places] = this.keys;
     return [
       await this.#redis.hgetall(lock),
       await this.#redis.zrange(leases, '0', '-1', 'WITHSCORES'),
@@ -156,13 +165,7 @@ export class TestReadWriteLock {
   }
 
   /** Fails unless nothing of it is on the server, now or soon. */
-  async isGone(): Promise<void> {
-    await eventually(async () => {
-      expect(await this.#redis.exists(...this.keys)).toBe(0);
-    }, 3_000);
-  }
-
-  async #owners(): Promise<string[]> {
-    return await this.#redis.zrange(this.keys[2]!, '0', '-1');
+  isGone(): Promise<void> {
+    return this.#line.isGone();
   }
 }

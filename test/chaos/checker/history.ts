@@ -265,8 +265,6 @@ export function belief(section: Section): readonly [number, number] | undefined 
   return first && last && last.at > first.at ? [first.at, last.at] : undefined;
 }
 
-// Reads what the workers write, while they write it.
-
 interface Tail {
   readonly file: number;
   readonly process: string;
@@ -275,6 +273,7 @@ interface Tail {
   rest: string;
 }
 
+/** Reads what the workers write, while they write it. */
 export class Journals implements Disposable {
   readonly #folder: string;
   readonly #history: History;
@@ -321,8 +320,7 @@ export class Journals implements Disposable {
   }
 }
 
-// Map.groupBy, which the oldest supported Node.js lacks.
-
+/** Map.groupBy, which the oldest supported Node.js lacks. */
 export function grouped<T, K>(items: Iterable<T>, keyOf: (item: T) => K): Map<K, T[]> {
   const groups = new Map<K, T[]>();
   for (const item of items) {

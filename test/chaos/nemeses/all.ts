@@ -1,5 +1,5 @@
 // Everything that may go wrong.
-import { CLOCK_NEMESES, PROCESS_NEMESES } from './processes.js';
+import { PROCESS_NEMESES } from './processes.js';
 import { COMMAND_NEMESES, NETWORK_NEMESES } from './network.js';
 import { KEY_NEMESES, REPLICA_NEMESES, SERVER_NEMESES } from './servers.js';
 import type { Nemesis } from '../stage/stage.js';
@@ -7,7 +7,6 @@ import { VOTER_NEMESES } from './voters.js';
 
 export const NEMESES: readonly Nemesis[] = [
   ...PROCESS_NEMESES,
-  ...CLOCK_NEMESES,
   ...NETWORK_NEMESES,
   ...COMMAND_NEMESES,
   ...SERVER_NEMESES,

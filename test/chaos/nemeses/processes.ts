@@ -1,58 +1,7 @@
 // What happens to processes and to clocks: they are killed, stopped, busy with something else, suspended; wall clocks step.
+import type { PlannedFault } from '../plan.js';
+import type { CrewMember } from '../stage/crew.js';
 import type { Nemesis } from '../stage/stage.js';
-
-export const PROCESS_NEMESES: readonly Nemesis[] = [
-  {
-    name: 'kill a process',
-    weight: 2,
-    leases: [0.05, 1.5],
-    async act(stage, { target }, lasting) {
-      const member = stage.member(target);
-      const free = stage.faults.take(`worker ${member.index}`);
-      if (!free) return;
-      const fault = stage.faults.begin(this.name, { workers: [member.index] });
-      await member.kill();
-      await lasting();
-      await member.start();
-      fault.end();
-      free();
-    },
-  },
-  {
-    name: 'stop a process',
-    weight: 3,
-    leases: [0.2, 2.5],
-    async act(stage, { target }, lasting) {
-      const member = stage.member(target);
-      const free = stage.faults.take(`worker ${member.index}`);
-      if (!free) return;
-      const fault = stage.faults.begin(this.name, { workers: [member.index] });
-      member.pause();
-      await lasting();
-      member.resume();
-      fault.end();
-      free();
-    },
-  },
-  {
-    name: 'block an event loop',
-    weight: 3,
-    leases: [0.2, 2.2],
-    async act(stage, { target, forMs }, lasting) {
-      const member = stage.member(target);
-      const free = stage.faults.take(`worker ${member.index}`);
-      if (!free) return;
-      const fault = stage.faults.begin(this.name, { workers: [member.index] });
-      member.send({ type: 'block', ms: forMs });
-      await lasting();
-      await member.next('blocked');
-      fault.end();
-      free();
-    },
-  },
-];
-
-// What happens to clocks: wall clocks step, and a machine is suspended, so that monotonic clocks stand still.
 
 /** Forward or back, from a tenth of a second to ten minutes. */
 export function stepMs(amount: number): number {
@@ -62,7 +11,21 @@ export function stepMs(amount: number): number {
 
 export const STEPS_SERVER_CLOCK = "step a server's wall clock";
 
-export const CLOCK_NEMESES: readonly Nemesis[] = [
+export const PROCESS_NEMESES: readonly Nemesis[] = [
+  onWorker('kill a process', 2, [0.05, 1.5], async (member) => {
+    await member.kill();
+    return () => member.start();
+  }),
+  onWorker('stop a process', 3, [0.2, 2.5], (member) => {
+    member.pause();
+    return () => {
+      member.resume();
+    };
+  }),
+  onWorker('block an event loop', 3, [0.2, 2.2], (member, { forMs }) => {
+    member.send({ type: 'block', ms: forMs });
+    return () => member.next('blocked');
+  }),
   {
     name: "step a process's wall clock",
     weight: 2,
@@ -82,22 +45,10 @@ export const CLOCK_NEMESES: readonly Nemesis[] = [
       free();
     },
   },
-  {
-    name: 'suspend a process',
-    weight: 2,
-    leases: [0.3, 2],
-    async act(stage, { target, forMs }, lasting) {
-      const member = stage.member(target);
-      const free = stage.faults.take(`worker ${member.index}`);
-      if (!free) return;
-      const fault = stage.faults.begin(this.name, { workers: [member.index] });
-      member.send({ type: 'suspend', ms: forMs });
-      await lasting();
-      await member.next('blocked');
-      fault.end();
-      free();
-    },
-  },
+  onWorker('suspend a process', 2, [0.3, 2], (member, { forMs }) => {
+    member.send({ type: 'suspend', ms: forMs });
+    return () => member.next('blocked');
+  }),
   {
     name: STEPS_SERVER_CLOCK,
     weight: 2,
@@ -123,3 +74,30 @@ export const CLOCK_NEMESES: readonly Nemesis[] = [
 ];
 
 const LEASES_END = { loses: 'all', endsHolds: true } as const;
+
+/** A fault of one worker; `begin` returns what heals it. */
+function onWorker(
+  name: string,
+  weight: number,
+  leases: readonly [number, number],
+  begin: (member: CrewMember, fault: PlannedFault) => Awaitable<() => unknown>,
+): Nemesis {
+  return {
+    name,
+    weight,
+    leases,
+    async act(stage, fault, lasting) {
+      const member = stage.member(fault.target);
+      const free = stage.faults.take(`worker ${member.index}`);
+      if (!free) return;
+      const noted = stage.faults.begin(name, { workers: [member.index] });
+      const heal = await begin(member, fault);
+      await lasting();
+      await heal();
+      noted.end();
+      free();
+    },
+  };
+}
+
+type Awaitable<T> = T | Promise<T>;

@@ -74,8 +74,6 @@ function escape(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 }
 
-// How a round is played again.
-
 /** The command line for the same plan; the timing is another one. */
 function replayOf({ kind, seed, topology, phases }: Plan): string {
   const where = topology === 'masters' ? '' : ` --topology ${topology}`;

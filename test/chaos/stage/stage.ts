@@ -112,8 +112,7 @@ export class Stage implements AsyncDisposable {
   }
 }
 
-// One way in which things go wrong.
-
+/** One way in which things go wrong. */
 export interface Nemesis {
   readonly name: string;
   /** How often it is drawn, against the others. */

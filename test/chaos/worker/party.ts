@@ -250,8 +250,7 @@ export function sourcesOf(address: Address): readonly HoldfastOptions['redis'][]
   }
 }
 
-// The library that the worker tries: the present one, or a mutant of it.
-
+/** The library that the worker tries: the present one, or a mutant of it. */
 const path = process.env['HOLDFAST_CHAOS_LIBRARY'] ?? '../../../src/index.js';
 
 const { Holdfast: HoldfastOf } = (await import(path)) as typeof Library;
