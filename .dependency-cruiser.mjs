@@ -1,4 +1,5 @@
-// The rooms of src/ and who may import whom, types included: `npm run rooms`. docs/architecture.md draws them.
+// The rooms of src/ and who may import whom, types included; and, for demo/, benchmarks/ and test/, too, that no files import each other in a
+// circle: `npm run rooms`. docs/architecture.md draws the rooms.
 
 /** From the top: a room imports those below it, never one above it. Rooms of one floor know nothing of each other. */
 const floors = [

@@ -1,10 +1,11 @@
 // Three test projects: unit (no Redis, fake timers), integration (real servers, nothing mocked), and redisson (the same
 // servers shared with Redisson itself, where there are Java and Maven).
+import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism, loadavg } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vitest/config';
 import { substituteFor } from './test/support/library-under-test.mjs';
-import { filesThatStartServers } from './test/support/server-needs.js';
 
 /** The tests run on the client library that HOLDFAST_LIBRARY names. */
 const libraryUnderTest: Plugin = {
@@ -27,6 +28,18 @@ const WORKERS = load < 2 * availableParallelism() ? 8 : 4;
 
 // Notes beside the lines that failed; vitest adds it by itself only to its own choice of a reporter.
 const onGitHub = process.env['GITHUB_ACTIONS'] === 'true' ? ['github-actions'] : [];
+
+const STARTS_SERVER =
+  /\b(startRedis|startPair|startSentinel|startReplicated|startCluster|startMasters|startRedisProcess)\(/;
+
+/** The integration test files that start servers of their own: where only HOLDFAST_REDIS_URL is given, they are left out. */
+function filesThatStartServers(): string[] {
+  const folder = 'test/integration';
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.test.ts'))
+    .map((file) => join(folder, file))
+    .filter((file) => STARTS_SERVER.test(readFileSync(file, 'utf8')));
+}
 
 export default defineConfig({
   plugins: [libraryUnderTest],

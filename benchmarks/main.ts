@@ -1,11 +1,12 @@
 // npm run bench: measures all rows, or those that are named, and says how holdfast stands to its targets.
 
 import { randomBytes } from 'node:crypto';
+import { Redis } from 'ioredis';
 import { parseArgs } from 'node:util';
 import { givenRedis, UnusableRedisError } from '../test/support/given-redis.js';
-import { redissonContenders } from './redisson/contenders.js';
+import { redissonContenders } from './redisson/redisson.js';
 import { Results } from './report/results.js';
-import { printTargets } from './report/target.js';
+import { printTargets } from './report/case.js';
 import { contended } from './rows/contended.js';
 import { handOver } from './rows/hand-over.js';
 import { holds } from './rows/holds.js';
@@ -13,13 +14,12 @@ import { libraries } from './rows/libraries.js';
 import { line } from './rows/line.js';
 import { readWrite } from './rows/read-write.js';
 import { redlock } from './rows/redlock.js';
-import type { Effort, Row } from './rows/row.js';
+import { Progress, type Effort, type Row } from './rows/row.js';
 import { semaphore } from './rows/semaphore.js';
 import { token } from './rows/token.js';
 import { uncontended } from './rows/uncontended.js';
 import { waiters } from './rows/waiters.js';
 import { describeMachine } from './support/machine.js';
-import { Progress } from './support/progress.js';
 
 const ROWS: readonly Row[] = [
   uncontended,
@@ -57,10 +57,12 @@ const redisson = javas.filter(({ isShared }) => !isShared);
 const redissonReadWrite = javas.filter(({ isShared }) => isShared);
 const keyPrefix = `bench:${randomBytes(4).toString('hex')}:`;
 const progress = new Progress();
+const connection = new Redis(redis.url);
 const results = new Results(machine, effort);
 const failed: string[] = [];
 for (const row of rows) {
-  const context = { url: redis.url, keyPrefix, effort, redisson, redissonReadWrite, progress };
+  const kinds = { redisson, redissonReadWrite };
+  const context = { url: redis.url, redis: connection, keyPrefix, effort, ...kinds, progress };
   try {
     results.add(row.name, await row.run(context));
   } catch (error) {
@@ -71,6 +73,7 @@ for (const row of rows) {
   }
 }
 progress.clear();
+connection.disconnect();
 printTargets(results.targets);
 for (const violation of results.violations) console.error(`VIOLATED: ${violation}`);
 for (const name of failed) console.error(`FAILED: ${name}, see above`);

@@ -2,12 +2,12 @@
 
 import { parseArgs } from 'node:util';
 import { UnusableRedisError } from '../test/support/given-redis.js';
-import { fairShow } from './fair/show.js';
-import { fencedShow } from './fenced/show.js';
-import { readersShow } from './readers/show.js';
-import { redlockShow } from './redlock/show.js';
-import type { Show } from './support/show.js';
-import { transfersShow } from './transfers/show.js';
+import { fairShow } from './scenes/fair.js';
+import { fencedShow } from './scenes/fenced.js';
+import { readersShow } from './scenes/readers.js';
+import { redlockShow } from './scenes/redlock.js';
+import type { Show } from './support/stage.js';
+import { transfersShow } from './scenes/transfers.js';
 
 /** The show for each option; '' is what is played without any. */
 const SHOWS = new Map<string, Show>([

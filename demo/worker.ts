@@ -10,13 +10,13 @@ import {
   type Lock,
 } from '../src/index.js';
 import { Bank } from './support/bank.js';
-import { monotonicMs } from './support/clock.js';
 import {
   BANK_PREFIX,
   BANK_URL,
   CLIENT_ID,
   LOCK_WATCHDOG_TIMEOUT_MS,
   MASTER_URLS,
+  monotonicMs,
   type LockKind,
   type Order,
   type Report,

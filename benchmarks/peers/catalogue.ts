@@ -1,19 +1,15 @@
 // Everybody who takes part, by name.
 
 import { fair, fenced, onNodeRedis, plain, readWrite, semaphore } from './holdfast.js';
-import { localMutex } from './local-mutex.js';
+import { localMutex, nothing, publish, raw, rawOnNodeRedis, redissonLike } from './floors.js';
 import { nodeRedisson, nodeRedissonTuned } from './node-redisson.js';
-import { nothing } from './nothing.js';
 import type { Peer } from './peer.js';
-import { publish } from './publish.js';
-import { raw, rawOnNodeRedis } from './raw.js';
 import {
   redisSemaphore,
   redisSemaphorePermits,
   redisSemaphorePermitsTuned,
   redisSemaphoreTuned,
 } from './redis-semaphore.js';
-import { redissonLike } from './redisson-like.js';
 import { redlock, redlockTuned } from './redlock.js';
 import { redlockUniversal, redlockUniversalTuned } from './redlock-universal.js';
 

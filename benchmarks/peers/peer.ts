@@ -1,4 +1,6 @@
-// What every lock is to the benchmarks, ours and those of others: the same few calls.
+// What every lock is to the benchmarks, ours and those of others: the same few calls; and what several need to have them.
+import { Redis } from 'ioredis';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 export type Release = () => Promise<unknown>;
 
@@ -40,4 +42,43 @@ export interface Peer {
   readonly pollMs: number;
   /** Resolves when it is connected. */
   connect(options: PeerOptions): Promise<PeerClient>;
+}
+
+// A plain ioredis client, connected, with the default options: what the libraries that bring none of their own are given.
+
+export async function connected(url: string): Promise<Redis> {
+  const redis = new Redis(url);
+  redis.on('error', () => undefined); // a server that falls silent is part of what is measured
+  await redis.ping();
+  return redis;
+}
+
+// Asks anew when a library gives up: whoever must have the lock would do the same.
+
+/** Calls `acquire` until it succeeds; errors that are no refusals are thrown, and so is everything once it is over. */
+export async function insist<T>(
+  acquire: () => Promise<T>,
+  isRefusal: (error: unknown) => boolean,
+  isOver: () => boolean,
+): Promise<T> {
+  for (;;) {
+    try {
+      return await acquire();
+    } catch (error) {
+      if (!isRefusal(error) || isOver()) throw error;
+      await nextTurn(); // one that refuses without asking the server must not keep the process to itself
+    }
+  }
+}
+
+// Keeps a lock by the call of a library that renews it while work is under way.
+
+/** Resolves when the work began, which never ends. */
+export function keptBy(withLock: (work: () => Promise<void>) => Promise<void>): Promise<void> {
+  return new Promise((entered, reject) => {
+    withLock(() => {
+      entered();
+      return new Promise<void>(() => undefined);
+    }).catch(reject);
+  });
 }

@@ -1,9 +1,14 @@
 // npm's redis-semaphore: Mutex, RedlockMutex where there are several masters, and Semaphore.
 
 import { Mutex, RedlockMutex, Semaphore, TimeoutError, type LockOptions } from 'redis-semaphore';
-import { connected } from './connected.js';
-import { insist } from './insist.js';
-import type { Peer, PeerClient, PeerOptions, Release } from './peer.js';
+import {
+  connected,
+  insist,
+  type Peer,
+  type PeerClient,
+  type PeerOptions,
+  type Release,
+} from './peer.js';
 
 export const redisSemaphore: Peer = {
   id: 'redis-semaphore',

@@ -9,10 +9,7 @@ import {
   type CreateRedlockConfig,
   type Lock,
 } from 'redlock-universal';
-import { connected } from './connected.js';
-import { insist } from './insist.js';
-import { keptBy } from './kept-by.js';
-import type { Peer, PeerClient, PeerOptions } from './peer.js';
+import { connected, insist, keptBy, type Peer, type PeerClient, type PeerOptions } from './peer.js';
 
 type Settings = Pick<CreateLockConfig, 'performance' | 'circuitBreaker'> &
   Pick<CreateRedlockConfig, 'retryAttempts' | 'retryDelay'>;

@@ -1,10 +1,7 @@
 // npm's redlock.
 
 import Redlock, { ExecutionError, type Settings } from 'redlock';
-import { connected } from './connected.js';
-import { insist } from './insist.js';
-import { keptBy } from './kept-by.js';
-import type { Peer, PeerClient, PeerOptions } from './peer.js';
+import { connected, insist, keptBy, type Peer, type PeerClient, type PeerOptions } from './peer.js';
 
 /** That of the examples in its README: it has no default. */
 const LEASE_MS = 5_000;

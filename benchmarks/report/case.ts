@@ -1,8 +1,13 @@
-// One table: what was measured of each contender, round by round.
-
-import { formatRatio, formatWidth } from './format.js';
-import { median, pairedRatio, spread, sum, type Spread, width } from '../support/statistics.js';
-import { printTable } from '../support/table.js';
+// One table: what was measured of each contender, round by round; and the figures that holdfast has to reach.
+import {
+  median,
+  pairedRatio,
+  printTable,
+  spread,
+  sum,
+  width,
+  type Spread,
+} from '../support/figures.js';
 
 export interface Metric {
   readonly key: string;
@@ -100,4 +105,55 @@ function formatNumber(value: number, digits: number): string {
     minimumFractionDigits: digits,
     maximumFractionDigits: digits,
   });
+}
+
+// A figure that holdfast has to reach, and whether it does. A missed target is said, not failed: what counts as slow depends
+// on the machine and its network.
+
+export interface TargetResult {
+  readonly work: string;
+  readonly measured: Spread;
+  readonly bound: { readonly atMost: number } | { readonly atLeast: number };
+  readonly isMet: boolean;
+}
+
+export function atMost(limit: number, work: string, measured: Spread): TargetResult {
+  return { work, measured, bound: { atMost: limit }, isMet: measured.median <= limit };
+}
+
+export function atLeast(limit: number, work: string, measured: Spread): TargetResult {
+  return { work, measured, bound: { atLeast: limit }, isMet: measured.median >= limit };
+}
+
+export function printTargets(targets: readonly TargetResult[]): void {
+  if (targets.length === 0) return;
+  console.log('\ntargets');
+  printTable([
+    ['', 'measured', 'spread', 'target', ''],
+    ...targets.map(({ work, measured, bound, isMet }) => [
+      work,
+      formatRatio(measured),
+      formatWidth(width(measured), WIDE),
+      'atMost' in bound ? `<= ${bound.atMost}` : `>= ${bound.atLeast}`,
+      isMet ? 'met' : 'missed',
+    ]),
+  ]);
+}
+
+// Figures as people read them.
+
+/** The median, and where half of the rounds lie. */
+export function formatRatio({ median, lower, upper }: Spread): string {
+  return `${significant(median)} (${significant(lower)}-${significant(upper)})`;
+}
+
+/** Marked where it is wide. */
+function formatWidth(width: number, wide: number): string {
+  if (Number.isNaN(width)) return '';
+  return `${(width * 100).toFixed(0)} %${width > wide ? ' !' : ''}`;
+}
+
+function significant(value: number): string {
+  if (value >= 100) return value.toFixed(0);
+  return value < 0.1 ? value.toPrecision(2) : value.toFixed(2);
 }

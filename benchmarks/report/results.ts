@@ -1,15 +1,10 @@
 // What a run found: for people as a table of targets and charts, for programs as JSON.
-
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Effort, RowOutcome } from '../rows/row.js';
 import type { Machine } from '../support/machine.js';
-import type { Case } from './case.js';
-import { drawBars } from './bars.js';
-import { drawGrowth } from './curves.js';
-import { page } from './page.js';
-import type { TargetResult } from './target.js';
-import { THEMES } from './theme.js';
+import { formatRatio, type Case, type TargetResult } from './case.js';
+import { drawBars, drawGrowth, THEMES } from './charts.js';
 
 export class Results {
   readonly #machine: Machine;
@@ -92,4 +87,39 @@ export class Results {
   #all<T>(pick: (outcome: RowOutcome) => readonly T[]): T[] {
     return [...this.#outcomes.values()].flatMap(pick);
   }
+}
+
+// The page that shows the charts of a run, and what they were made on.
+
+interface Run {
+  readonly date: string;
+  readonly machine: Machine;
+  readonly targets: readonly TargetResult[];
+  /** Titles of the charts, by id. */
+  readonly titles: ReadonlyMap<string, string>;
+}
+
+function page({ date, machine, targets, titles }: Run): string {
+  const facts = Object.entries(machine).map(([what, value]) => `- ${what}: ${String(value)}`);
+  const rows = targets.map(({ work, measured, bound, isMet }) => {
+    const limit = 'atMost' in bound ? `<= ${bound.atMost}` : `>= ${bound.atLeast}`;
+    return `| ${work} | ${limit} | ${formatRatio(measured)} | ${isMet ? 'met' : '**missed**'} |`;
+  });
+  const table = ['| work | target | measured | |', '| --- | --- | --- | --- |', ...rows];
+  return [
+    `# Measured on ${date}`,
+    'Written by `npm run bench`. In parentheses: where half of the rounds lie.',
+    facts.join('\n'),
+    ...(rows.length > 0 ? [table.join('\n')] : []),
+    ...[...titles].map(([id, title]) => picture(id, title)),
+  ]
+    .map((part) => `${part}\n`)
+    .join('\n');
+}
+
+function picture(id: string, title: string): string {
+  return `<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="${id}-dark.svg" />
+  <img src="${id}-light.svg" alt="${title}" />
+</picture>`;
 }

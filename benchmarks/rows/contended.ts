@@ -1,16 +1,24 @@
 // Row 2: many want one lock. How fast does it go from one to the next, how evenly, how long does one wait, what does the server
 // have to do for it, and is there ever more than one inside?
-
-import { Redis } from 'ioredis';
-import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
-import { atLeast, atMost, type TargetResult } from '../report/target.js';
-import { interleaved } from '../support/interleaved.js';
-import { median, pairedRatio, spread, sum } from '../support/statistics.js';
-import { contender, waitingLocks, type Contender } from './contenders.js';
-import { Crew } from './crew.js';
-import { listener } from './listener.js';
-import type { Row, RowContext } from './row.js';
-import { section, type SectionOptions } from './section.js';
+import {
+  atLeast,
+  atMost,
+  valuesOf,
+  type Case,
+  type Metric,
+  type TargetResult,
+} from '../report/case.js';
+import { median, pairedRatio, quantile, spread, sum } from '../support/figures.js';
+import { Crew, section, type SectionOptions } from './crew.js';
+import {
+  contender,
+  inTurns,
+  show,
+  waitingLocks,
+  type Contender,
+  type Row,
+  type RowContext,
+} from './row.js';
 
 export const METRICS: readonly Metric[] = [
   { key: 'rate', label: 'hand-overs/s', digits: 0 },
@@ -55,65 +63,47 @@ export const contended: Row = {
   name: 'contended',
   what: 'many want one lock, in one process and in several; a counter inside',
   async run(context) {
-    const redis = new Redis(context.url);
-    try {
-      const cases: Case[] = [];
-      const targets: TargetResult[] = [];
-      const violations: string[] = [];
-      for (const topology of SIZES[context.effort].topologies) {
-        const { one, control } = await measure(context, redis, topology);
-        context.progress.clear();
-        printCase(one);
-        cases.push(one);
-        targets.push(...targetsOf(one));
-        violations.push(...violationsOf(one));
-        if (control === 0) violations.push(`${one.title}: the counter does not see violations`);
-      }
-      const beside = await listener(context, redis);
-      return {
-        cases: [...cases, beside.one],
-        targets: [...targets, ...beside.targets],
-        violations,
-      };
-    } finally {
-      redis.disconnect();
+    const cases: Case[] = [];
+    const targets: TargetResult[] = [];
+    const violations: string[] = [];
+    for (const topology of SIZES[context.effort].topologies) {
+      const { one, control } = await measure(context, topology);
+      cases.push(show(context, one));
+      targets.push(...targetsOf(one));
+      violations.push(...violationsOf(one));
+      if (control === 0) violations.push(`${one.title}: the counter does not see violations`);
     }
+    const beside = await listener(context);
+    return { cases: [...cases, beside.one], targets: [...targets, ...beside.targets], violations };
   },
 };
 
 async function measure(
-  { url, keyPrefix, effort, redisson, progress }: RowContext,
-  counter: Redis,
+  context: RowContext,
   { processes, callers }: Topology,
 ): Promise<{ one: Case; control: number }> {
+  const { url, redis, keyPrefix, effort, redisson } = context;
   const title = `one lock, ${processes} x ${callers} callers`;
   const { rounds, sliceMs } = SIZES[effort];
-  progress.begin(title);
   const floors = processes === 1 ? [contender('local-mutex')] : [];
   const contenders = [...floors, ...waitingLocks(effort), ...redisson];
+  const counting = { counter: redis, counterUrl: url };
   using crew = new Crew(processes);
   let slice = 0;
   const run = async (one: Contender, durationMs: number): Promise<Record<string, number>> => {
     const name = `${keyPrefix}contended:${processes}x${callers}:${++slice}`;
-    const options = { name, counter, counterUrl: url, durationMs };
-    return await crew.on(
-      one,
-      [url],
-      callers,
-      async (parties) => (await section(parties, options)).figures,
-    );
+    return await crew.figuresOf(one, [url], callers, { name, ...counting, durationMs });
   };
-  const results = await interleaved(contenders, rounds, async (one, round) => {
-    progress.step(`round ${round} of ${rounds}, ${one.label}`);
-    return await run(one, round === 0 ? sliceMs / 4 : sliceMs);
-  });
+  const series = await inTurns(context, title, contenders, rounds, (one, round) =>
+    run(one, round === 0 ? sliceMs / 4 : sliceMs),
+  );
   const { violations: control = 0 } = await run(contender('nothing'), sliceMs / 4);
-  const ceiling = await ceilingOf({ name: `${keyPrefix}ceiling`, counter, counterUrl: url });
+  const ceiling = await ceilingOf({ name: `${keyPrefix}ceiling`, ...counting });
   const one: Case = {
     id: `contended-${processes}x${callers}`,
     title: `${title}, which read, await and write a number inside`,
     metrics: METRICS,
-    series: seriesOf(results),
+    series,
     notes: [
       `violations without any lock: ${control}`,
       `one process alone, with a mutex in memory: ${Math.round(ceiling).toLocaleString('en')} stays/s, which no lock can exceed`,
@@ -126,10 +116,9 @@ async function measure(
 /** What the section itself allows: in stays per second, of one process that shares it with nobody. */
 async function ceilingOf(options: Omit<SectionOptions, 'durationMs'>): Promise<number> {
   using crew = new Crew(1);
-  return await crew.on(contender('local-mutex'), [options.counterUrl], 8, async ([alone]) => {
-    const { figures } = await section([alone!], { ...options, durationMs: 500 });
-    return figures.stays;
-  });
+  const alone = contender('local-mutex');
+  const slice = { ...options, durationMs: 500 };
+  return (await crew.figuresOf(alone, [options.counterUrl], 8, slice)).stays;
 }
 
 function targetsOf(one: Case): TargetResult[] {
@@ -173,4 +162,48 @@ function violationsOf(one: Case): string[] {
     .map((id) => ({ id, count: sum(valuesOf(one, id, 'violations')) }))
     .filter(({ count }) => count !== 0)
     .map(({ id, count }) => `${one.title}: ${id} let ${count} in beside somebody else`);
+}
+
+const LISTENER_METRICS: readonly Metric[] = [
+  { key: 'share', label: 'its share of the stays, %', digits: 2 },
+  { key: 'stays', label: 'its stays/s', digits: 1 },
+  { key: 'longest', label: 'its longest wait, ms', digits: 0, summary: 'max' },
+  { key: 'all', label: 'stays/s of all', digits: 0 },
+];
+
+const LISTENER_SIZES = {
+  smoke: { rounds: 1, sliceMs: 150, processes: 2 },
+  quick: { rounds: 2, sliceMs: 400, processes: 2 },
+  full: { rounds: 7, sliceMs: 2_000, processes: 4 },
+};
+
+/** Does somebody get the lock who only listens for its release, as Redisson does, while 4 x 8 callers of holdfast want it? */
+async function listener(context: RowContext): Promise<{ one: Case; targets: TargetResult[] }> {
+  const { url, redis, keyPrefix, effort, redisson } = context;
+  const { rounds, sliceMs, processes } = LISTENER_SIZES[effort];
+  const title = `one who listens, beside ${processes} x 8 callers of holdfast`;
+  const holdfast = contender('holdfast');
+  const listeners = [contender('redisson-like'), ...redisson.filter(({ id }) => id === 'redisson')];
+  using crew = new Crew(processes);
+  using ears = new Crew(1);
+  let slice = 0;
+  const series = await inTurns(context, title, listeners, rounds, async (one) => {
+    const name = `${keyPrefix}listener:${++slice}`;
+    const options = { name, counter: redis, counterUrl: url, durationMs: sliceMs };
+    const { crowds, figures } = await crew.on(holdfast, [url], 8, (parties) =>
+      ears.on(one, [url], 1, (ear) => section([...parties, ...ear], options)),
+    );
+    const own = crowds.at(-1)!;
+    const stays = own.callers.length;
+    return {
+      share: (stays * 1e5) / (figures.stays * sliceMs),
+      stays: (stays * 1_000) / sliceMs,
+      longest: quantile(own.waitsMs, 1),
+      all: figures.stays,
+    };
+  });
+  const one = show(context, { id: 'listener', title, metrics: LISTENER_METRICS, series });
+  const share = spread(valuesOf(one, 'redisson-like', 'share'));
+  const targets = [atLeast(1, 'one who only listens beside 4 x 8, % of the stays', share)];
+  return { one, targets };
 }

@@ -1,9 +1,11 @@
-// The worker processes of a contended lock. Each contender has its own, which stand still while it is not its turn: what the callers
-// of one go on to do who never got the lock must not slow down the others.
-
+// The worker processes of a row, and one slice of a contended lock: callers of several processes enter one critical section for
+// a while.
+import type { Redis } from 'ioredis';
+import { jainIndex, monotonicMs, quantile, sum } from '../support/figures.js';
+import { serverUsageOf } from '../support/machine.js';
+import type { Crowd, Target } from '../worker/messages.js';
 import type { WorkerProcess } from '../worker/worker-process.js';
-import type { Contender } from './contenders.js';
-import type { Party } from './section.js';
+import type { Contender } from './row.js';
 
 export class Crew implements Disposable {
   readonly #size: number;
@@ -33,6 +35,19 @@ export class Crew implements Disposable {
     }
   }
 
+  /** The figures of one slice. */
+  async figuresOf(
+    one: Contender,
+    urls: readonly string[],
+    callers: number,
+    options: SectionOptions,
+    permits?: number,
+  ): Promise<Section['figures']> {
+    const work = async (parties: Party[]): Promise<Section['figures']> =>
+      (await section(parties, options)).figures;
+    return await this.on(one, urls, callers, work, permits);
+  }
+
   #workersOf(one: Contender): WorkerProcess[] {
     const known = this.#workers.get(one.id);
     const workers = known ?? Array.from({ length: this.#size }, () => one.start());
@@ -43,4 +58,145 @@ export class Crew implements Disposable {
   [Symbol.dispose](): void {
     for (const worker of [...this.#workers.values()].flat()) worker[Symbol.dispose]();
   }
+}
+
+/** A process for each contender: what one library does to its process is nothing to the others. */
+export class Soloists implements Disposable {
+  readonly #workers: ReadonlyMap<Contender, WorkerProcess>;
+
+  constructor(contenders: readonly Contender[]) {
+    this.#workers = new Map(contenders.map((one) => [one, one.start()]));
+  }
+
+  get contenders(): Contender[] {
+    return [...this.#workers.keys()];
+  }
+
+  of(one: Contender): WorkerProcess {
+    return this.#workers.get(one)!;
+  }
+
+  [Symbol.dispose](): void {
+    for (const worker of this.#workers.values()) worker[Symbol.dispose]();
+  }
+}
+
+/** Enough for an order to reach every process. */
+const HEAD_START_MS = 30;
+
+/** So many callers of a process, on a lock of their choice. */
+interface Party {
+  readonly worker: WorkerProcess;
+  readonly target: Target;
+  readonly callers: number;
+}
+
+interface Section {
+  /** By party. */
+  readonly crowds: readonly Crowd[];
+  readonly figures: {
+    /** How often it went from one caller to another, per second. */
+    readonly rate: number;
+    /** Acquisitions per second, also of callers that took it again before another one did. */
+    readonly stays: number;
+    readonly jain: number;
+    readonly p50: number;
+    readonly p99: number;
+    readonly longest: number;
+    /** Of those who wanted to write. */
+    readonly longestWrite: number;
+    /** Per acquisition, without what the section itself sends. */
+    readonly scripts: number;
+    readonly commands: number;
+    readonly violations: number;
+    readonly stuck: number;
+  };
+}
+
+/** `counter` is a connection to the server at `counterUrl`; the commands counted are those that this one executes. */
+export async function section(
+  parties: readonly Party[],
+  { name, counter, counterUrl, durationMs, writeEvery }: SectionOptions,
+): Promise<Section> {
+  const { result: crowds, used } = await serverUsageOf(counter, async () => {
+    const fromMs = monotonicMs() + HEAD_START_MS;
+    const toMs = fromMs + durationMs;
+    return await Promise.all(
+      parties.map(async ({ worker, target, callers }) => {
+        const mix = writeEvery === undefined ? {} : { writeEvery };
+        const span = { fromMs, toMs, counterUrl };
+        await worker.ask({ do: 'crowd', ...target, name, callers, ...span, ...mix });
+        return await worker.ask({ do: 'disband', name });
+      }),
+    );
+  });
+  const counted = Number(await counter.get(`${name}:counter`));
+  await counter.del(`${name}:counter`);
+  const entries = sum(crowds.map((crowd) => crowd.entries));
+  const turns = turnsOf(crowds);
+  const counts = countsOf(parties, turns);
+  const waitsMs = crowds.flatMap((crowd) => crowd.waitsMs);
+  const writes = sum(crowds.map((crowd) => crowd.writes));
+  const isSemaphore = parties.some(({ target }) => target.permits !== undefined);
+  return {
+    crowds,
+    figures: {
+      rate: (handOversIn(turns) * 1_000) / durationMs,
+      stays: (turns.length * 1_000) / durationMs,
+      jain: jainIndex(counts),
+      p50: quantile(waitsMs, 0.5),
+      p99: quantile(waitsMs, 0.99),
+      longest: quantile(waitsMs, 1),
+      longestWrite: quantile(
+        crowds.flatMap((crowd) => crowd.writerWaitsMs),
+        1,
+      ),
+      scripts: used.scripts / entries,
+      commands: (used.commands - 2 * entries) / entries,
+      // Two that read the same number: one of them wrote over the other. Who has a permit counts up and down again.
+      violations:
+        (isSemaphore ? 0 : writes - counted) + sum(crowds.map((crowd) => crowd.intrusions)),
+      stuck: sum(crowds.map((crowd) => crowd.stuck)),
+    },
+  };
+}
+
+/** One stay: whose, and the how-manieth. */
+interface Turn {
+  readonly party: number;
+  readonly caller: number;
+  readonly number: number;
+}
+
+/** In their order. */
+function turnsOf(crowds: readonly Crowd[]): Turn[] {
+  return crowds
+    .flatMap(({ callers, numbers }, party) =>
+      callers.map((caller, i) => ({ party, caller, number: numbers[i]! })),
+    )
+    .sort((one, other) => one.number - other.number);
+}
+
+function handOversIn(turns: readonly Turn[]): number {
+  return turns.filter(({ party, caller }, i) => {
+    const before = turns[i - 1];
+    return before && (before.party !== party || before.caller !== caller);
+  }).length;
+}
+
+/** How often each caller was inside, also those who never were. */
+function countsOf(parties: readonly Party[], turns: readonly Turn[]): number[] {
+  const counts = parties.map(({ callers }) => Array<number>(callers).fill(0));
+  for (const { party, caller } of turns) counts[party]![caller]!++;
+  return counts.flat();
+}
+
+export interface SectionOptions {
+  /** Of the lock; never used before. */
+  readonly name: string;
+  readonly counter: Redis;
+  readonly counterUrl: string;
+  readonly durationMs: number;
+  /** Each so-manieth time a caller writes, else it reads; not set: it always writes. */
+  readonly writeEvery?: number;
 }

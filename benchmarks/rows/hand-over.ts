@@ -2,19 +2,24 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
-  printCase,
+  atMost,
   ratioToFloor,
-  seriesOf,
   valuesOf,
   type Case,
   type Metric,
+  type TargetResult,
 } from '../report/case.js';
-import { atMost, type TargetResult } from '../report/target.js';
-import { interleaved } from '../support/interleaved.js';
-import { median, pairedRatio, quantile } from '../support/statistics.js';
+import {
+  contender,
+  inTurns,
+  show,
+  waitingLocks,
+  type Contender,
+  type Row,
+  type RowContext,
+} from './row.js';
+import { median, pairedRatio, quantile } from '../support/figures.js';
 import type { WorkerProcess } from '../worker/worker-process.js';
-import { contender, waitingLocks, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
 
 const METRICS: readonly Metric[] = [
   { key: 'p50', label: 'p50, µs', digits: 0, isRatio: true },
@@ -39,16 +44,14 @@ export const handOver: Row = {
   name: 'hand-over',
   what: 'from the release in one process to the next holder in another',
   async run(context) {
-    const one = await measure(context);
-    context.progress.clear();
-    printCase(one);
+    const one = show(context, await measure(context));
     return { cases: [one], targets: targetsOf(one) };
   },
 };
 
-async function measure({ url, keyPrefix, effort, redisson, progress }: RowContext): Promise<Case> {
+async function measure(context: RowContext): Promise<Case> {
+  const { url, keyPrefix, effort, redisson } = context;
   const { rounds, sliceMs, hasWarmUp } = SIZES[effort];
-  progress.begin('hand-over between processes');
   const contenders = [contender('publish'), ...waitingLocks(effort), ...redisson];
   const ends = new Map<Contender['runtime'], Ends>();
   for (const one of contenders) {
@@ -56,11 +59,12 @@ async function measure({ url, keyPrefix, effort, redisson, progress }: RowContex
   }
   let last = 0;
   try {
-    const results = await interleaved(
+    const series = await inTurns(
+      context,
+      'hand-over between processes',
       contenders,
       rounds,
-      async (one, round) => {
-        progress.step(`round ${round} of ${rounds}, ${one.label}`);
+      async (one) => {
         const micros: number[] = [];
         const endMs = performance.now() + sliceMs;
         do {
@@ -76,7 +80,7 @@ async function measure({ url, keyPrefix, effort, redisson, progress }: RowContex
       title: 'from the release in one process to being inside in another',
       metrics: METRICS,
       floor: 'publish',
-      series: seriesOf(results),
+      series,
     };
   } finally {
     for (const { giver, taker } of ends.values()) {

@@ -1,15 +1,12 @@
 // Row 5: what it costs to keep 10, 1,000 and 100,000 locks whose leases are renewed: of a core here and there, of the heap.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
-import type { Growth } from '../report/growth.js';
-import { atMost, type TargetResult } from '../report/target.js';
-import { interleaved } from '../support/interleaved.js';
-import { serverUsageOf } from '../support/server-usage.js';
-import { median, spread } from '../support/statistics.js';
-import { npmLocks, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
+import type { Redis } from 'ioredis';
+import { atMost, valuesOf, type Case, type Metric, type TargetResult } from '../report/case.js';
+import type { Growth } from '../report/charts.js';
+import { inTurns, npmLocks, show, type Contender, type Row, type RowContext } from './row.js';
+import { serverUsageOf } from '../support/machine.js';
+import { median, spread } from '../support/figures.js';
 
 /** The leases are shorter, so that one need not measure for half a minute each; the figures are for this one. */
 const LEASE_MS = 30_000;
@@ -35,47 +32,37 @@ export const holds: Row = {
   name: 'holds',
   what: '10, 1,000 and 100,000 locks that are kept: what renewing them takes',
   async run(context) {
-    const { effort, progress, redisson } = context;
-    const redis = new Redis(context.url);
+    const { effort, redisson } = context;
     const { rounds, counts } = SIZES[effort];
     const contenders = [
       ...npmLocks(effort).filter(({ id, tuned }) => !tuned && id !== 'holdfast-fair'),
       ...redisson.filter(({ id }) => id === 'redisson'),
     ];
-    try {
-      const cases: Case[] = [];
-      for (const count of counts) {
-        const title = `${count.toLocaleString('en')} locks that are kept`;
-        progress.begin(title);
-        const results = await interleaved(
-          contenders,
-          rounds,
-          async (one, round) => {
-            progress.step(`round ${round} of ${rounds}, ${one.label}`);
-            return await measure(context, redis, one, count, round);
-          },
-          false,
-        );
-        const one: Case = {
-          id: `holds-${count}`,
-          title: `${title}, by leases of 30 s; a lock: in a third of a lease`,
-          metrics: METRICS,
-          series: seriesOf(results),
-        };
-        progress.clear();
-        printCase(one);
-        cases.push(one);
-      }
-      return { cases, growths: [growthOf(cases, counts)], targets: cases.flatMap(targetsOf) };
-    } finally {
-      redis.disconnect();
+    const cases: Case[] = [];
+    for (const count of counts) {
+      const title = `${count.toLocaleString('en')} locks that are kept`;
+      const series = await inTurns(
+        context,
+        title,
+        contenders,
+        rounds,
+        (one, round) => measure(context, one, count, round),
+        false,
+      );
+      const one: Case = {
+        id: `holds-${count}`,
+        title: `${title}, by leases of 30 s; a lock: in a third of a lease`,
+        metrics: METRICS,
+        series,
+      };
+      cases.push(show(context, one));
     }
+    return { cases, growths: [growthOf(cases, counts)], targets: cases.flatMap(targetsOf) };
   },
 };
 
 async function measure(
-  { url, keyPrefix, effort }: RowContext,
-  redis: Redis,
+  { url, redis, keyPrefix, effort }: RowContext,
   one: Contender,
   count: number,
   round: number,

@@ -1,15 +1,11 @@
 // Row 6: does it matter how many stand in the line of a fair lock? Hand-overs per second while each who leaves joins again.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import { printCase, seriesOf, valuesOf, type Case } from '../report/case.js';
-import type { Growth } from '../report/growth.js';
-import { Holdfast } from '../support/built-holdfast.js';
-import { interleaved } from '../support/interleaved.js';
-import { monotonicMs } from '../support/clock.js';
-import { median } from '../support/statistics.js';
-import { contender, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
+import { valuesOf, type Case } from '../report/case.js';
+import type { Growth } from '../report/charts.js';
+import { Holdfast } from '../peers/holdfast.js';
+import { contender, inTurns, show, type Contender, type Row, type RowContext } from './row.js';
+import { median, monotonicMs } from '../support/figures.js';
 
 const SIZES = {
   smoke: { rounds: 1, windowMs: 100, lengths: [100], longestOfRedisson: 0 },
@@ -32,8 +28,7 @@ export const line: Row = {
   name: 'line',
   what: 'hand-overs of a fair lock, with 10 to 10,000 in line',
   async run(context) {
-    const { effort, progress, redisson } = context;
-    const redis = new Redis(context.url);
+    const { effort, redis, redisson } = context;
     const client = new Holdfast({ redis: context.url });
     const lengthsOf =
       ({ id }: Contender): Lengths =>
@@ -47,31 +42,21 @@ export const line: Row = {
       const cases: Case[] = [];
       for (const length of lengths) {
         const title = `fair hand-overs with ${length.toLocaleString('en')} in line`;
-        progress.begin(title);
-        const contenders = [
-          contender('holdfast-fair'),
-          ...(length <= longestOfRedisson ? javas : []),
-        ];
-        const results = await interleaved(
-          contenders,
+        const series = await inTurns(
+          context,
+          title,
+          [contender('holdfast-fair'), ...(length <= longestOfRedisson ? javas : [])],
           rounds,
-          async (one, round) => {
-            progress.step(`round ${round} of ${rounds}, ${one.label}`);
-            return {
-              rate: await measure(context, lengthsOf(one), one, `${length}:${round}`, length),
-            };
-          },
+          async (one, round) => ({
+            rate: await measure(context, lengthsOf(one), one, `${length}:${round}`, length),
+          }),
           false,
         );
         const metrics = [{ key: 'rate', label: 'hand-overs/s', digits: 0 }];
-        const one: Case = { id: `line-${length}`, title, metrics, series: seriesOf(results) };
-        progress.clear();
-        printCase(one);
-        cases.push(one);
+        cases.push(show(context, { id: `line-${length}`, title, metrics, series }));
       }
       return { cases, growths: [growthOf(cases, lengths)] };
     } finally {
-      redis.disconnect();
       await client.close();
     }
   },

@@ -1,12 +1,10 @@
 // Slices of pairs, take and release where nobody else wants the lock, by one contender after the other.
 
-import type { Redis } from 'ioredis';
-import { seriesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { serverUsageOf } from '../support/server-usage.js';
+import type { Case, Metric } from '../report/case.js';
+import { inTurns, type RowContext } from './row.js';
+import { serverUsageOf } from '../support/machine.js';
 import type { PairsOrder } from '../worker/messages.js';
-import type { RowContext } from './row.js';
-import type { Soloists } from './soloists.js';
+import type { Soloists } from './crew.js';
 
 const P50: Metric = { key: 'p50', label: 'p50, µs', digits: 1, isRatio: true };
 const P99: Metric = { key: 'p99', label: 'p99, µs', digits: 1 };
@@ -33,20 +31,19 @@ export interface PairsCase {
   readonly lanes: number;
 }
 
-/** `redis` is a connection to the server, to ask what it spent. */
 export async function measurePairs(
-  { url, keyPrefix, effort, progress }: RowContext,
-  redis: Redis,
+  context: RowContext,
   workers: Soloists,
   { id, title, floor, call, lanes }: PairsCase,
 ): Promise<Case> {
+  const { url, redis, keyPrefix, effort } = context;
   const { rounds, sliceMs, warmUpMs } = SIZES[effort];
-  progress.begin(title);
-  const results = await interleaved(
+  const series = await inTurns(
+    context,
+    title,
     workers.contenders,
     rounds,
     async (one, round) => {
-      progress.step(`round ${round} of ${rounds}, ${one.label}`);
       const name = `${keyPrefix}pairs:${one.id}`;
       const order = { do: 'pairs', peer: one.id, urls: [url], call, name, lanes } as const;
       const { result, used } = await serverUsageOf(redis, () =>
@@ -65,5 +62,5 @@ export async function measurePairs(
   );
   // One at a time the latency is what counts, many at a time the rate.
   const metrics = lanes === 1 ? [P50, P99, RATE, ...COSTS] : [RATE, P50, P99, ...COSTS];
-  return { id, title, metrics, floor, series: seriesOf(results) };
+  return { id, title, metrics, floor, series };
 }

@@ -1,12 +1,9 @@
 // A read-write lock, 95 % of whose callers only read, beside a lock that lets in one at a time: what does it gain, how long do those
 // wait who write, and is there ever anybody beside them?
 
-import { Redis } from 'ioredis';
-import { printCase, valuesOf, type Metric } from '../report/case.js';
-import { atLeast } from '../report/target.js';
-import { pairedRatio, spread } from '../support/statistics.js';
-import { contender } from './contenders.js';
-import type { Row } from './row.js';
+import { atLeast, valuesOf, type Metric } from '../report/case.js';
+import { pairedRatio, spread } from '../support/figures.js';
+import { contender, type Row } from './row.js';
 import { measureSideBySide } from './side-by-side.js';
 
 /** 5 % of the calls. */
@@ -31,28 +28,21 @@ export const readWrite: Row = {
   name: 'read-write',
   what: '95 % of many callers only read, beside a plain lock',
   async run(context) {
-    const redis = new Redis(context.url);
-    try {
-      const { one, violations } = await measureSideBySide(context, redis, {
-        id: 'read-write',
-        what: 'a read-write lock, 95 % reads',
-        contenders: [contender(OURS), contender('holdfast'), ...context.redissonReadWrite],
-        metrics: METRICS,
-        writeEvery: WRITE_EVERY,
-      });
-      context.progress.clear();
-      printCase(one);
-      const targets = [
-        atLeast(
-          1,
-          'read-write, 95 % reads, acquisitions / a plain lock',
-          pairedRatio(valuesOf(one, OURS, 'stays'), valuesOf(one, 'holdfast', 'stays')),
-        ),
-        atLeast(0.99, 'read-write, 95 % reads, Jain', spread(valuesOf(one, OURS, 'jain'))),
-      ];
-      return { cases: [one], targets, violations };
-    } finally {
-      redis.disconnect();
-    }
+    const { one, violations } = await measureSideBySide(context, {
+      id: 'read-write',
+      what: 'a read-write lock, 95 % reads',
+      contenders: [contender(OURS), contender('holdfast'), ...context.redissonReadWrite],
+      metrics: METRICS,
+      writeEvery: WRITE_EVERY,
+    });
+    const targets = [
+      atLeast(
+        1,
+        'read-write, 95 % reads, acquisitions / a plain lock',
+        pairedRatio(valuesOf(one, OURS, 'stays'), valuesOf(one, 'holdfast', 'stays')),
+      ),
+      atLeast(0.99, 'read-write, 95 % reads, Jain', spread(valuesOf(one, OURS, 'jain'))),
+    ];
+    return { cases: [one], targets, violations };
   },
 };

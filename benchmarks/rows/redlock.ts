@@ -1,16 +1,20 @@
 // Row 7: one lock on five masters that know nothing of each other: take and release, and 4 x 8 callers that want it.
 
-import { Redis } from 'ioredis';
 import { startMasters } from '../../test/support/redis-topologies.js';
-import { printCase, seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { sum } from '../support/statistics.js';
-import { contender, npmLocks, waitingLocks, type Contender } from './contenders.js';
+import { valuesOf, type Case, type Metric } from '../report/case.js';
+import {
+  contender,
+  inTurns,
+  npmLocks,
+  show,
+  waitingLocks,
+  type Contender,
+  type Row,
+  type RowContext,
+} from './row.js';
+import { sum } from '../support/figures.js';
 import { METRICS } from './contended.js';
-import { Crew } from './crew.js';
-import type { Row, RowContext } from './row.js';
-import { section } from './section.js';
-import { Soloists } from './soloists.js';
+import { Crew, Soloists } from './crew.js';
 
 const PAIR: readonly Metric[] = [
   { key: 'p50', label: 'p50, µs', digits: 0, isRatio: true },
@@ -37,79 +41,57 @@ export const redlock: Row = {
     }
     await using masters = await startMasters(5);
     const urls = masters.map(({ url }) => url);
-    const counter = new Redis(context.url);
-    try {
-      const hasRedlock = ({ id }: Contender): boolean =>
-        id !== 'holdfast-fair' && !id.startsWith('node-redisson');
-      const waiting = waitingLocks(context.effort).filter(hasRedlock);
-      const cases = [
-        await pairs(context, npmLocks(context.effort).filter(hasRedlock), urls),
-        await crowds(context, waiting, urls, counter),
-      ];
-      const found = sum(valuesOf(cases[1]!, 'holdfast', 'violations'));
-      const violations = [`five masters: holdfast let ${found} in beside somebody else`];
-      return { cases, violations: found === 0 ? [] : violations };
-    } finally {
-      counter.disconnect();
-    }
+    const hasRedlock = ({ id }: Contender): boolean =>
+      id !== 'holdfast-fair' && !id.startsWith('node-redisson');
+    const cases = [
+      await pairs(context, npmLocks(context.effort).filter(hasRedlock), urls),
+      await crowds(context, waitingLocks(context.effort).filter(hasRedlock), urls),
+    ];
+    const found = sum(valuesOf(cases[1]!, 'holdfast', 'violations'));
+    const violations = [`five masters: holdfast let ${found} in beside somebody else`];
+    return { cases, violations: found === 0 ? [] : violations };
   },
 };
 
 async function pairs(
-  { keyPrefix, effort, progress }: RowContext,
+  context: RowContext,
   contenders: readonly Contender[],
   urls: readonly string[],
 ): Promise<Case> {
-  const { rounds, pairMs } = SIZES[effort];
+  const { rounds, pairMs } = SIZES[context.effort];
   const title = 'five masters, acquire + release, uncontended, one at a time';
-  progress.begin(title);
   const floor = contender('raw');
   using workers = new Soloists(
     [floor, ...contenders].filter(({ isTunedForWaiting }) => !isTunedForWaiting),
   );
-  const results = await interleaved(workers.contenders, rounds, async (one, round) => {
-    progress.step(`round ${round} of ${rounds}, ${one.label}`);
-    const name = `${keyPrefix}redlock:${one.id}`;
+  const series = await inTurns(context, title, workers.contenders, rounds, async (one) => {
+    const name = `${context.keyPrefix}redlock:${one.id}`;
     const order = { do: 'pairs', peer: one.id, urls, call: 'acquire', name } as const;
     const result = await workers.of(one).ask({ ...order, lanes: 1, durationMs: pairMs });
     const { p50Micros, p99Micros, cpuMicros, count } = result;
     return { p50: p50Micros, p99: p99Micros, client: cpuMicros / count };
   });
-  const series = seriesOf(results);
-  const one: Case = { id: 'redlock-1', title, metrics: PAIR, floor: floor.id, series };
-  progress.clear();
-  printCase(one);
-  return one;
+  return show(context, { id: 'redlock-1', title, metrics: PAIR, floor: floor.id, series });
 }
 
 async function crowds(
-  { url, keyPrefix, effort, progress }: RowContext,
+  context: RowContext,
   contenders: readonly Contender[],
   urls: readonly string[],
-  counter: Redis,
 ): Promise<Case> {
+  const { url, redis, keyPrefix, effort } = context;
   const { sliceMs, processes } = SIZES[effort];
-  const rounds = CONTENDED_ROUNDS[effort];
   const title = `five masters, one lock, ${processes} x 8 callers`;
-  progress.begin(title);
   using crew = new Crew(processes);
   let slice = 0;
-  const results = await interleaved(contenders, rounds, async (one, round) => {
-    progress.step(`round ${round} of ${rounds}, ${one.label}`);
+  const rounds = CONTENDED_ROUNDS[effort];
+  const series = await inTurns(context, title, contenders, rounds, async (one, round) => {
     const name = `${keyPrefix}redlock:contended:${++slice}`;
     const durationMs = round === 0 ? sliceMs / 4 : sliceMs;
-    const options = { name, counter, counterUrl: url, durationMs };
-    return await crew.on(
-      one,
-      urls,
-      8,
-      async (parties) => (await section(parties, options)).figures,
-    );
+    const options = { name, counter: redis, counterUrl: url, durationMs };
+    return await crew.figuresOf(one, urls, 8, options);
   });
   // The commands that were counted are those of the counter's server.
   const metrics = METRICS.filter(({ key }) => key !== 'scripts' && key !== 'commands');
-  const one: Case = { id: 'redlock-4x8', title, metrics, series: seriesOf(results) };
-  progress.clear();
-  printCase(one);
-  return one;
+  return show(context, { id: 'redlock-4x8', title, metrics, series });
 }

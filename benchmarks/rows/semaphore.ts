@@ -1,12 +1,9 @@
 // Permits: many callers of several processes want one of 16. How fast and how evenly do they get them, how long does one wait, what
 // does the server have to do for it, and are there ever more inside than there are permits?
 
-import { Redis } from 'ioredis';
-import { printCase, valuesOf, type Metric } from '../report/case.js';
-import { atLeast } from '../report/target.js';
-import { spread } from '../support/statistics.js';
-import { semaphores } from './contenders.js';
-import type { Row } from './row.js';
+import { atLeast, valuesOf, type Metric } from '../report/case.js';
+import { spread } from '../support/figures.js';
+import { semaphores, type Row } from './row.js';
 import { measureSideBySide } from './side-by-side.js';
 
 const PERMITS = 16;
@@ -29,21 +26,14 @@ export const semaphore: Row = {
   name: 'semaphore',
   what: `a semaphore of ${PERMITS} permits, which many want, beside redis-semaphore's`,
   async run(context) {
-    const redis = new Redis(context.url);
-    try {
-      const { one, violations } = await measureSideBySide(context, redis, {
-        id: 'semaphore',
-        what: `${PERMITS} permits`,
-        contenders: semaphores(context.effort),
-        metrics: METRICS,
-        permits: PERMITS,
-      });
-      context.progress.clear();
-      printCase(one);
-      const jain = spread(valuesOf(one, OURS, 'jain'));
-      return { cases: [one], targets: [atLeast(0.99, 'semaphore, Jain', jain)], violations };
-    } finally {
-      redis.disconnect();
-    }
+    const { one, violations } = await measureSideBySide(context, {
+      id: 'semaphore',
+      what: `${PERMITS} permits`,
+      contenders: semaphores(context.effort),
+      metrics: METRICS,
+      permits: PERMITS,
+    });
+    const jain = spread(valuesOf(one, OURS, 'jain'));
+    return { cases: [one], targets: [atLeast(0.99, 'semaphore, Jain', jain)], violations };
   },
 };

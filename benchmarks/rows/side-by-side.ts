@@ -1,13 +1,9 @@
 // One lock or semaphore that lets several in at the same time: callers of several processes enter for a while, contender by contender.
 
-import type { Redis } from 'ioredis';
-import { seriesOf, valuesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { sum } from '../support/statistics.js';
-import { contender, type Contender } from './contenders.js';
+import { valuesOf, type Case, type Metric } from '../report/case.js';
+import { contender, inTurns, show, type Contender, type RowContext } from './row.js';
+import { sum } from '../support/figures.js';
 import { Crew } from './crew.js';
-import type { RowContext } from './row.js';
-import { section } from './section.js';
 
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 100, processes: 2, callers: 12 },
@@ -30,39 +26,31 @@ interface SideBySide {
   readonly writeEvery?: number;
 }
 
-/** The case, and what was in it that must never be. */
+/** The case, which is printed, and what was in it that must never be. */
 export async function measureSideBySide(
-  { url, keyPrefix, effort, progress }: RowContext,
-  counter: Redis,
+  context: RowContext,
   { id, what, contenders, metrics, permits, writeEvery }: SideBySide,
 ): Promise<{ one: Case; violations: string[] }> {
+  const { url, redis, keyPrefix, effort } = context;
   const { rounds, sliceMs, processes, callers } = SIZES[effort];
   const title = `${what}, ${processes} x ${callers} callers`;
-  progress.begin(title);
   using crew = new Crew(processes);
   let slice = 0;
   const run = async (one: Contender, durationMs: number): Promise<Record<string, number>> => {
     const name = `${keyPrefix}${id}:${++slice}`;
     const mix = writeEvery === undefined ? {} : { writeEvery };
-    const options = { name, counter, counterUrl: url, durationMs, ...mix };
-    return await crew.on(
-      one,
-      [url],
-      callers,
-      async (parties) => (await section(parties, options)).figures,
-      permits,
-    );
+    const options = { name, counter: redis, counterUrl: url, durationMs, ...mix };
+    return await crew.figuresOf(one, [url], callers, options, permits);
   };
-  const results = await interleaved(contenders, rounds, async (one, round) => {
-    progress.step(`round ${round} of ${rounds}, ${one.label}`);
-    return await run(one, round === 0 ? sliceMs / 4 : sliceMs);
-  });
+  const series = await inTurns(context, title, contenders, rounds, (one, round) =>
+    run(one, round === 0 ? sliceMs / 4 : sliceMs),
+  );
   const { violations: control = 0 } = await run(
     contender('nothing'),
     Math.max(sliceMs, CONTROL_MS),
   );
   const notes = [`violations without any lock: ${control}`];
-  const one: Case = { id, title, metrics, series: seriesOf(results), notes };
+  const one = show(context, { id, title, metrics, series, notes });
   const violations = violationsOf(one);
   if (control === 0) violations.push(`${title}: the counter does not see violations`);
   return { one, violations };

@@ -1,13 +1,10 @@
 // Row 1: take and release where nobody else wants the lock, with 1, 16 and 256 in flight.
 
-import { Redis } from 'ioredis';
-import { printCase, ratioToFloor, type Case } from '../report/case.js';
-import { atLeast, atMost, type TargetResult } from '../report/target.js';
-import type { Spread } from '../support/statistics.js';
-import { contender, npmLocks } from './contenders.js';
+import { atLeast, atMost, ratioToFloor, type Case, type TargetResult } from '../report/case.js';
+import type { Spread } from '../support/figures.js';
+import { contender, npmLocks, show, type Row } from './row.js';
 import { measurePairs, SIZES } from './pairs.js';
-import type { Row } from './row.js';
-import { Soloists } from './soloists.js';
+import { Soloists } from './crew.js';
 
 const CALLS = { acquire: 'acquire + release', withLock: 'withLock' } as const;
 
@@ -15,29 +12,21 @@ export const uncontended: Row = {
   name: 'uncontended',
   what: 'take and release where nobody else wants the lock; 1, 16 and 256 in flight',
   async run(context) {
-    const redis = new Redis(context.url);
     using workers = new Soloists(
       [contender('raw'), ...npmLocks(context.effort), ...context.redisson].filter(
         ({ id, isTunedForWaiting }) => !isTunedForWaiting && id !== 'redisson-fair',
       ),
     );
-    try {
-      const cases: Case[] = [];
-      for (const call of ['acquire', 'withLock'] as const) {
-        for (const lanes of SIZES[context.effort].lanes) {
-          const id = `${call}-${lanes}`;
-          const title = `${CALLS[call]}, uncontended, ${lanes} in flight`;
-          const pairs = { id, title, floor: 'raw', call, lanes };
-          const one = await measurePairs(context, redis, workers, pairs);
-          context.progress.clear();
-          printCase(one);
-          cases.push(one);
-        }
+    const cases: Case[] = [];
+    for (const call of ['acquire', 'withLock'] as const) {
+      for (const lanes of SIZES[context.effort].lanes) {
+        const id = `${call}-${lanes}`;
+        const title = `${CALLS[call]}, uncontended, ${lanes} in flight`;
+        const pairs = { id, title, floor: 'raw', call, lanes };
+        cases.push(show(context, await measurePairs(context, workers, pairs)));
       }
-      return { cases, targets: cases.flatMap(targetsOf) };
-    } finally {
-      redis.disconnect();
     }
+    return { cases, targets: cases.flatMap(targetsOf) };
   },
 };
 

@@ -1,13 +1,10 @@
 // Row 4: a thousand wait for one lock that is not released. What does that take of their process, and of the server?
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import { printCase, seriesOf, type Case, type Metric } from '../report/case.js';
-import { interleaved } from '../support/interleaved.js';
-import { monotonicMs } from '../support/clock.js';
-import { serverUsageOf } from '../support/server-usage.js';
-import { npmLocks, type Contender } from './contenders.js';
-import type { Row, RowContext } from './row.js';
+import type { Case, Metric } from '../report/case.js';
+import { inTurns, npmLocks, show, type Contender, type Row, type RowContext } from './row.js';
+import { monotonicMs } from '../support/figures.js';
+import { serverUsageOf } from '../support/machine.js';
 
 const WAITERS = 1_000;
 const SETTLE_MS = 500;
@@ -29,41 +26,30 @@ export const waiters: Row = {
   name: 'waiters',
   what: 'a thousand wait for one lock: heap, client and server meanwhile',
   async run(context) {
-    const { effort, progress } = context;
-    const redis = new Redis(context.url);
-    const { rounds } = SIZES[effort];
+    const { effort } = context;
     const contenders = npmLocks(effort).filter(({ role, tuned }) =>
       effort === 'smoke' ? role === 'ours' : effort === 'full' || !tuned,
     );
-    progress.begin(`${WAITERS} waiters`);
-    try {
-      const results = await interleaved(
-        contenders,
-        rounds,
-        async (one, round) => {
-          progress.step(`round ${round} of ${rounds}, ${one.label}`);
-          return await measure(context, redis, one, round);
-        },
-        false,
-      );
-      const one: Case = {
-        id: 'waiters',
-        title: `${WAITERS.toLocaleString('en')} wait for one lock, which is not released`,
-        metrics: METRICS,
-        series: seriesOf(results),
-      };
-      progress.clear();
-      printCase(one);
-      return { cases: [one] };
-    } finally {
-      redis.disconnect();
-    }
+    const series = await inTurns(
+      context,
+      `${WAITERS} waiters`,
+      contenders,
+      SIZES[effort].rounds,
+      (one, round) => measure(context, one, round),
+      false,
+    );
+    const one: Case = {
+      id: 'waiters',
+      title: `${WAITERS.toLocaleString('en')} wait for one lock, which is not released`,
+      metrics: METRICS,
+      series,
+    };
+    return { cases: [show(context, one)] };
   },
 };
 
 async function measure(
-  { url, keyPrefix, effort }: RowContext,
-  redis: Redis,
+  { url, redis, keyPrefix, effort }: RowContext,
   one: Contender,
   round: number,
 ): Promise<Record<string, number>> {

@@ -1,9 +1,8 @@
-// Callers of one process that all want one lock, again and again.
-
+// Callers of one process that all want one lock, again and again, and what they do inside.
+import type { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PeerClient, Release } from '../peers/peer.js';
-import { monotonicMs } from '../support/clock.js';
-import { Counter, type Found } from './counter.js';
+import { connected, type PeerClient, type Release } from '../peers/peer.js';
+import { monotonicMs } from '../support/figures.js';
 import type { Crowd as Outcome, CrowdOrder } from './messages.js';
 
 /** How long after the end somebody may still wait before it counts as stuck: a poller that sleeps looks once more. */
@@ -126,5 +125,56 @@ export class Crowd {
   #acquire(name: string, writes: boolean): Promise<Release> {
     const client = this.#client;
     return !writes && client.acquireToRead ? client.acquireToRead(name) : client.acquire(name);
+  }
+}
+
+// What is done inside a lock, always two round trips. Who is to be alone reads a number, awaits and writes it: two at a time write over
+// each other, so the number is behind the count of the stays from then on. Who reads beside others reads it twice: it must not
+// change. Who has a permit counts up and down again: there must never be more than there are permits.
+
+/** What somebody found inside. */
+interface Found {
+  readonly number: number;
+  /** Whether it is what must not be. */
+  readonly isIntrusion: boolean;
+}
+
+class Counter {
+  readonly #redis: Redis;
+  readonly #key: string;
+  readonly #permits: number | undefined;
+
+  private constructor(redis: Redis, key: string, permits: number | undefined) {
+    this.#redis = redis;
+    this.#key = key;
+    this.#permits = permits;
+  }
+
+  static readonly #connections = new Map<string, Promise<Redis>>();
+
+  /** On a connection that all counters of this process share; `permits`: of a semaphore. */
+  static async open(url: string, name: string, permits?: number): Promise<Counter> {
+    let connection = Counter.#connections.get(url);
+    if (!connection) Counter.#connections.set(url, (connection = connected(url)));
+    return new Counter(await connection, `${name}:counter`, permits);
+  }
+
+  /** One stay; `writes`: it is to be alone. */
+  async stay(writes: boolean): Promise<Found> {
+    if (this.#permits !== undefined) return await this.#passThrough(this.#permits);
+    const number = await this.#read();
+    if (!writes) return { number, isIntrusion: (await this.#read()) !== number };
+    await this.#redis.set(this.#key, number + 1);
+    return { number, isIntrusion: false };
+  }
+
+  async #passThrough(permits: number): Promise<Found> {
+    const number = await this.#redis.incr(this.#key);
+    await this.#redis.decr(this.#key);
+    return { number, isIntrusion: number > permits };
+  }
+
+  async #read(): Promise<number> {
+    return Number(await this.#redis.get(this.#key));
   }
 }

@@ -1,10 +1,11 @@
 // A worker process as the benchmarks see it: Node.js, or Java with the real Redisson.
-
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
 import type { AnswerTo, Order, Reply } from './messages.js';
-import { plainWorker } from './plain-worker.js';
 
 /** Many waiters of one process are what is measured: some libraries warn of them. */
 const EXPECTED = ['HoldfastWarning', 'MaxListenersExceededWarning'].map(
@@ -102,4 +103,31 @@ export class WorkerProcess implements Disposable {
     for (const reply of this.#pending.values()) reply.reject(why);
     this.#pending.clear();
   }
+}
+
+// The program of a worker as plain JavaScript. With tsx a process spends most of a second of a core on starting, and a run starts dozens.
+
+/** What a worker is made of. */
+const FOLDERS = ['peers', 'support', 'worker'];
+
+/** As deep as benchmarks/, from where dist/ is found. */
+const SOURCES = new URL('../', import.meta.url);
+const PLAIN = new URL('../../dist-bench/', import.meta.url);
+
+const compilerOptions = { target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.ESNext };
+
+/** Writes it to dist-bench/, and returns the path of what to start. */
+function plainWorker(): string {
+  for (const folder of FOLDERS) {
+    mkdirSync(new URL(folder, PLAIN), { recursive: true });
+    const files = readdirSync(new URL(folder, SOURCES)).filter((file) =>
+      /(?<!\.d)\.ts$/.test(file),
+    );
+    for (const file of files) {
+      const source = readFileSync(new URL(`${folder}/${file}`, SOURCES), 'utf8');
+      const { outputText } = ts.transpileModule(source, { compilerOptions });
+      writeFileSync(new URL(`${folder}/${file.replace('.ts', '.js')}`, PLAIN), outputText);
+    }
+  }
+  return fileURLToPath(new URL('worker/worker.js', PLAIN));
 }

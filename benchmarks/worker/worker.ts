@@ -1,15 +1,108 @@
 // A worker process of the benchmarks: does to the locks of any library what it is told, a line of JSON at a time.
-
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import { peerOf } from '../peers/catalogue.js';
-import type { PeerClient } from '../peers/peer.js';
+import type { PeerClient, Release } from '../peers/peer.js';
+import { monotonicMs, quantile } from '../support/figures.js';
 import { Crowd } from './crowd.js';
-import type { Crowd as Outcome, KeepOrder, Order, Reply, Request, Target } from './messages.js';
-import { pairs } from './pairs.js';
-import { Relay } from './relay.js';
-import { heapBytes, usage } from './usage.js';
+import type {
+  Crowd as Outcome,
+  KeepOrder,
+  Order,
+  Pairs,
+  PairsOrder,
+  Reply,
+  Request,
+  Target,
+  Usage,
+} from './messages.js';
+
+/** Takes and releases locks that nobody else wants, and says how long that took. */
+async function pairs(client: PeerClient, order: PairsOrder): Promise<Pairs> {
+  const { call, lanes, name, durationMs } = order;
+  const operation =
+    call === 'withLock'
+      ? (key: string) => client.withLock(key, doNothing)
+      : async (key: string) => {
+          const release = await client.acquire(key);
+          await release();
+        };
+  const tookMs: number[] = [];
+  const cpu = process.cpuUsage();
+  const startMs = monotonicMs();
+  const endMs = startMs + durationMs;
+  const lane = async (key: string): Promise<void> => {
+    let atMs = monotonicMs();
+    do {
+      await operation(key);
+      const doneMs = monotonicMs();
+      tookMs.push(doneMs - atMs);
+      atMs = doneMs;
+    } while (atMs < endMs);
+  };
+  await Promise.all(Array.from({ length: lanes }, (_, i) => lane(`${name}:${i}`)));
+  const { user, system } = process.cpuUsage(cpu);
+  return {
+    count: tookMs.length,
+    durationMs: monotonicMs() - startMs,
+    p50Micros: quantile(tookMs, 0.5) * 1_000,
+    p99Micros: quantile(tookMs, 0.99) * 1_000,
+    cpuMicros: user + system,
+  };
+}
+
+async function doNothing(): Promise<void> {
+  // The lock is what is measured.
+}
+
+/** One end of a hand-over between processes: holds what the other end waits for, or the other way round. */
+class Relay {
+  readonly #held = new Map<string, Release>();
+  readonly #entered = new Map<string, Promise<number>>();
+
+  async hold(client: PeerClient, name: string): Promise<void> {
+    this.#held.set(name, await client.acquire(name));
+  }
+
+  /** Returns when it began. */
+  async letGo(name: string): Promise<number> {
+    const startMs = monotonicMs();
+    await this.#held.get(name)!();
+    return startMs;
+  }
+
+  wait(client: PeerClient, name: string): void {
+    const entered = client.acquire(name).then(async (release) => {
+      const enteredMs = monotonicMs();
+      await release();
+      return enteredMs;
+    });
+    entered.catch(() => undefined); // told to who asks
+    this.#entered.set(name, entered);
+  }
+
+  /** When the lock came. */
+  async tell(name: string): Promise<number> {
+    return await this.#entered.get(name)!;
+  }
+}
+
+/** What this process takes of the machine. */
+function usage(): Usage {
+  const { user, system } = process.cpuUsage();
+  return { atMs: monotonicMs(), cpuMicros: user + system };
+}
+
+/** What is still reachable: collected twice, with a pause for what is freed on a later turn. */
+async function heapBytes(): Promise<number> {
+  if (!gc) throw new Error('this process was started without --expose-gc');
+  gc();
+  await sleep(50);
+  gc();
+  return process.memoryUsage().heapUsed;
+}
 
 /** How many locks are taken at a time when many are. */
 const AT_A_TIME = 256;

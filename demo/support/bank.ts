@@ -1,7 +1,7 @@
 // The accounts, as plain keys in Redis, and beside them a ledger that cannot go wrong: it is only ever added to,
 // in the same transaction that writes the balances. Where balance and ledger differ, money went astray.
 
-import { plainRedis, type PlainRedis } from '../../test/support/plain-redis.js';
+import { plainRedis, type PlainRedis } from '../../test/support/given-redis.js';
 
 const ACCOUNTS = ['Anna', 'Ben', 'Clara', 'David'] as const;
 const OPENING_CENTS = 1_000_00;

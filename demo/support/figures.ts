@@ -1,6 +1,7 @@
-// Figures as people read them.
-
+// Figures as people read them: in a picture, and in the table at the end.
 import { styleText } from 'node:util';
+import type { Account } from './bank.js';
+import type { Worker } from './crew.js';
 
 export function money(cents: number): string {
   return (cents / 100).toLocaleString('en', { minimumFractionDigits: 2 });
@@ -14,7 +15,42 @@ export function rate(count: number, elapsedMs: number): string {
   return `${Math.round((count * 1_000) / elapsedMs)}/s`;
 }
 
+/** How long it took until somebody else had the lock. */
+export function takeover(ms: number | undefined): string {
+  return ms === undefined ? 'never' : seconds(ms, 2);
+}
+
+/** Who holds the lock, by name. */
+export function holderIn(workers: readonly Worker[]): string {
+  return workers.find(({ state }) => state === 'holds')?.name ?? 'nobody';
+}
+
 /** How often happened what never should: red if it did. */
 export function fault(what: string, count: number): string {
   return styleText(count > 0 ? 'red' : 'green', `${what} ${count.toLocaleString('en')}`);
+}
+
+/** The accounts as a table, and what is missing in each. */
+export function accountRows(accounts: readonly Account[]): string[] {
+  return [
+    styleText('dim', '  account      balance   should be     missing'),
+    ...accounts.map(accountRow),
+  ];
+}
+
+function accountRow({ name, balanceCents, rightCents }: Account): string {
+  const lost = rightCents - balanceCents;
+  const figures = [money(balanceCents), money(rightCents), lost === 0 ? '-' : money(lost)];
+  const [balance, right, difference] = figures.map((figure) => figure.padStart(12));
+  const text = `${name.padEnd(8)}${balance}${right}`;
+  return `  ${text}${lost === 0 ? difference : styleText('red', difference!)}`;
+}
+
+/** The table at the end of a show: the first row is the head; figures to the right. */
+export function table(rows: readonly (readonly string[])[], labelWidth: number): string {
+  const [head, ...body] = rows.map(
+    ([label, ...cells]) =>
+      `  ${label!.padEnd(labelWidth)}${cells.map((cell) => cell.padStart(16)).join('')}`,
+  );
+  return ['', head, `  ${'-'.repeat(head!.length - 2)}`, ...body, ''].join('\n');
 }

@@ -1,5 +1,4 @@
 // What the demo's main process and its workers tell each other. Times in milliseconds on the machine's monotonic clock.
-
 import type { NodeAnswer } from '../../src/index.js';
 
 export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock' | 'fenced' | 'read-write';
@@ -46,3 +45,8 @@ export const BANK_PREFIX = 'HOLDFAST_DEMO_KEY_PREFIX';
 /** Those of a Redlock, separated by spaces; not set: there is none. */
 export const MASTER_URLS = 'HOLDFAST_DEMO_MASTER_URLS';
 export const CLIENT_ID = 'HOLDFAST_DEMO_CLIENT_ID';
+
+/** The clock of the demo: CLOCK_MONOTONIC, which on Linux is one and the same in all processes of a machine. */
+export function monotonicMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}

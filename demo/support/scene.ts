@@ -3,9 +3,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lostCents, type Account } from './bank.js';
-import { monotonicMs } from './clock.js';
+import { monotonicMs, type LockKind, type Report, type Task } from './messages.js';
 import type { Worker } from './crew.js';
-import type { LockKind, Report, Task } from './messages.js';
 import type { Stage } from './stage.js';
 import type { View } from './view.js';
 
@@ -31,53 +30,84 @@ export const FOREVER_MS = 600_000;
 
 const REFRESH_MS = 100;
 
-export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Plan>> {
-  protected readonly plan: Plan;
-  protected readonly stage: Stage;
-  protected readonly view: View<State>;
-  protected readonly startedAtMs = monotonicMs();
+/** What one kind of scene is about; the rest is the same for all of them. */
+export interface Story<Plan extends ScenePlan, State extends SceneState<Plan>> {
+  /** What a worker does all the time; left out: it transfers money. */
+  taskOf?(worker: Worker): Task;
+  /** What is done while they work, one thing after the other. */
+  happen(): Promise<void>;
+  /** Notes what a worker reports. */
+  heed(worker: Worker, report: Report): void;
+  /** How it stands, beside what is seen in every scene. */
+  look(state: SceneState<Plan>): State | Promise<State>;
+}
+
+/** Plays a scene to its end. */
+export async function playScene<Plan extends ScenePlan, State extends SceneState<Plan>>(
+  plan: Plan,
+  stage: Stage,
+  view: View<State>,
+  storyOf: (scene: Scene<Plan>) => Story<Plan, State>,
+): Promise<State> {
+  const scene = new Scene(plan, stage, view, async () => {
+    view.update(await look());
+  });
+  const story = storyOf(scene);
+  const look = async (): Promise<State> => await story.look(await scene.state());
+  const onReport = (worker: Worker, report: Report): void => {
+    scene.heed(worker, report);
+    story.heed(worker, report);
+  };
+  const { bank, crew } = stage;
+  await bank.open();
+  view.begin(plan);
+  crew.on('report', onReport);
+  try {
+    crew.work(plan.lock, (worker) => story.taskOf?.(worker) ?? 'transfer');
+    const happening = story.happen().then(() => scene.until(plan.durationMs));
+    await Promise.race([crew.failure, happening]);
+    await crew.stop();
+  } finally {
+    crew.off('report', onReport);
+  }
+  const state = await look();
+  view.end(state);
+  return state;
+}
+
+/** A scene as its story has it: what it is played on, and how it goes on. */
+export class Scene<Plan extends ScenePlan> {
+  readonly plan: Plan;
+  readonly stage: Stage;
+  readonly startedAtMs = monotonicMs();
+  readonly #view: Pick<View<never>, 'tell'>;
+  readonly #show: () => Promise<void>;
   /** Who has stopped in the middle of a transfer, as it was told to. */
   #dawdler: Worker | undefined;
 
-  constructor(plan: Plan, stage: Stage, view: View<State>) {
+  constructor(
+    plan: Plan,
+    stage: Stage,
+    view: Pick<View<never>, 'tell'>,
+    show: () => Promise<void>,
+  ) {
     this.plan = plan;
     this.stage = stage;
-    this.view = view;
+    this.#view = view;
+    this.#show = show;
   }
 
-  /** Plays it to its end. */
-  async play(): Promise<State> {
-    const { bank, crew } = this.stage;
-    await bank.open();
-    this.view.begin(this.plan);
-    crew.on('report', this.#onReport);
-    try {
-      crew.work(this.plan.lock, this.taskOf);
-      const story = this.happen().then(() => this.until(this.plan.durationMs));
-      await Promise.race([crew.failure, story]);
-      await crew.stop();
-    } finally {
-      crew.off('report', this.#onReport);
-    }
-    const state = await this.look();
-    this.view.end(state);
-    return state;
+  /** Says what has happened. */
+  tell(event: string): void {
+    this.#view.tell(event);
   }
 
-  /** What a worker does all the time. */
-  protected readonly taskOf: (worker: Worker) => Task = () => 'transfer';
-
-  /** What is done while they work, one thing after the other. */
-  protected abstract happen(): Promise<void>;
-
-  /** Notes what a worker reports. */
-  protected abstract heed(worker: Worker, report: Report): void;
-
-  /** How it stands. */
-  protected abstract look(): Promise<State>;
+  heed(worker: Worker, { type }: Report): void {
+    if (type === 'midway') this.#dawdler = worker;
+  }
 
   /** What is seen in every scene. */
-  protected async sceneState(): Promise<SceneState<Plan>> {
+  async state(): Promise<SceneState<Plan>> {
     const accounts = await this.stage.bank.accounts();
     return {
       plan: this.plan,
@@ -89,7 +119,7 @@ export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Pla
   }
 
   /** Lets the scene go on up to this time of it, or to its end. */
-  protected async until(elapsedMs: number): Promise<void> {
+  async until(elapsedMs: number): Promise<void> {
     await this.goOnWhile(() => this.#elapsedMs < elapsedMs);
   }
 
@@ -97,7 +127,7 @@ export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Pla
    * Stops a worker in the middle of its next task, for so long; `hasLooked`: after its last look at the lock. undefined: the
    * scene ended before that.
    */
-  protected async somebodyMidway(
+  async somebodyMidway(
     forMs: number,
     hasLooked = false,
     worker: Worker = this.stage.crew.living[2]!,
@@ -109,17 +139,12 @@ export abstract class Scene<Plan extends ScenePlan, State extends SceneState<Pla
   }
 
   /** Lets the scene go on while this is so, or to its end. */
-  protected async goOnWhile(isTooEarly: () => boolean): Promise<void> {
+  async goOnWhile(isTooEarly: () => boolean): Promise<void> {
     while (isTooEarly() && this.#elapsedMs < this.plan.durationMs) {
-      this.view.update(await this.look());
+      await this.#show();
       await sleep(REFRESH_MS, undefined, { signal: this.stage.signal });
     }
   }
-
-  readonly #onReport = (worker: Worker, report: Report): void => {
-    if (report.type === 'midway') this.#dawdler = worker;
-    this.heed(worker, report);
-  };
 
   get #elapsedMs(): number {
     return monotonicMs() - this.startedAtMs;

@@ -1,5 +1,4 @@
-// Where a show on one Redis is played: the server, a bank on it, worker processes that transfer money.
-
+// A show, from its beginning to its end: the server, a bank on it, worker processes, and what to make of what was seen.
 import { randomBytes } from 'node:crypto';
 import { givenRedis, withoutPassword } from '../../test/support/given-redis.js';
 import { Bank } from './bank.js';
@@ -50,4 +49,17 @@ async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promis
     });
     promise.then(resolve, reject);
   });
+}
+
+export interface Show {
+  /** What is seen, for the usage line. */
+  readonly about: string;
+  /** Plays it to its end; whether it showed what it is there to show. Rejects when the signal aborts. */
+  play(signal: AbortSignal): Promise<boolean>;
+}
+
+/** Prints it; `bug` is what was seen instead of what the show is there to show. Whether there is none. */
+export function conclude(report: string, bug: string | undefined, moral: string): boolean {
+  console.log(`${report}\n${bug === undefined ? moral : `${bug}: a bug.`}`);
+  return bug === undefined;
 }

@@ -1,13 +1,24 @@
 // Shows a scene while it is played: in place in a terminal that can do it, else as plain lines.
+import type { WriteStream } from 'node:tty';
+import { styleText } from 'node:util';
+import { seconds } from './figures.js';
 
-import { LiveView } from './live-view.js';
-import { PlainView } from './plain-view.js';
-import type { ScenePlan, SceneState } from './scene.js';
-import { isFullScreen } from './screen.js';
+/** What is said before a scene. */
+interface Announced {
+  readonly title: string;
+  /** What is seen, in a line or two. */
+  readonly explanation: string;
+}
+
+/** What a view needs to know of a state itself: the rest is for its pictures. */
+interface Timed {
+  readonly plan: { readonly durationMs: number };
+  readonly elapsedMs: number;
+}
 
 /** Disposing of it leaves the terminal as it was. */
 export interface View<State> extends Disposable {
-  begin(plan: ScenePlan): void;
+  begin(plan: Announced): void;
   update(state: State): void;
   /** Something that happens once. */
   tell(event: string): void;
@@ -21,10 +32,146 @@ interface Pictures<State> {
 }
 
 /** NO_COLOR and pipes get plain lines. */
-export function createView<State extends SceneState>({
-  frame,
-  summary,
-}: Pictures<State>): View<State> {
+export function createView<State extends Timed>({ frame, summary }: Pictures<State>): View<State> {
   const out = process.stdout;
   return isFullScreen(out) ? new LiveView(out, frame) : new PlainView(summary);
+}
+
+// A scene as a picture that is drawn over itself ten times a second, with what happened below it.
+
+class LiveView<State extends Timed> implements View<State> {
+  readonly #screen: Screen;
+  readonly #frame: (state: State) => string[];
+  #events: string[] = [];
+
+  constructor(out: WriteStream, frame: (state: State) => string[]) {
+    this.#screen = new Screen(out);
+    this.#frame = frame;
+  }
+
+  begin({ title, explanation }: Announced): void {
+    this.#events = [];
+    this.#screen.begin(title, explanation);
+  }
+
+  tell(event: string): void {
+    this.#events.push(...wrapped(event));
+  }
+
+  update(state: State): void {
+    const lines = this.#frame(state);
+    const room = FRAME_HEIGHT - lines.length - 1;
+    const leftMs = Math.max(state.plan.durationMs - state.elapsedMs, 0);
+    this.#screen.draw([
+      ...lines,
+      ...this.#events.slice(-room), // the latest stay
+      styleText('dim', `${seconds(leftMs, 0)} left`),
+    ]);
+  }
+
+  end(state: State): void {
+    this.#screen.draw([...this.#frame(state), ...this.#events]);
+  }
+
+  [Symbol.dispose](): void {
+    this.#screen.close();
+  }
+}
+
+/** In lines that fit, the further ones indented: what is drawn over must not be broken by the terminal. */
+function wrapped(event: string): string[] {
+  const lines = [''];
+  for (const word of event.split(' ')) {
+    const line = lines.at(-1)!;
+    if (line.length + 1 + word.length > FRAME_WIDTH) lines.push(`  ${word}`);
+    else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`;
+  }
+  return lines;
+}
+
+// A scene as plain text, a line every second: for pipes, logs and NO_COLOR.
+
+const INTERVAL_MS = 1_000;
+
+class PlainView<State extends Timed> implements View<State> {
+  readonly #summary: (state: State) => string;
+  #nextLineMs = INTERVAL_MS;
+
+  constructor(summary: (state: State) => string) {
+    this.#summary = summary;
+  }
+
+  begin({ title, explanation }: Announced): void {
+    this.#nextLineMs = INTERVAL_MS;
+    console.log(`\n${title}\n${explanation}\n`);
+  }
+
+  update(state: State): void {
+    if (state.elapsedMs < this.#nextLineMs) return;
+    this.#nextLineMs += INTERVAL_MS;
+    this.#print(state);
+  }
+
+  tell(event: string): void {
+    console.log(`        ${event}`);
+  }
+
+  end(state: State): void {
+    this.#print(state);
+  }
+
+  [Symbol.dispose](): void {
+    // Nothing to undo.
+  }
+
+  #print(state: State): void {
+    console.log(`  ${seconds(state.elapsedMs, 0).padStart(4)}  ${this.#summary(state)}`);
+  }
+}
+
+// A part of the terminal that is drawn over itself.
+
+const HIDE_CURSOR = '\x1b[?25l';
+const SHOW_CURSOR = '\x1b[?25h';
+const CLEAR_TO_LINE_END = '\x1b[K';
+const CLEAR_TO_SCREEN_END = '\x1b[J';
+
+/** A frame at most: what does not fit the terminal cannot be drawn over. */
+const FRAME_HEIGHT = 20;
+const FRAME_WIDTH = 79;
+
+/** Whether this terminal can do it, and nobody asked for plain lines. */
+function isFullScreen(out: WriteStream): boolean {
+  const { NO_COLOR: noColor, TERM: term } = process.env;
+  const isLargeEnough = out.rows > FRAME_HEIGHT && out.columns > FRAME_WIDTH;
+  return out.isTTY && !noColor && term !== 'dumb' && isLargeEnough;
+}
+
+class Screen {
+  readonly #out: WriteStream;
+  /** How many lines of the last frame are above the cursor. */
+  #height = 0;
+
+  constructor(out: WriteStream) {
+    this.#out = out;
+    out.write(HIDE_CURSOR);
+  }
+
+  /** Leaves what is there, and begins anew below it. */
+  begin(title: string, explanation: string): void {
+    this.#height = 0;
+    this.#out.write(`\n${styleText('bold', title)}\n${explanation}\n\n`);
+  }
+
+  draw(lines: readonly string[]): void {
+    const up = this.#height > 0 ? `\x1b[${this.#height}A\r` : '';
+    const body = lines.map((line) => `${line}${CLEAR_TO_LINE_END}\n`).join('');
+    this.#out.write(up + body + CLEAR_TO_SCREEN_END);
+    this.#height = lines.length;
+  }
+
+  /** Leaves the terminal as it was. */
+  close(): void {
+    this.#out.write(SHOW_CURSOR);
+  }
 }

@@ -1,5 +1,5 @@
 // The faults of a round as they happened: what, when, to whom, and what it may excuse.
-import { machineMs } from '../support/machine-clock.js';
+import { machineMs } from '../support/time.js';
 
 /** Whom a fault touches; nothing named: everybody. */
 export interface Touched {

@@ -1,8 +1,13 @@
 // npm run chaos: a campaign of random faults; or mutants of the library, to see that a campaign notices them; or overload.
+import { machineMs } from '../support/time.js';
 import { readArguments, USAGE, type Arguments } from './arguments.js';
-import { runCampaign } from './campaign.js';
-import { overload } from './overload/overload.js';
 import { tryMutants } from './mutants/try-mutants.js';
+import { overload } from './overload.js';
+import { planRound } from './plan-round.js';
+import { writeReport } from './report/report.js';
+import { StatusLine, Tally } from './report/tally.js';
+import { playRound } from './round.js';
+import { ServerClock } from './stage/server.js';
 
 if (process.argv.includes('--help')) {
   console.log(USAGE);
@@ -35,4 +40,36 @@ function parsed(): Arguments {
     console.error(`${(error as Error).message.split('. ', 1)[0]!}\n${USAGE}`);
     process.exit(2);
   }
+}
+
+// Rounds of all kinds, one after the other or several at a time, until the time is over; and what they came to.
+
+/** Returns whether all promises were kept. */
+async function runCampaign(args: Arguments): Promise<boolean> {
+  const { kinds, minutes, rounds = Infinity, seed, beside, out, wishes } = args;
+  if (ServerClock.unavailable)
+    console.log(`left out: servers' clocks do not step (${ServerClock.unavailable})`);
+  const endsAt = machineMs() + (args.rounds === undefined ? 60_000 * minutes : Infinity);
+  const tally = new Tally();
+  using line = new StatusLine(tally, endsAt);
+  let begun = 0;
+  const play = async (): Promise<void> => {
+    while (begun < rounds && machineMs() < endsAt) {
+      const number = begun++;
+      const plan = planRound(kinds[number % kinds.length]!, seed + number, wishes);
+      const result = await playRound(plan, {
+        watch: (progress) => {
+          line.show(plan, progress);
+        },
+      });
+      line.over(plan);
+      tally.add(result);
+      if (result.violations.length === 0) continue;
+      line.print(writeReport(result, out));
+    }
+  };
+  await Promise.all(Array.from({ length: beside }, play));
+  line.clear();
+  tally.print();
+  return tally.isSound;
 }

@@ -1,15 +1,12 @@
 // One round: sets the stage, lets the plan's faults happen, heals, waits until everybody has had a turn, closes, and checks.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { machineMs } from '../support/machine-clock.js';
+import { machineMs } from '../support/time.js';
 import { check } from './checker/check.js';
 import type { Evidence, Violation } from './checker/evidence.js';
-import { History } from './checker/history.js';
-import { Journals } from './checker/journals.js';
+import { History, Journals } from './checker/history.js';
 import { Observer } from './checker/observer.js';
-import { closeAll } from './closing.js';
-import { findLeftovers } from './checker/leftovers.js';
+import { closeAll, findLeftovers, OwnLag } from './ending.js';
 import { NEMESES } from './nemeses/all.js';
-import { OwnLag } from './own-lag.js';
 import type { Plan } from './plan.js';
 import { Stage } from './stage/stage.js';
 

@@ -5,9 +5,14 @@ import { nextEvent } from '../support/clients.js';
 import { expectGrowing, FENCED_KINDS, passThrough } from '../support/fenced-locks.js';
 import { LockKeys } from '../../src/redis/keys.js';
 import { topologiesUnavailable } from '../support/redis-server.js';
-import { SharedServers } from '../support/redisson-topologies.js';
-import type { RedissonClient, RedissonLock } from '../support/redisson-lock.js';
-import { redissonUnavailable, startRedisson, type Redisson } from '../support/redisson.js';
+import {
+  redissonUnavailable,
+  SharedServers,
+  startRedisson,
+  type Redisson,
+  type RedissonClient,
+  type RedissonLock,
+} from '../support/redisson.js';
 import { uniqueName } from '../support/unique-name.js';
 
 /** `%` stands for what makes them unique. */

@@ -3,11 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../src/index.js';
 import { nextEvent, rejectionOf } from '../support/clients.js';
-import { eventually } from '../support/eventually.js';
-import { SharedServers } from '../support/redisson-topologies.js';
-import type { RedissonClient } from '../support/redisson-lock.js';
-import { redissonUnavailable, startRedisson, type Redisson } from '../support/redisson.js';
-import { NEVER, settledWithin } from '../support/settled-within.js';
+import { eventually, NEVER, settledWithin } from '../support/time.js';
+import {
+  redissonUnavailable,
+  SharedServers,
+  startRedisson,
+  type Redisson,
+  type RedissonClient,
+} from '../support/redisson.js';
 import { uniqueName } from '../support/unique-name.js';
 
 /** Who waits tries once more when its subscription stands; only from then on a message has to wake it. */

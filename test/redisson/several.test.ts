@@ -6,9 +6,14 @@ import type { Holdfast, Lock } from '../../src/index.js';
 import { newClient, nextEvent } from '../support/clients.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { startMasters } from '../support/redis-topologies.js';
-import { RedissonClient, type RedissonLock } from '../support/redisson-lock.js';
-import { redissonUnavailable, startRedisson, type Redisson } from '../support/redisson.js';
-import { NEVER, settledWithin } from '../support/settled-within.js';
+import {
+  RedissonClient,
+  redissonUnavailable,
+  startRedisson,
+  type Redisson,
+  type RedissonLock,
+} from '../support/redisson.js';
+import { NEVER, settledWithin } from '../support/time.js';
 import { uniqueName } from '../support/unique-name.js';
 
 const ROUNDS = 30;

@@ -1,8 +1,8 @@
 // What goes wrong in a simulation. Each fault is noted with what it may excuse, in the words of the fault campaign.
 import { RESTART_EMPTY } from '../chaos/checker/evidence.js';
 import type { Excuses, Touched } from '../chaos/faults.js';
-import { STEPS_SERVER_CLOCK, stepMs } from '../chaos/nemeses/clock.js';
-import { someKey } from '../chaos/nemeses/keys.js';
+import { stepMs, STEPS_SERVER_CLOCK } from '../chaos/nemeses/processes.js';
+import { someKey } from '../chaos/nemeses/servers.js';
 import { isWeighted, type PlannedFault } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
 import type { Direction, Link, SimServer, Treatment } from './network.js';

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { printTable } from '../../benchmarks/support/table.js';
+import { printTable } from '../../benchmarks/support/figures.js';
 import { KINDS, type Kind } from '../chaos/plan.js';
-import { noticed } from '../chaos/mutants/noticed.js';
+import { noticed } from '../chaos/mutants/try-mutants.js';
 import { tryMutants } from './mutants.js';
 import { playRound } from './round.js';
 

@@ -1,9 +1,8 @@
 // Whether the simulator notices a library that was spoiled: each mutant of the fault campaign, until it is noticed or its time is over.
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { printTable } from '../../benchmarks/support/table.js';
-import { MUTANTS } from '../chaos/mutants/all.js';
-import type { Mutant } from '../chaos/mutants/mutant.js';
+import { printTable } from '../../benchmarks/support/figures.js';
+import { MUTANTS, type Mutant } from '../chaos/mutants/mutants.js';
 import { SpoiledCopy } from '../chaos/mutants/spoiled-copy.js';
 
 interface Noticed {

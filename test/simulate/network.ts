@@ -2,7 +2,7 @@
 // in memory, with a clock of its own: it may stand still, be down, forget, and get what is lost, doubled or late.
 import type { Network, Way } from '../../src/testing/connection.js';
 import type * as Testing from '../../src/testing/server.js';
-import { FORCE_SHA1S } from '../chaos/nemeses/commands.js';
+import { FORCE_SHA1S } from '../chaos/nemeses/network.js';
 import type { Random } from '../chaos/random.js';
 import { loaded } from './library.js';
 import { SimProcess, type Machine, type VirtualTime } from './time.js';

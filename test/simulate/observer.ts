@@ -1,7 +1,6 @@
 // Looks at the servers of a simulation: who has which lock there, at one instant.
 import { LockKeys } from '../../src/redis/keys.js';
-import { booksOf, liveHolders, type Ledger } from '../chaos/checker/books.js';
-import type { Look } from '../chaos/checker/observer.js';
+import { booksOf, liveHolders, type Ledger, type Look } from '../chaos/checker/looks.js';
 import { isWeighted } from '../chaos/plan.js';
 import type { SimServer } from './network.js';
 import type { World } from './world.js';

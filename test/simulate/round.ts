@@ -1,11 +1,12 @@
 // One round of the simulator: everybody works while things go wrong, all is healed, all who wait get their turn, all clients close, and nothing
 // may be left. The checker of the fault campaign judges.
-import { memoryMs } from '../chaos/checker/leftovers.js';
+import { memoryMs } from '../chaos/ending.js';
 import { check } from '../chaos/checker/check.js';
 import type { Evidence, Violation } from '../chaos/checker/evidence.js';
 import type { Section } from '../chaos/checker/history.js';
-import type { Look } from '../chaos/checker/observer.js';
-import { planRound, type Kind, type Plan } from '../chaos/plan.js';
+import type { Look } from '../chaos/checker/looks.js';
+import { planRound } from '../chaos/plan-round.js';
+import type { Kind, Plan } from '../chaos/plan.js';
 import { planFaults, schedule } from './faults.js';
 import { observe } from './observer.js';
 import { World } from './world.js';

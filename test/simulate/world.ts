@@ -8,11 +8,11 @@ import { History } from '../chaos/checker/history.js';
 import { FaultLog } from '../chaos/faults.js';
 import type { Plan } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
-import { Beliefs } from '../chaos/worker/beliefs.js';
-import { Caller, type Partner } from '../chaos/worker/caller.js';
+import { Beliefs, type SectionsContext } from '../chaos/worker/section.js';
+import { actionsOf } from '../chaos/worker/actions.js';
+import { callersOf, type Caller } from '../chaos/worker/caller.js';
 import type { Journal, Note } from '../chaos/worker/journal.js';
 import { Party } from '../chaos/worker/party.js';
-import { Sections, type SectionsContext } from '../chaos/worker/section.js';
 import { loaded } from './library.js';
 import { Link, SimServer } from './network.js';
 import { SimProcess, VirtualTime, type Machine } from './time.js';
@@ -142,28 +142,8 @@ export class World {
         sources: () => this.#sources(index, process, `${name}c${client}.${opened++}`),
       });
     });
-    const callers = parties.flatMap((party, client) =>
-      Array.from({ length: plan.callersPerClient }, (_, index) => {
-        const caller = `${name}c${client}k${index}`;
-        const next = (client + 1) % parties.length;
-        const other: Partner | undefined =
-          next === client
-            ? undefined
-            : {
-                party: parties[next]!,
-                sections: new Sections(context, `${name}c${next}p${index}`),
-              };
-        return new Caller({
-          party,
-          ...(plan.kind === 'red' ? { rival: other } : { partner: other }),
-          random: new Random(plan.seed, caller),
-          sections: new Sections(context, caller),
-          watchdogMs: plan.watchdogMs,
-          time: process,
-        });
-      }),
-    );
-    const working = Promise.all(callers.map((caller) => caller.work()));
+    const callers = callersOf(parties, plan, name, context, process);
+    const working = Promise.all(callers.map((caller) => caller.work(actionsOf(caller.party))));
     this.crews[worker] = { process, parties, callers, working };
   }
 

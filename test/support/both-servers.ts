@@ -7,7 +7,7 @@ import { SortedSet } from '../../src/testing/keyspace.js';
 import { evaluate, type Reply } from '../../src/testing/lua-runtime.js';
 import { memoryScripts } from '../../src/testing/scripts.memory.generated.js';
 import { MemoryServer, type Peer } from '../../src/testing/server.js';
-import type { ServerClock } from '../chaos/stage/server-clock.js';
+import type { ServerClock } from '../chaos/stage/server.js';
 import type { RedisServer } from './redis-server.js';
 import {
   ALL_KEYS,

@@ -2,9 +2,10 @@
 import { check } from '../chaos/checker/check.js';
 import type { Evidence, Violation } from '../chaos/checker/evidence.js';
 import { History } from '../chaos/checker/history.js';
-import type { Look } from '../chaos/checker/observer.js';
+import type { Look } from '../chaos/checker/looks.js';
 import type { Fault } from '../chaos/faults.js';
-import { planRound, type Plan } from '../chaos/plan.js';
+import { planRound } from '../chaos/plan-round.js';
+import type { Plan } from '../chaos/plan.js';
 import type { Half, Note } from '../chaos/worker/journal.js';
 
 /** The one that the round is about. */

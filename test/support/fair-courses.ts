@@ -1,10 +1,14 @@
-// What goes on at a fair lock, for each of the commands that it sends.
+// What goes on at a fair lock, for each of the commands that it sends, and how one of them is disturbed on its way.
+import type { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { rejectionOf } from './clients.js';
-import { LEASE_MS, type DisturbedLine, type Fault } from './disturbed-line.js';
-import { eventually } from './eventually.js';
-import type { HeldCommand } from './proxy-interceptors.js';
+import type { Holdfast } from '../../src/index.js';
+import type { scripts } from '../../src/redis/scripts.generated.js';
+import { newClient, proxyPerTest, rejectionOf } from './clients.js';
+import { fairClientsPerTest, type FairLine } from './fair-line.js';
+import { commandOf } from './lock-commands.js';
+import type { HeldCommand } from './tcp-proxy.js';
+import { eventually } from './time.js';
 
 type Course = (disturbed: DisturbedLine, fault: Fault) => Promise<HeldCommand>;
 
@@ -77,3 +81,38 @@ export const COURSES = {
 } satisfies Record<string, Course>;
 
 export const COURSE_NAMES = Object.keys(COURSES) as (keyof typeof COURSES)[];
+
+// The line of a fair lock, one client whose commands can be disturbed on their way, and two others.
+
+type Fault = 'loseReplyTo' | 'cutAfterForwarding' | 'holdBack' | 'copyNext';
+
+/** The holder's is longer than a test. */
+export const LEASE_MS = 1_500;
+
+interface DisturbedLine {
+  readonly line: FairLine;
+  /** Goes through the proxy. */
+  readonly client: Holdfast;
+  readonly other: Holdfast;
+  readonly holder: Holdfast;
+  /** Does this to the next run of this script by the client. */
+  readonly disturb: (fault: Fault, script: keyof typeof scripts) => HeldCommand;
+}
+
+/** For each test of the file that this is called in; returns the present test's. */
+export function disturbedLinePerTest(redis: Redis): () => DisturbedLine {
+  const proxy = proxyPerTest();
+  // The time-out: so that a command is repeated rather than given up.
+  const options = { lockWatchdogTimeout: LEASE_MS, commandTimeout: 5_000 };
+  const clients = fairClientsPerTest(redis, () => ({
+    client: newClient({ ...options, redis: proxy().url }),
+    other: newClient(options),
+    holder: newClient({ lockWatchdogTimeout: 30_000 }),
+  }));
+  return () => {
+    const present = clients();
+    const disturb: DisturbedLine['disturb'] = (fault, script) =>
+      proxy()[fault](commandOf(script, present.line.name)) as HeldCommand;
+    return { ...present, disturb };
+  };
+}

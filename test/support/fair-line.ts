@@ -1,10 +1,11 @@
-// The line of a fair lock as the server has it, and callers that join it one after another and note their turns.
+// The line of a fair lock as the server has it, callers that join it and note their turns, and clients for each test.
 import type { Redis } from 'ioredis';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { expect } from 'vitest';
+import { afterEach, beforeEach, expect } from 'vitest';
 import type { AcquireOptions, FairLock, Hold, Holdfast } from '../../src/index.js';
-import { eventually } from './eventually.js';
+import { newClient } from './clients.js';
 import { gate } from './occupancy.js';
+import { eventually } from './time.js';
 import { uniqueName } from './unique-name.js';
 
 export interface Caller {
@@ -19,7 +20,7 @@ export interface Stayer {
   end(): Promise<void>;
 }
 
-export interface CallerOptions extends AcquireOptions {
+interface CallerOptions extends AcquireOptions {
   /** What it does while it holds the lock. */
   readonly body?: (hold: Hold) => unknown;
 }
@@ -132,4 +133,48 @@ export class FairLine {
       expect(await this.ttls()).toEqual([-2, -2, -2]);
     }, 2_000);
   }
+}
+
+// The line of one fair lock and the clients that use it, new for each test.
+
+/**
+ * For each test of the file, or of the `describe`, that this is called in; returns the present test's. A test fails if it
+ * leaves anything of the line behind.
+ */
+export function fairClientsPerTest<Clients extends Record<string, Holdfast>>(
+  redis: Redis,
+  connect: () => Clients | Promise<Clients>,
+): () => Clients & { readonly line: FairLine } {
+  let line: FairLine;
+  let clients: Clients;
+  beforeEach(async () => {
+    line = new FairLine(redis);
+    clients = await connect();
+  });
+  afterEach(async () => {
+    await line.isGone();
+    await Promise.all(Object.values(clients).map((client) => client.close()));
+  });
+  return () => ({ ...clients, line });
+}
+
+interface TwoFairClients {
+  readonly line: FairLine;
+  readonly client: Holdfast;
+  readonly other: Holdfast;
+  /** The client's, and the other's. */
+  readonly lock: FairLock;
+  readonly others: FairLock;
+}
+
+/** The same with two of them, whose leases are longer than a test. */
+export function twoFairClientsPerTest(redis: Redis): () => TwoFairClients {
+  const clients = fairClientsPerTest(redis, () => ({
+    client: newClient({ lockWatchdogTimeout: 30_000 }),
+    other: newClient({ lockWatchdogTimeout: 30_000 }),
+  }));
+  return () => {
+    const { line, client, other } = clients();
+    return { line, client, other, lock: line.lockOf(client), others: line.lockOf(other) };
+  };
 }

@@ -1,10 +1,10 @@
 // Processes whose calls wait in the line of a fair lock: children/fair-waiter.ts, from the test's side.
+import { expect } from 'vitest';
 import type { HoldfastOptions } from '../../src/index.js';
 import { startChild, type Child } from './child.js';
 import type { FairLine } from './fair-line.js';
-import type { Turn } from './turns.js';
 
-export interface JoinOptions {
+interface JoinOptions {
   /** How long it keeps the lock; left out: until it is told to release it. */
   readonly holdMs?: number;
   readonly wait?: number;
@@ -133,4 +133,29 @@ export async function turnsOneByOne(calls: readonly ProcessCall[]): Promise<Turn
     turns.push(await process.turn(label));
   }
   return turns;
+}
+
+// Who had a lock from when to when, in which process whatever: nobody while somebody else had it.
+
+/** One caller's time with the lock, in machineMs(): as long as it believed that it held it, if it ever did. */
+export interface Turn {
+  readonly label: string;
+  readonly ownerId: string;
+  readonly fromMs: number | undefined;
+  readonly untilMs: number | undefined;
+  /** What its release failed with; undefined: it did not. */
+  readonly code: string | undefined;
+}
+
+/** The labels in the order of their turns; fails when two turns overlap. */
+export function orderOf(turns: readonly Turn[]): string[] {
+  const believed = turns.filter((turn) => turn.fromMs !== undefined);
+  const sorted = believed.sort((one, other) => one.fromMs! - other.fromMs!);
+  for (const [index, turn] of sorted.entries()) {
+    const before = sorted[index - 1];
+    if (!before || before.untilMs! <= turn.fromMs!) continue;
+    const overlapMs = before.untilMs! - turn.fromMs!;
+    expect.fail(`${turn.label} came in ${overlapMs} ms before ${before.label} was out`);
+  }
+  return sorted.map(({ label }) => label);
 }

@@ -1,54 +1,11 @@
 // What every kind of lock promises, as one suite: the whole public surface, on a real server.
-import { afterEach, beforeEach, describe } from 'vitest';
-import type { Holdfast, HoldfastOptions, Lock } from '../../src/index.js';
-import { callTests } from './lock-contract-calls.js';
-import { descriptionTests } from './lock-contract-descriptions.js';
-import { eventTests } from './lock-contract-events.js';
-import { holdTests } from './lock-contract-holds.js';
-import { lookingTests } from './lock-contract-looking.js';
-import { WAKING_LEASE_MS, wakingTests } from './lock-contract-waking.js';
-import { uniqueName } from './unique-name.js';
+import { describe } from 'vitest';
+import { callTests, lookingTests, WAKING_LEASE_MS, wakingTests } from './lock-contract-calls.js';
+import { contextPerTest, type LockKind } from './lock-contract-context.js';
+import { descriptionTests, eventTests, holdTests } from './lock-contract-holds.js';
 
 /** The default lease: short enough to see renewals, long enough for a busy machine, which may keep a process waiting for over a second. */
 const LEASE_MS = 3_000;
-
-export interface LockKind {
-  /** A client with these options; the suite closes it. */
-  newClient(options: Partial<HoldfastOptions>): Holdfast;
-  /** What `util.inspect` calls it. */
-  readonly className: string;
-  /** Its events are told of its members, each by its own client. */
-  readonly membersTell?: boolean;
-  /** The lock of this kind and name, as this client sees it. */
-  getLock(client: Holdfast, name: string): Lock;
-  /** What nobody can have beside it; left out: the lock itself, which one owner has at a time. */
-  getRival?(client: Holdfast, name: string): Lock;
-}
-
-/** What the tests of the suite share. */
-export interface ContractContext {
-  /** The client under test. */
-  readonly client: Holdfast;
-  /** Another client of the same servers. */
-  readonly stranger: Holdfast;
-  readonly lock: Lock;
-  /** What `util.inspect` calls it. */
-  readonly className: string;
-  /** What its name, and those of its members, contain. */
-  readonly name: string;
-  /** The same lock, as the other client sees it. */
-  readonly seen: Lock;
-  /** What nobody can have beside it, as the client under test has it: the lock itself, unless several may have that. */
-  readonly rival: Lock;
-  /** The same, as the other client has it. */
-  readonly strangers: Lock;
-  /** Whether several may have the lock at a time. */
-  readonly isShared: boolean;
-  /** Both clients' default lease. */
-  readonly leaseMs: number;
-  /** One client more, which whoever calls this closes, and the same as that client has it. */
-  readonly newThird: () => { readonly third: Holdfast; readonly thirds: Lock };
-}
 
 /** Runs the suite for one kind of lock. */
 export function lockContract(kindName: string, kind: LockKind): void {
@@ -78,40 +35,4 @@ export function lockContract(kindName: string, kind: LockKind): void {
       wakingTests(contextPerTest(kindName, kind, WAKING_LEASE_MS));
     });
   });
-}
-
-/** New clients, and a new lock, for each test of the present group; returns the present test's. */
-function contextPerTest(kindName: string, kind: LockKind, leaseMs: number): () => ContractContext {
-  let context: ContractContext;
-
-  beforeEach(() => {
-    const options = { lockWatchdogTimeout: leaseMs, commandTimeout: 5_000 };
-    const client = kind.newClient(options);
-    const stranger = kind.newClient(options);
-    const name = uniqueName(kindName.replaceAll(' ', '-'));
-    const lock = kind.getLock(client, name);
-    const seen = kind.getLock(stranger, name);
-    context = {
-      client,
-      stranger,
-      lock,
-      className: kind.className,
-      name,
-      seen,
-      rival: kind.getRival?.(client, name) ?? lock,
-      strangers: kind.getRival?.(stranger, name) ?? seen,
-      isShared: kind.getRival !== undefined,
-      leaseMs,
-      newThird: () => {
-        const third = kind.newClient(options);
-        return { third, thirds: (kind.getRival ?? kind.getLock)(third, name) };
-      },
-    };
-  });
-
-  afterEach(async () => {
-    await Promise.all([context.client.close(), context.stranger.close()]);
-  });
-
-  return () => context;
 }

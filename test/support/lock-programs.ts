@@ -1,5 +1,6 @@
-// Random programs over a few locks, nested and parallel, and how to make each of them free of deadlocks of its own.
+// Random programs over a few locks, nested and parallel: free of deadlocks of their own, in a time of their own, with an oracle.
 import fc from 'fast-check';
+import { expect } from 'vitest';
 
 /** How long an acquisition waits: for ever, not at all, or until it is aborted after so many ticks. */
 type Wait = 'forever' | 'not at all' | number;
@@ -120,4 +121,80 @@ export function holding(place: Place, lock: number, kind: Acquire['kind']): Plac
     own: isOwn ? new Set([...own, lock]) : own,
     foreign: isAnonymous ? new Set([...foreign, lock]) : foreign,
   };
+}
+
+// Who may be inside a lock together: only who is inside by the same owner, one around the other.
+
+/** One acquisition while it is held. */
+export interface Section {
+  readonly lock: number;
+  /** The acquisitions of any lock that this one is nested in. */
+  readonly around: readonly Section[];
+  /** The runs that this one is nested in, innermost last. */
+  readonly runs: readonly number[];
+  /** The run that owns it; undefined: a `withLock` body, or anonymous. */
+  readonly ownerRun: number | undefined;
+  /** Whether it took the lock on the server, rather than re-entering. */
+  isOutermost: boolean;
+  readonly label: string;
+}
+
+export class SectionOracle {
+  readonly #inside = new Map<number, Set<Section>>();
+  entered = 0;
+
+  enter(section: Section): void {
+    this.entered++;
+    const inside = this.#inside.get(section.lock) ?? new Set();
+    this.#inside.set(section.lock, inside);
+    for (const other of inside) {
+      if (mayOverlap(other, section)) continue;
+      expect.fail(`${section.label} came in while ${other.label} was inside`);
+    }
+    inside.add(section);
+  }
+
+  leave(section: Section): void {
+    this.#inside.get(section.lock)?.delete(section);
+  }
+}
+
+/** Whether `later` may come in while `earlier` is inside, in parallel branches or nested ones. */
+function mayOverlap(earlier: Section, later: Section): boolean {
+  if (later.around.includes(earlier)) return true;
+  // A run's own calls are one owner, and an ancestor of all that is nested in the run.
+  if (earlier.ownerRun !== undefined && later.runs.includes(earlier.ownerRun)) return true;
+  // Nobody re-enters who is not inside; so a run that comes later has counted up what it held already.
+  if (earlier.isOutermost) return false;
+  return later.ownerRun !== undefined && earlier.runs.includes(later.ownerRun);
+}
+
+// Time that passes only when nothing else can happen: random interleavings that can be repeated exactly.
+
+export class VirtualTime {
+  readonly #due: { at: number; resolve: () => void }[] = [];
+  #now = 0;
+
+  /** Resolves after so many ticks; those due at the same tick go in the order in which they were asked for. */
+  pass(ticks: number): Promise<void> {
+    if (ticks === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const at = this.#now + ticks;
+      const index = this.#due.findIndex((other) => other.at > at);
+      this.#due.splice(index === -1 ? this.#due.length : index, 0, { at, resolve });
+    });
+  }
+
+  /** Lets time pass until the promise settles; throws when it never will, since nothing is left to happen. */
+  async until<T>(promise: Promise<T>): Promise<T> {
+    const settled = promise.then(Boolean, Boolean).then(() => true);
+    for (;;) {
+      const turn = new Promise<boolean>((resolve) => setImmediate(resolve, false));
+      if (await Promise.race([turn, settled])) return await promise;
+      const next = this.#due.shift();
+      if (!next) throw new Error(`deadlock: nothing is left to happen at tick ${this.#now}`);
+      this.#now = next.at;
+      next.resolve();
+    }
+  }
 }

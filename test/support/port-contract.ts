@@ -7,7 +7,7 @@ import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { failureKind, isReply, UnsentError } from '../../src/redis/failure.js';
 import type { Library, Purpose } from '../../src/redis/port.js';
-import { freePort } from './free-port.js';
+import { freePort, startRedis, type RedisServer } from './redis-server.js';
 import {
   AGAIN_MS,
   Attempt,
@@ -16,9 +16,8 @@ import {
   SECRET,
   type PortWorld,
 } from './port-promises.js';
-import { startRedis, type RedisServer } from './redis-server.js';
 import { startProxy } from './tcp-proxy.js';
-import { startTlsServer, tlsUnavailable } from './tls-server.js';
+import { startTlsServer, tlsUnavailable } from './tls.js';
 
 /** What the options of every library have in common here; each is read when a connection is begun. */
 export interface ContractOptions {

@@ -1,8 +1,5 @@
 // One proxied connection: a client's socket, the server's socket, and what happens between them.
 import type { Socket } from 'node:net';
-import { ProxyFlow } from './proxy-flow.js';
-import type { Treatment } from './proxy-interceptors.js';
-import { commandArguments, isMessage, RespFrames } from './resp-frames.js';
 
 /** What does not pass: commands (upstream), replies and messages (downstream), or both. */
 export type Swallowed = 'upstream' | 'downstream' | 'both';
@@ -10,8 +7,20 @@ export type Swallowed = 'upstream' | 'downstream' | 'both';
 /** What the server gets instead of a command that is to be refused, unless that says otherwise: it says so, and does nothing. */
 const REFUSAL = "return redis.error_reply('OOM refused on the way')";
 
+export interface Treatment {
+  readonly kind: 'forward' | 'refuse' | 'lose reply' | 'hold back' | 'cut after forwarding';
+  /** What becomes of the connection afterwards, unless the command is just forwarded. */
+  readonly then: 'cut' | 'silence';
+  /** Of a command that is refused: a script that the server runs in its place, whose reply is passed on. */
+  readonly instead?: string;
+  done(): void;
+}
+
+/** It passes as usual. */
+export const FORWARD: Treatment = { kind: 'forward', then: 'cut', done: () => undefined };
+
 /** What the proxy decides for all its links. */
-export interface LinkRules {
+interface LinkRules {
   treat(command: Buffer, args: Buffer[]): Treatment;
   rewrite(reply: Buffer): Buffer;
   /** After how many milliseconds each copy of a pub/sub message is passed on. */
@@ -193,4 +202,135 @@ export class ProxyLink {
 
 function evaluated(script: string): Buffer {
   return Buffer.from(`*3\r\n$4\r\nEVAL\r\n$${script.length}\r\n${script}\r\n$1\r\n0\r\n`);
+}
+
+// One direction of a proxied connection: passes bytes on in order, late, or not at all.
+
+export class ProxyFlow {
+  delayMs = 0;
+  readonly #target: Socket;
+  #waiting: { bytes: Buffer; dueAt: number }[] = [];
+  #held = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(target: Socket) {
+    this.#target = target;
+  }
+
+  send(bytes: Buffer): void {
+    if (this.delayMs === 0 && !this.#held && this.#waiting.length === 0) this.#write(bytes);
+    else {
+      this.#waiting.push({ bytes, dueAt: performance.now() + this.delayMs });
+      this.#pass();
+    }
+  }
+
+  hold(): void {
+    this.#held = true;
+    clearTimeout(this.#timer);
+  }
+
+  letGo(buffered: 'forward' | 'drop'): void {
+    this.#held = false;
+    if (buffered === 'drop') this.#waiting = [];
+    this.#pass();
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#waiting = [];
+  }
+
+  #pass(): void {
+    clearTimeout(this.#timer);
+    if (this.#held) return;
+    while (this.#waiting.length > 0 && this.#waiting[0]!.dueAt <= performance.now()) {
+      this.#write(this.#waiting.shift()!.bytes);
+    }
+    const next = this.#waiting[0];
+    if (!next) return;
+    this.#timer = setTimeout(() => {
+      this.#pass();
+    }, next.dueAt - performance.now());
+  }
+
+  #write(bytes: Buffer): void {
+    if (this.#target.writable) this.#target.write(bytes);
+  }
+}
+
+// Cuts a byte stream of the Redis protocol (RESP2 and RESP3) into whole frames: commands or replies.
+
+export class RespFrames {
+  #rest: Buffer = Buffer.alloc(0);
+
+  /** Takes the next bytes of the stream; returns the frames that they completed, unchanged. */
+  push(chunk: Buffer): Buffer[] {
+    const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    const frames: Buffer[] = [];
+    let start = 0;
+    for (let end = frameEnd(bytes, 0); end !== -1; end = frameEnd(bytes, start)) {
+      frames.push(bytes.subarray(start, end));
+      start = end;
+    }
+    this.#rest = bytes.subarray(start);
+    return frames;
+  }
+}
+
+/** The arguments of a client's command, which is an array of bulk strings. */
+function commandArguments(frame: Buffer): Buffer[] {
+  const args: Buffer[] = [];
+  for (let start = lineEnd(frame, 0); start < frame.length;) {
+    const contentStart = lineEnd(frame, start);
+    const contentEnd = contentStart + lengthIn(frame, start);
+    args.push(frame.subarray(contentStart, contentEnd));
+    start = contentEnd + 2;
+  }
+  return args;
+}
+
+/** Whether a server's frame is a pub/sub message, which answers no command. */
+function isMessage(frame: Buffer): boolean {
+  const head = frame.toString('latin1', 0, 24);
+  return head.startsWith('>') || /^\*[34]\r\n\$\d+\r\n[sp]?message\r\n/.test(head);
+}
+
+/** Where the frame that begins at `start` ends, or -1 when it is not complete yet. */
+function frameEnd(bytes: Buffer, start: number): number {
+  const afterLine = lineEnd(bytes, start);
+  if (afterLine === -1) return -1;
+  const length = lengthIn(bytes, start);
+  switch (String.fromCharCode(bytes[start]!)) {
+    case '$':
+    case '!':
+    case '=': {
+      const end = length < 0 ? afterLine : afterLine + length + 2;
+      return end <= bytes.length ? end : -1;
+    }
+    case '*':
+    case '~':
+    case '>':
+      return elementsEnd(bytes, afterLine, length);
+    case '%':
+      return elementsEnd(bytes, afterLine, 2 * length);
+    default:
+      return afterLine;
+  }
+}
+
+function elementsEnd(bytes: Buffer, start: number, count: number): number {
+  let end = start;
+  for (let i = 0; i < count && end !== -1; i++) end = frameEnd(bytes, end);
+  return end;
+}
+
+function lineEnd(bytes: Buffer, start: number): number {
+  if (start >= bytes.length) return -1;
+  const newline = bytes.indexOf('\r\n', start, 'latin1');
+  return newline === -1 ? -1 : newline + 2;
+}
+
+function lengthIn(bytes: Buffer, lineStart: number): number {
+  return Number(bytes.toString('latin1', lineStart + 1, lineEnd(bytes, lineStart) - 2));
 }

@@ -9,7 +9,7 @@ import {
   type Lock,
   type RedLockOptions,
 } from '../../src/index.js';
-import { eventually } from './eventually.js';
+import { eventually } from './time.js';
 import { counterOf } from './fenced-locks.js';
 import { loadScripts } from './lock-commands.js';
 import type { RedisServer } from './redis-server.js';
@@ -17,7 +17,7 @@ import { uniqueName } from './unique-name.js';
 
 /**
  * Masters for all tests of a file, up before the first one begins. The file calls `startMasters()` itself: by that,
- * server-needs.ts knows that it starts servers.
+ * vitest.config.ts knows that it starts servers.
  */
 export function redNodes(start: () => Promise<RedisServer[] & AsyncDisposable>): RedNodes {
   let servers: Awaited<ReturnType<typeof start>>;

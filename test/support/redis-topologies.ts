@@ -1,8 +1,8 @@
 // Starts groups of Redis servers: independent masters, a master with a replica, a Sentinel set-up, a cluster.
-import { eventually } from './eventually.js';
-import { openReplicationLink, type Address, type ReplicationLink } from './replication-link.js';
-import { startRedisProcess } from './redis-process.js';
-import { startRedis, type RedisServer } from './redis-server.js';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { ProxyFlow } from './proxy-link.js';
+import { freePort, startRedis, startRedisProcess, type RedisServer } from './redis-server.js';
+import { eventually } from './time.js';
 
 /** Starts `count` servers that know nothing of each other. */
 export async function startMasters(count: number): Promise<RedisServer[] & AsyncDisposable> {
@@ -286,4 +286,73 @@ async function call(server: Address, command: string, ...args: string[]): Promis
 
 async function disposeAll(servers: readonly RedisServer[]): Promise<void> {
   await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+}
+
+// The way to a master for everybody, which is slow for its replicas only; what is under way to them is lost with the master.
+
+/** Where a server is. */
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Opens a link to a master. Its replicas, which must use it, learn everything `delayMs` later. */
+async function openReplicationLink(target: Address, delayMs: number): Promise<ReplicationLink> {
+  const link = new ReplicationLink(await freePort(), target, delayMs);
+  await link.listen();
+  return link;
+}
+
+class ReplicationLink implements AsyncDisposable {
+  readonly host = '127.0.0.1';
+  readonly port: number;
+  readonly #target: Address;
+  readonly #delayMs: number;
+  readonly #listener: Server = createServer((client) => {
+    this.#pass(client);
+  });
+  readonly #sockets = new Set<Socket>();
+
+  constructor(port: number, target: Address, delayMs: number) {
+    this.port = port;
+    this.#target = target;
+    this.#delayMs = delayMs;
+  }
+
+  async listen(): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#listener.once('error', reject).listen(this.port, this.host, resolve);
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listener.close();
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise(setImmediate);
+  }
+
+  #pass(client: Socket): void {
+    const server = connect(this.#target);
+    const toServer = new ProxyFlow(server);
+    const toClient = new ProxyFlow(client);
+    client.on('data', (bytes: Buffer) => {
+      if (bytes.includes('PSYNC')) toClient.delayMs = this.#delayMs; // it is a replica
+      toServer.send(bytes);
+    });
+    server.on('data', (bytes: Buffer) => {
+      toClient.send(bytes);
+    });
+    for (const socket of [client, server]) {
+      this.#sockets.add(socket);
+      socket.setNoDelay();
+      socket.on('error', () => undefined);
+      socket.on('close', () => {
+        this.#sockets.delete(socket);
+        toServer.end();
+        toClient.end();
+        client.destroy();
+        server.destroy();
+      });
+    }
+  }
 }

@@ -1,26 +1,19 @@
 // A TCP proxy in front of Redis that delays, drops, cuts, holds back and repeats what passes through it.
+import { Redis } from 'ioredis';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expectOutages } from './expected-warnings.js';
-import { freePort } from './free-port.js';
-import {
-  FORWARD,
-  ProxyInterceptors,
-  type CommandMatch,
-  type HeldCommand,
-  type Interception,
-  type Treatment,
-} from './proxy-interceptors.js';
-import { ProxyLink, type Swallowed } from './proxy-link.js';
+import { FORWARD, ProxyLink, type Swallowed, type Treatment } from './proxy-link.js';
+import { freePort } from './redis-server.js';
 
 /** For how long a port that somebody has taken is waited for. */
 const PORT_TAKEN_MS = 10_000;
 
 /** What to do with a command; undefined: pass it on. */
-export type CommandRule = (args: readonly Buffer[]) => Treatment | undefined;
+type CommandRule = (args: readonly Buffer[]) => Treatment | undefined;
 
 /** After how many milliseconds each copy of a pub/sub message is passed on; none: it is lost. */
-export type MessageRule = () => readonly number[];
+type MessageRule = () => readonly number[];
 
 /** Starts a proxy in front of the server on `targetPort`. */
 export async function startProxy(targetPort: number, targetHost = '127.0.0.1'): Promise<TcpProxy> {
@@ -231,4 +224,86 @@ export class TcpProxy implements AsyncDisposable {
     }
     return reply;
   }
+}
+
+// What a proxy has been asked to do with the next command that matches, and the command itself for later.
+
+/** Which command is meant: one whose arguments, joined by spaces, contain the text or match. */
+type CommandMatch = string | RegExp;
+
+export interface Interception {
+  /** Resolves when the command came by and was treated as asked. */
+  readonly happened: Promise<void>;
+}
+
+export interface HeldCommand extends Interception {
+  /** Sends the very same command to the server now, over a connection of its own; resolves to the reply. */
+  deliver(): Promise<unknown>;
+}
+
+interface Interceptor {
+  readonly match: CommandMatch;
+  take(args: Buffer[]): Treatment;
+}
+
+class ProxyInterceptors {
+  readonly #server: { host: string; port: number };
+  readonly #interceptors = new Set<Interceptor>();
+
+  constructor(server: { host: string; port: number }) {
+    this.#server = server;
+  }
+
+  /** Treats the next matching command in this way, once. */
+  add(match: CommandMatch, kind: Treatment['kind'], then: Treatment['then'] = 'cut'): HeldCommand {
+    const { promise: happened, resolve: done } = promiseWithResolve();
+    let command: Buffer[] | undefined;
+    this.#interceptors.add({
+      match,
+      take(args) {
+        command = args.map((arg) => Buffer.from(arg));
+        return { kind, then, done };
+      },
+    });
+    return {
+      happened,
+      deliver: async () => {
+        if (!command) throw new Error(`no command matching ${String(match)} came by`);
+        return this.#send(command);
+      },
+    };
+  }
+
+  /** What was asked for with this command, if anything was; an interceptor that matches is used up. */
+  treat(args: Buffer[]): Treatment | undefined {
+    if (this.#interceptors.size === 0) return undefined;
+    const text = Buffer.concat(args.flatMap((arg) => [arg, Buffer.from(' ')])).toString('latin1');
+    for (const interceptor of this.#interceptors) {
+      if (!matches(text, interceptor.match)) continue;
+      this.#interceptors.delete(interceptor);
+      return interceptor.take(args);
+    }
+    return undefined;
+  }
+
+  async #send([name, ...args]: Buffer[]): Promise<unknown> {
+    const redis = new Redis({ ...this.#server, retryStrategy: () => null });
+    try {
+      return await redis.call(String(name), ...args);
+    } finally {
+      redis.disconnect();
+    }
+  }
+}
+
+function matches(text: string, match: CommandMatch): boolean {
+  return typeof match === 'string' ? text.includes(match) : match.test(text);
+}
+
+function promiseWithResolve(): { promise: Promise<void>; resolve: () => void } {
+  let resolve!: () => void;
+  const promise = new Promise<void>((resolvePromise) => {
+    resolve = resolvePromise;
+  });
+  return { promise, resolve };
 }

@@ -1,14 +1,17 @@
 // All rules over all evidence of a round.
-import { desertions } from './desertions.js';
-import { refusedHolders, staleWrites } from './documents.js';
+import { desertions, orphans } from './orphans.js';
+import {
+  forgottenTokens,
+  refusedHolders,
+  smallerTokens,
+  staleWrites,
+  unknownTokens,
+  wrongTokens,
+} from './tokens.js';
 import { type Evidence, type Violation } from './evidence.js';
 import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
-import { orphans } from './orphans.js';
-import { groundlessRefusals } from './refusals.js';
+import { groundlessRefusals, lateCalls, overtakings } from './waiting.js';
 import { falseAlarms, untoldLosses } from './telling.js';
-import { forgottenTokens, smallerTokens, wrongTokens } from './tokens.js';
-import { unknownTokens } from './known-tokens.js';
-import { lateCalls, overtakings } from './waiting.js';
 import { slowWakeUps } from './wake-ups.js';
 import {
   brokenBooks,

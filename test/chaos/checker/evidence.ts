@@ -3,7 +3,7 @@ import type { Fault } from '../faults.js';
 import type { Plan } from '../plan.js';
 import type { Half } from '../worker/journal.js';
 import { belief, type History, type Section } from './history.js';
-import type { Look } from './observer.js';
+import type { Look } from './looks.js';
 
 export interface Evidence {
   readonly plan: Plan;

@@ -8,9 +8,8 @@ import {
   type Loss,
   type Violation,
 } from './evidence.js';
-import { belief, type Section } from './history.js';
-import { grouped } from './grouped.js';
-import { heldBy, looksByOwner, type Look } from './observer.js';
+import { belief, grouped, type Section } from './history.js';
+import { heldBy, looksByOwner, type Look } from './looks.js';
 
 /** The fault that delivers a command once more, or late. */
 const COPIES = 'lose, double and delay commands';

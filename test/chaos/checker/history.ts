@@ -1,4 +1,6 @@
 // What the workers wrote down, put together: each call as one section, on the machine's one time axis.
+import { closeSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs';
+import { join } from 'node:path';
 import type { CallNote, Entry, Failure, Half } from '../worker/journal.js';
 
 /** A call to acquire, and what became of it. */
@@ -41,7 +43,7 @@ export interface Write {
   refusedBy?: bigint;
 }
 
-export interface Forcing {
+interface Forcing {
   readonly locks: readonly string[];
   /** Of a read-write lock: who reads, or who writes. */
   readonly half?: Half | undefined;
@@ -59,14 +61,14 @@ export interface Setting {
   isKnown: boolean;
 }
 
-export interface Closing {
+interface Closing {
   readonly client: string;
   readonly process: string;
   readonly from: number;
   until: number;
 }
 
-export interface Noted {
+interface Noted {
   readonly at: number;
   readonly process: string;
 }
@@ -261,4 +263,71 @@ export function belief(section: Section): readonly [number, number] | undefined 
   const [first] = beliefs;
   const last = beliefs.at(-1);
   return first && last && last.at > first.at ? [first.at, last.at] : undefined;
+}
+
+interface Tail {
+  readonly file: number;
+  readonly process: string;
+  offset: number;
+  /** The beginning of a line that is not complete yet. */
+  rest: string;
+}
+
+/** Reads what the workers write, while they write it. */
+export class Journals implements Disposable {
+  readonly #folder: string;
+  readonly #history: History;
+  readonly #tails = new Map<string, Tail>();
+
+  constructor(folder: string, history: History) {
+    this.#folder = folder;
+    this.#history = history;
+  }
+
+  /** Takes over what has been written since the last time; returns how much of that callers did. */
+  read(): number {
+    let count = 0;
+    for (const name of readdirSync(this.#folder).sort()) {
+      const tail = this.#tails.get(name) ?? this.#open(name);
+      for (const line of this.#lines(tail)) {
+        const entry = JSON.parse(line) as Entry;
+        this.#history.take(entry, tail.process);
+        if ('id' in entry) count++;
+      }
+    }
+    return count;
+  }
+
+  [Symbol.dispose](): void {
+    for (const { file } of this.#tails.values()) closeSync(file);
+  }
+
+  #open(name: string): Tail {
+    const process = name.replace(/jsonl$/, '');
+    const tail = { file: openSync(join(this.#folder, name), 'r'), process, offset: 0, rest: '' };
+    this.#tails.set(name, tail);
+    return tail;
+  }
+
+  #lines(tail: Tail): string[] {
+    const bytes = Buffer.alloc(fstatSync(tail.file).size - tail.offset);
+    const length = readSync(tail.file, bytes, 0, bytes.length, tail.offset);
+    tail.offset += length;
+    // Whole characters: the workers write whole lines, and a killed one leaves at most an incomplete last one.
+    const lines = (tail.rest + bytes.toString('utf8', 0, length)).split('\n');
+    tail.rest = lines.pop()!;
+    return lines;
+  }
+}
+
+/** Map.groupBy, which the oldest supported Node.js lacks. */
+export function grouped<T, K>(items: Iterable<T>, keyOf: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group) group.push(item);
+    else groups.set(key, [item]);
+  }
+  return groups;
 }

@@ -1,45 +1,12 @@
-// Looks at the servers past all proxies, all the time: who has which lock there.
-import { setTimeout as sleep } from 'node:timers/promises';
+// Looks at the servers past all proxies, all the time: who has which lock there, and who is master.
 import type { Redis } from 'ioredis';
-import { grouped } from './grouped.js';
-import { Takeovers } from './takeovers.js';
-import { booksOf, liveHolders, type Books, type Ledger } from './books.js';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LockKeys } from '../../../src/redis/keys.js';
-import { machineMs } from '../../support/machine-clock.js';
-import { isWeighted, type Plan } from '../plan.js';
+import { machineMs } from '../../support/time.js';
+import type { Fault } from '../faults.js';
+import { isWeighted, type Plan, type Topology } from '../plan.js';
 import type { StageServer } from '../stage/server.js';
-
-/** What a server said of a lock at some instant between `from` and `until`. */
-export interface Look {
-  readonly from: number;
-  readonly until: number;
-  readonly server: number;
-  readonly lock: string;
-  /** Nobody, or one; of a semaphore or a read-write lock perhaps several. Who has lapsed is none. */
-  readonly holders: readonly Holder[];
-  readonly ttlMs: number;
-  /** Of a semaphore or a read-write lock that is in use. */
-  readonly books?: Books | undefined;
-  /** The last fencing token; undefined: it knows of none. */
-  readonly counter?: bigint | undefined;
-}
-
-export interface Holder {
-  readonly owner: string;
-  /** How often it holds the lock; of a semaphore or a read-write lock how many permits. */
-  readonly count: number;
-}
-
-/** The look's entry of this owner, if it was a holder. */
-export function heldBy({ holders }: Look, owner: string | undefined): Holder | undefined {
-  return holders.find((holder) => holder.owner === owner);
-}
-
-/** The looks at which each owner was a holder, and what was said of it. */
-export function looksByOwner(looks: readonly Look[]): Map<string, { look: Look; count: number }[]> {
-  const entries = looks.flatMap((look) => look.holders.map((holder) => ({ look, ...holder })));
-  return grouped(entries, ({ owner }) => owner);
-}
+import { booksOf, liveHolders, type Ledger, type Look } from './looks.js';
 
 const LOOK_EVERY_MS = 8;
 const SLOW_MS = 50;
@@ -119,5 +86,72 @@ export class Observer implements AsyncDisposable {
     const [last] = rest as (string | null)[];
     const counter = last == null ? undefined : BigInt(last);
     this.looks.push({ ...seen, holders, counter });
+  }
+}
+
+// Replicas that take over though nobody asked them to: on a machine that is too busy, Sentinel takes a master for dead that is none.
+
+const NAME = 'a replica takes over by itself';
+/** How long before a replica was made to take over it may have been looked at last, and how long after that a master may still change. */
+const SETTLES_WITHIN_MS = 1_000;
+
+interface Takeover {
+  readonly server: number;
+  /** When it was still a replica; -Infinity: there were two masters when they were first looked at. */
+  readonly from: number;
+  /** Until when another one took itself for the master. */
+  until: number;
+}
+
+export class Takeovers {
+  readonly #all: Takeover[] = [];
+  readonly #last = new Map<number, { readonly isMaster: boolean; readonly from: number }>();
+  readonly #topology: Topology;
+
+  constructor(topology: Topology) {
+    this.#topology = topology;
+  }
+
+  /** What a server said of itself, at some instant between `from` and `until`. */
+  say(server: number, isMaster: boolean, from: number, until: number): void {
+    const last = this.#last.get(server);
+    // Before anybody looked, one of two masters has taken over from the other one.
+    const isSecond =
+      this.#topology === 'sentinel' &&
+      !last &&
+      [...this.#last.values()].some((other) => other.isMaster);
+    this.#last.set(server, { isMaster, from });
+    if (!isMaster) return;
+    if (isSecond || last?.isMaster === false)
+      this.#all.push({ server, from: last?.from ?? -Infinity, until });
+    const present = this.#all.at(-1);
+    if (present && present.server !== server && this.#last.get(present.server)?.isMaster)
+      present.until = until;
+  }
+
+  /**
+   * Those that are not the doing of a fault that was noted: all of it, from the last that is known of the replica to the last of the
+   * former master, lies within the fault. What began with it, and went on when it was over, may be another one.
+   */
+  besides(noted: readonly Fault[]): Fault[] {
+    const doing = noted.filter(({ nemesis }) => nemesis.startsWith('a replica takes over'));
+    return this.#all
+      .filter(
+        ({ from, until }) =>
+          !doing.some(
+            (fault) =>
+              fault.from - SETTLES_WITHIN_MS <= from && until <= fault.until + SETTLES_WITHIN_MS,
+          ),
+      )
+      .map(({ server, from, until }) => ({
+        nemesis: NAME,
+        servers: [server],
+        // What the former master granted last, the new one may not know.
+        loses: 'all',
+        endsHolds: true,
+        from,
+        until,
+        detail: '',
+      }));
   }
 }

@@ -1,12 +1,19 @@
 // Fencing tokens: each holder has a larger one than all before it, whatever the servers forgot; whoever is within another shares
-// its token; and what a server remembers is never below a token that it gave.
-import { lossesOf, type Evidence, type Loss, type Violation } from './evidence.js';
+// its token; what a server remembers is never below a token that it gave; and a document takes no stale write.
+import {
+  grantedAfter,
+  isTouched,
+  lossesOf,
+  RESTART_EMPTY,
+  type Evidence,
+  type Loss,
+  type Violation,
+} from './evidence.js';
 import { mastersAround } from './exclusion.js';
-import { grouped } from './grouped.js';
-import { belief, type Section } from './history.js';
+import { belief, grouped, type Section, type Write } from './history.js';
 
 /** A section that took the lock on the server, and was given a token with it. */
-export type Grant = Section & { readonly enteredAt: number; readonly token: bigint };
+type Grant = Section & { readonly enteredAt: number; readonly token: bigint };
 
 /** What a server may take between looking at its clock and setting an expiry. */
 const EXPIRY_SLACK_MS = 5;
@@ -79,7 +86,7 @@ export function forgottenTokens(evidence: Evidence): Violation[] {
 }
 
 /** Which of two grants of one lock was the later one, as far as that is certain. */
-export class GrantOrder {
+class GrantOrder {
   readonly #evidence: Evidence;
   readonly #losses: readonly Loss[];
 
@@ -128,9 +135,120 @@ export class GrantOrder {
 }
 
 /** In the order in which they entered. */
-export function grantsByLock({ history }: Evidence): Map<string, Grant[]> {
+function grantsByLock({ history }: Evidence): Map<string, Grant[]> {
   const grants = history.entered.filter(
     (section): section is Grant => section.inside === undefined && section.token !== undefined,
   );
   return grouped(grants, ({ locks }) => locks[0]!);
+}
+
+// The token of a Redlock's holder is known by most masters when it has the lock; who was guarded then does not count.
+
+/** A holder whose token too few masters knew, for certain, while it had the lock. */
+export function unknownTokens(evidence: Evidence): Violation[] {
+  const { plan } = evidence;
+  if (!plan.fencing || plan.topology !== 'masters') return [];
+  const tolerated = plan.masters - (Math.floor(plan.masters / 2) + 1);
+  return [...grantsByLock(evidence)].flatMap(([lock, grants]): Violation[] => {
+    return grants.flatMap((grant): Violation[] => {
+      const [heard] = grant.heard;
+      if (!heard) return [];
+      const wrong = heard.counters.flatMap((counter, server) => {
+        if (isGuarded(evidence, server, grant)) return [`${server} was guarded`];
+        if (counter === undefined || counter >= grant.token) return [];
+        if (mayHaveForgotten(evidence, server, grant, heard.at)) return [];
+        return [`${server} knew ${counter}`];
+      });
+      if (wrong.length <= tolerated) return [];
+      const message = `${grant.id} had "${lock}" with the token ${grant.token}, which too few masters knew: master ${wrong.join(', master ')}`;
+      return [
+        { rule: 'a token too few know', at: grant.enteredAt, lock, sections: [grant], message },
+      ];
+    });
+  });
+}
+
+/** Whether it had certainly been up for less than any guard when the holder's election ended, and before that began. */
+function isGuarded({ faults, plan }: Evidence, server: number, grant: Grant): boolean {
+  return faults.some(
+    ({ nemesis, servers, from, until }) =>
+      nemesis === RESTART_EMPTY &&
+      servers?.includes(server) &&
+      until <= grantedAfter(grant, plan.watchdogMs) &&
+      grant.enteredAt < from + plan.watchdogMs,
+  );
+}
+
+/** Whatever touches the server may have restarted it since. */
+function mayHaveForgotten(
+  { faults }: Evidence,
+  server: number,
+  grant: Grant,
+  until: number,
+): boolean {
+  return faults.some(
+    (fault) =>
+      (fault.servers?.includes(server) ?? false) &&
+      fault.from <= until &&
+      fault.until >= grant.calledAt,
+  );
+}
+
+// What fenced locks are for: a document that refuses older tokens takes nothing from who has lost the lock, and all from who has it.
+
+interface Written extends Write {
+  readonly section: Section;
+  /** Whose token it shows. */
+  readonly grant: Grant;
+}
+
+/** A write that was accepted though somebody who was given the lock later had written before. */
+export function staleWrites(evidence: Evidence): Violation[] {
+  const order = new GrantOrder(evidence);
+  const byLock = grouped(writesOf(evidence).filter(isAccepted), ({ grant }) => grant.locks[0]!);
+  return [...byLock].flatMap(([lock, writes]) =>
+    writes.flatMap((stale): Violation[] => {
+      const newer = writes.find(
+        ({ until, grant }) =>
+          until < stale.from &&
+          (grant.token > stale.grant.token ||
+            (order.isBefore(stale.grant, grant) && !order.isExcused(stale.grant, grant))),
+      );
+      if (!newer) return [];
+      const message = `${stale.section.id} wrote to the document of "${lock}" after ${newer.section.id}, which was given the lock later, and was not refused`;
+      const sections = [stale.section, newer.section];
+      return [{ rule: 'a stale write', at: stale.from, lock, sections, message }];
+    }),
+  );
+}
+
+/** A write that was refused though its writer believed before and after it, and nothing excuses that. */
+export function refusedHolders(evidence: Evidence): Violation[] {
+  const order = new GrantOrder(evidence);
+  const losses = lossesOf(evidence);
+  const writes = writesOf(evidence);
+  return writes.flatMap(({ section, grant, from, until, refusedBy }): Violation[] => {
+    const believed = belief(section);
+    if (refusedBy === undefined || !believed) return [];
+    if (believed[0] > from || believed[1] < until) return [];
+    const isLost = losses.some((loss) => isTouched(evidence, grant, loss) && loss.from <= until);
+    const early = writes.find((each) => each.grant.token === refusedBy);
+    if (isLost || (early && order.isExcused(early.grant, grant))) return [];
+    const [lock] = section.locks;
+    const message = `${section.id} held "${lock!}", and was refused with ${grant.token}, since the document had seen ${refusedBy}`;
+    return [{ rule: 'a refused holder', at: from, lock, sections: [section], message }];
+  });
+}
+
+function writesOf({ history }: Evidence): Written[] {
+  return history.entered.flatMap((section) => {
+    const grant = history.root(section);
+    if (grant.token === undefined || grant.enteredAt === undefined) return [];
+    return section.writes.map((write) => ({ ...write, section, grant: grant as Grant }));
+  });
+}
+
+/** It is known to be. */
+function isAccepted({ until, refusedBy }: Write): boolean {
+  return until !== Infinity && refusedBy === undefined;
 }

@@ -1,9 +1,8 @@
 // All is well, somebody waits, and there is room: then somebody comes in at once.
 import { isWeighted } from '../plan.js';
 import { aftermathMs, overlapMs, stoodStillMs, type Evidence, type Violation } from './evidence.js';
-import { grouped } from './grouped.js';
-import type { Section } from './history.js';
-import { looksByOwner, type Look } from './observer.js';
+import { grouped, type Section } from './history.js';
+import { looksByOwner, type Look } from './looks.js';
 
 const SLOW_WAKE_UP_MS = 150;
 

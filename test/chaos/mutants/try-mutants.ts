@@ -1,16 +1,15 @@
 // Whether a campaign notices that the library was spoiled: each mutant, until it is noticed or its time is over.
 import { join } from 'node:path';
-import { printTable } from '../../../benchmarks/support/table.js';
-import { machineMs } from '../../support/machine-clock.js';
+import { printTable } from '../../../benchmarks/support/figures.js';
+import { machineMs } from '../../support/time.js';
 import type { Arguments } from '../arguments.js';
-import { planRound } from '../plan.js';
-import { playRound } from '../round.js';
-import { MUTANTS } from './all.js';
+import { ODD_ERROR, TROUBLE } from '../checker/check.js';
+import type { Violation } from '../checker/evidence.js';
+import { planRound } from '../plan-round.js';
 import { writeReport } from '../report/report.js';
-import type { Mutant } from './mutant.js';
-import { noticed } from './noticed.js';
-import { SpoiledCopy } from './spoiled-copy.js';
-import { TypeErrors } from './type-errors.js';
+import { playRound } from '../round.js';
+import { MUTANTS, type Mutant } from './mutants.js';
+import { SpoiledCopy, TypeErrors } from './spoiled-copy.js';
 
 interface Outcome {
   readonly mutant: Mutant;
@@ -93,4 +92,14 @@ function print(outcomes: readonly Outcome[]): void {
     String(rounds),
   ]);
   printTable([['mutant', 'noticed by', 'after', 'rounds'], ...rows]);
+}
+
+// Which violation says that a broken rule was noticed.
+
+/** What also a mutant breaks that does nothing but crash: then nobody has seen the rule that it is about. */
+const TELL_NOTHING: ReadonlySet<string> = new Set([TROUBLE, ODD_ERROR]);
+
+/** The first that tells something; undefined: none does. */
+export function noticed(violations: readonly Violation[]): Violation | undefined {
+  return violations.find(({ rule }) => !TELL_NOTHING.has(rule));
 }

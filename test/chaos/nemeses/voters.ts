@@ -4,8 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { RESTART_EMPTY } from '../checker/evidence.js';
 import type { TcpProxy } from '../../support/tcp-proxy.js';
 import type { Plan } from '../plan.js';
-import type { Stage } from '../stage/stage.js';
-import type { Nemesis } from './nemesis.js';
+import type { Nemesis, Stage } from '../stage/stage.js';
 
 /** By then, what other masters knew of a lock is over. */
 const LAPSED = 1.1;

@@ -1,7 +1,7 @@
 // The events of a round in order: what callers did and believed, what the server said, what went wrong.
 import type { Evidence, Violation } from '../checker/evidence.js';
 import type { Section } from '../checker/history.js';
-import type { Look } from '../checker/observer.js';
+import type { Look } from '../checker/looks.js';
 
 export interface TimedEvent {
   readonly at: number;

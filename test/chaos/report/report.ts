@@ -1,8 +1,8 @@
 // What is written down of a violation: one HTML file with all that it takes to understand it, and all events beside it.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { replayOf } from './replay.js';
 import type { Violation } from '../checker/evidence.js';
+import type { Plan } from '../plan.js';
 import type { RoundResult } from '../round.js';
 import { allEvents, eventsAround } from './events.js';
 import { picture } from './picture.js';
@@ -72,4 +72,10 @@ ${picture(evidence, violation)}
 
 function escape(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+}
+
+/** The command line for the same plan; the timing is another one. */
+function replayOf({ kind, seed, topology, phases }: Plan): string {
+  const where = topology === 'masters' ? '' : ` --topology ${topology}`;
+  return `npm run chaos -- --kind ${kind} --seed ${seed} --rounds 1 --seconds ${phases.faultsMs / 1_000}${where}`;
 }

@@ -1,7 +1,7 @@
 // A worker process over its incarnations: killed, it comes back as a new one.
 import { startChild, type Child } from '../../support/child.js';
 import type { ChildMessage } from '../../support/child-messages.js';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import type { WorkOrder } from '../worker/work-order.js';
 
 export class CrewMember implements AsyncDisposable {

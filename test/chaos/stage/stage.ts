@@ -2,11 +2,10 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startRedisProcess } from '../../support/redis-process.js';
-import type { RedisServer } from '../../support/redis-server.js';
+import { startRedisProcess, type RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { FaultLog } from '../faults.js';
-import type { Plan } from '../plan.js';
+import type { Kind, Plan, PlannedFault, Topology } from '../plan.js';
 import { CrewMember } from './crew.js';
 import type { StageServer } from './server.js';
 import { startTopology, type StageTopology } from './topology.js';
@@ -111,4 +110,21 @@ export class Stage implements AsyncDisposable {
           : undefined,
     }));
   }
+}
+
+/** One way in which things go wrong. */
+export interface Nemesis {
+  readonly name: string;
+  /** How often it is drawn, against the others. */
+  readonly weight: number;
+  /** Of which locks it is a fault; left out: of all. */
+  readonly kinds?: readonly Kind[];
+  /** Whether it is a fault only where locks give tokens. */
+  readonly isOfTokens?: true;
+  /** Where it can happen; left out: everywhere. */
+  readonly topologies?: readonly Topology[];
+  /** How long it lasts, in leases: from, to. */
+  readonly leases: readonly [number, number];
+  /** Makes it happen; resolves when it is healed. `lasting` resolves when its time is over, or the round's faults are. */
+  act(stage: Stage, fault: PlannedFault, lasting: () => Promise<void>): Promise<void>;
 }

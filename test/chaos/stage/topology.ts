@@ -1,9 +1,9 @@
 // The servers of a round, and where a client behind proxies finds them.
+import { Redis } from 'ioredis';
+import { startCluster, startSentinel } from '../../support/redis-topologies.js';
 import type { TcpProxy } from '../../support/tcp-proxy.js';
 import type { Plan } from '../plan.js';
-import type { Address } from '../worker/work-order.js';
-import { startAsCluster } from './cluster.js';
-import { startWithSentinel } from './sentinel.js';
+import type { Address, NatMap } from '../worker/work-order.js';
 import { StageServer } from './server.js';
 
 export interface StageTopology extends AsyncDisposable {
@@ -48,4 +48,66 @@ async function independent(
       await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
     },
   };
+}
+
+// A master with a replica, watched by Sentinels.
+
+async function startWithSentinel(): Promise<StageTopology> {
+  const setup = await startSentinel();
+  const { name, sentinels } = setup;
+  const servers = [setup.master, setup.replica].map(
+    (redis, index) => new StageServer(index, redis),
+  );
+  const [sentinel] = sentinels.map(
+    (endpoint) => new Redis({ ...endpoint, enableReadyCheck: false, lazyConnect: true }),
+  );
+  return {
+    servers,
+    address: (links) => ({ topology: 'sentinel', name, sentinels, natMap: natMap(servers, links) }),
+    async failOver() {
+      await sentinel!.call('SENTINEL', 'FAILOVER', name);
+    },
+    async [Symbol.asyncDispose]() {
+      sentinel!.disconnect();
+      await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+      await setup[Symbol.asyncDispose]();
+    },
+  };
+}
+
+// A cluster of three masters with a replica each.
+
+async function startAsCluster(): Promise<StageTopology> {
+  const cluster = await startCluster({ replicaCount: 3 });
+  const servers = [...cluster.masters, ...cluster.replicas].map(
+    (redis, index) => new StageServer(index, redis),
+  );
+  return {
+    servers,
+    address(links) {
+      const nodes = links.slice(0, 3).map(({ host, port }) => ({ host, port }));
+      return { topology: 'cluster', nodes, natMap: natMap(servers, links) };
+    },
+    async failOver(target) {
+      const isMaster = await Promise.all(servers.map((server) => server.isMaster()));
+      const replicas = servers.filter((_, index) => isMaster[index] === false);
+      await replicas[target % replicas.length]?.call('CLUSTER', 'FAILOVER');
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+      await cluster[Symbol.asyncDispose]();
+    },
+  };
+}
+
+// Servers tell clients where other servers are; this is how clients get from there to their own proxies.
+
+/** `links`: one for each server, in the same order. */
+function natMap(servers: readonly StageServer[], links: readonly TcpProxy[]): NatMap {
+  return Object.fromEntries(
+    servers.map(({ redis }, index) => {
+      const { host, port } = links[index]!;
+      return [`${redis.host}:${redis.port}`, { host, port }];
+    }),
+  );
 }

@@ -1,16 +1,14 @@
 // What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced.
-import type { AcquireOptions, Hold } from '../../../src/index.js';
-import type { Caller } from './caller.js';
-import type { PartyLock } from './party.js';
+import type { AcquireOptions } from '../../../src/index.js';
 import type { Random } from '../random.js';
+import type { Action, Caller } from './caller.js';
+import { DESERTION } from './journal.js';
+import type { Party, PartyLock } from './party.js';
+import { PERMIT_ACTIONS, STAYS_MS } from './permits.js';
+import { READ_WRITE_ACTIONS } from './read-write.js';
 import { optionsOf, SectionError, type Section } from './section.js';
 
-export interface Action {
-  readonly weight: number;
-  readonly act: (caller: Caller) => Promise<void>;
-}
-
-export const ACTIONS: readonly Action[] = [
+const EVERYWHERE: readonly Action[] = [
   { weight: 6, act: (caller) => withLock(caller, caller.party.someLock(caller.random)) },
   { weight: 5, act: hold },
   { weight: 4, act: run },
@@ -21,7 +19,18 @@ export const ACTIONS: readonly Action[] = [
   { weight: 0.6, act: overthrow },
   { weight: 0.3, act: force },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
+  { weight: 1, act: undercut },
+  { weight: 2, act: desert },
 ];
+
+/** What a caller of this party may do. */
+export function actionsOf({ kind, isFenced }: Party): readonly Action[] {
+  if (kind === 'semaphore') return PERMIT_ACTIONS;
+  if (kind === 'read-write') return [...EVERYWHERE, ...READ_WRITE_ACTIONS];
+  if (!isFenced) return EVERYWHERE;
+  const races = kind === 'red' ? [{ weight: 3, act: race }] : [];
+  return [...EVERYWHERE, { weight: 1, act: writeLate }, ...races];
+}
 
 /** A function under the lock; inside it perhaps more of them, one after the other or in parallel. */
 async function withLock(
@@ -39,7 +48,7 @@ async function withLock(
     await lock.lock.withLock(optionsOf(request), async (hold) => {
       section.enter(hold, isLookedAt);
       try {
-        await steps(caller, section);
+        await caller.stepsIn(section);
         if (depth < 2 && random.chance(0.25)) {
           const branches = random.whole(1, 3);
           // Branches are each other's siblings: they take turns within this section, unless they only read.
@@ -49,7 +58,7 @@ async function withLock(
             ),
           );
         }
-        if (random.chance(0.1)) await extend(caller, hold, section);
+        if (random.chance(0.1)) await caller.extend(hold, section);
         if (fails) throw new SectionError('a section fails');
       } finally {
         section.leave();
@@ -70,8 +79,8 @@ async function hold(caller: Caller): Promise<void> {
   try {
     const acquired = await lock.lock.acquire(optionsOf(request));
     section.enter(acquired, random.chance(0.8));
-    await steps(caller, section);
-    if (random.chance(0.3)) await extend(caller, acquired, section);
+    await caller.stepsIn(section);
+    if (random.chance(0.3)) await caller.extend(acquired, section);
     if (random.chance(0.2))
       await acquired
         .run(() => withLock(caller, inside(lock, random), section, 2))
@@ -140,24 +149,14 @@ async function lockAgain(caller: Caller, lock: PartyLock, outer: Section): Promi
 }
 
 /** One attempt. */
-async function tryOnce(caller: Caller, lock: PartyLock): Promise<void> {
+async function tryOnce(caller: Caller, { lock, ...locked }: PartyLock): Promise<void> {
   const { random, sections, party } = caller;
   const lease = random.chance(0.5) ? random.whole(100, caller.watchdogMs) : undefined;
-  const section = sections.call('tryAcquire', party.clientId, lock, { wait: 0, lease });
-  try {
-    const acquired = await lock.lock.tryAcquire({ lease });
-    if (!acquired) {
-      section.refuse();
-      return;
-    }
-    section.enter(acquired);
-    await steps(caller, section);
-    section.leave();
-    await acquired.release();
-    section.end();
-  } catch (error) {
-    section.end(error);
-  }
+  const section = sections.call('tryAcquire', party.clientId, locked, { wait: 0, lease });
+  await section.hold(
+    () => lock.tryAcquire({ lease }),
+    () => caller.stepsIn(section),
+  );
 }
 
 /**
@@ -169,17 +168,13 @@ async function overstay(caller: Caller): Promise<void> {
   const lock = party.someLock(random);
   const lease = random.whole(40, 120);
   const section = sections.call('overstay', party.clientId, lock, { lease });
-  try {
-    const acquired = await lock.lock.acquire({ lease });
-    section.enter(acquired);
-    await time.sleep(lease - 3);
-    await tryUntil(time.nowMs() + 11, caller.besides(), lock);
-    section.leave();
-    await acquired.release();
-    section.end();
-  } catch (error) {
-    section.end(error);
-  }
+  await section.hold(
+    () => lock.lock.acquire({ lease }),
+    async () => {
+      await time.sleep(lease - 3);
+      await tryUntil(time.nowMs() + 11, caller.besides(), lock);
+    },
+  );
 }
 
 /** One attempt after the other, by another client where there is one: this one knows when its own lease ends. */
@@ -200,38 +195,17 @@ async function meet({ party, partner, random, sections, watchdogMs, time }: Call
   const ours = party.ownLock(name);
   const theirs = inside(partner.party.ownLock(name), random);
   const first = sections.call('meet', party.clientId, ours, {});
-  try {
-    const held = await ours.lock.acquire();
-    first.enter(held);
-    const request = { wait: 3 * watchdogMs };
-    const second = partner.sections.call('meet', partner.party.clientId, theirs, request);
-    const waiting = theirs.lock.acquire(request).then(async (hold) => {
-      second.enter(hold);
-      second.leave();
-      await hold.release();
-    });
-    const settled = waiting.then(
-      () => {
-        second.end();
-      },
-      (error: unknown) => {
-        second.end(error);
-      },
-    );
-    await time.sleep(random.between(0, 4));
-    first.leave();
-    await held.release().then(
-      () => {
-        first.end();
-      },
-      (error: unknown) => {
-        first.end(error);
-      },
-    );
-    await settled;
-  } catch (error) {
-    first.end(error);
-  }
+  let met: Promise<void> | undefined;
+  await first.hold(
+    () => ours.lock.acquire(),
+    async () => {
+      const request = { wait: 3 * watchdogMs };
+      const second = partner.sections.call('meet', partner.party.clientId, theirs, request);
+      met = second.hold(() => theirs.lock.acquire(request));
+      await time.sleep(random.between(0, 4));
+    },
+  );
+  await met;
 }
 
 /** Locks again and again, each time inside the last, and stays on top for a while: for others to count. */
@@ -265,16 +239,10 @@ async function overthrow({ party, partner, sections }: Caller): Promise<void> {
   const ours = party.ownLock(name);
   const theirs = partner.party.ownLock(name);
   const section = sections.call('acquire', party.clientId, ours, {});
-  try {
-    const held = await ours.lock.acquire();
-    section.enter(held);
-    await partner.sections.force(theirs, () => theirs.lock.forceUnlock());
-    section.leave();
-    await held.release();
-    section.end();
-  } catch (error) {
-    section.end(error);
-  }
+  await section.hold(
+    () => ours.lock.acquire(),
+    () => partner.sections.force(theirs, () => theirs.lock.forceUnlock()),
+  );
 }
 
 async function force(caller: Caller): Promise<void> {
@@ -284,21 +252,105 @@ async function force(caller: Caller): Promise<void> {
   await caller.time.sleep(caller.watchdogMs); // once it was forced, nobody forces it for a while
 }
 
-export async function extend(
-  caller: Caller,
-  held: Pick<Hold, 'extend'>,
-  section: Section,
-): Promise<void> {
-  const leaseMs = caller.random.whole(100, 2 * caller.watchdogMs);
-  section.extending(leaseMs);
-  await held.extend(leaseMs).catch(() => undefined); // a loss is told by the release, too
+/**
+ * Asks for a lease that is shorter than what is left, or lets somebody inside ask for it: the longer one goes on, and the holder stays for
+ * longer than the shorter one.
+ */
+async function undercut(caller: Caller): Promise<void> {
+  const { party, random, sections, watchdogMs, time } = caller;
+  const lock = party.someLock(random);
+  const lease = random.chance(0.5) ? random.whole(watchdogMs, 2 * watchdogMs) : undefined;
+  const section = sections.call('undercut', party.clientId, lock, { lease });
+  await section.hold(
+    () => lock.lock.acquire({ lease }),
+    async (held) => {
+      const shortMs = random.whole(20, 80);
+      if (random.chance(0.5)) await section.extend(held, shortMs);
+      else await held.run(() => lockWithin(caller, lock, shortMs, section)).catch(() => undefined);
+      await time.sleep(shortMs + STAYS_MS);
+    },
+  );
 }
 
-export async function steps(caller: Caller, section: Section): Promise<void> {
-  await caller.steps(() => {
-    section.look();
-  });
-  if (caller.party.isFenced && caller.random.chance(0.5)) await section.write();
+async function lockWithin(
+  { party, sections }: Caller,
+  lock: PartyLock,
+  lease: number,
+  outer: Section,
+): Promise<void> {
+  const section = sections.call('withLock', party.clientId, lock, { lease }, outer.id);
+  try {
+    await lock.lock.withLock({ lease }, (hold) => {
+      section.enter(hold);
+      section.leave();
+    });
+    section.end();
+  } catch (error) {
+    section.end(error);
+  }
+}
+
+/**
+ * Gives up a name that nobody has used while the command is on its way: the server grants what nobody wants any more. Then the next one asks
+ * for it, who is kept out for as long as that grant stands.
+ */
+async function desert({ party, sections, watchdogMs, time }: Caller): Promise<void> {
+  // Of a Redlock another rule is asked: what its masters gave in vain is in the way of whoever comes next.
+  if (party.kind === 'red') return;
+  const lock = party.ownLock(`given up by ${sections.nextId}`);
+  const call = (request: { wait: number } | { signal: AbortSignal }): Promise<void> =>
+    sections.call(DESERTION, party.clientId, lock, request).hold(() => lock.lock.acquire(request));
+  const aborter = new AbortController();
+  const given = call({ signal: aborter.signal });
+  // By then the command is sent, and no answer can have come.
+  await time.nextTurn();
+  aborter.abort();
+  await given;
+  await call({ wait: 3 * watchdogMs });
+}
+
+/**
+ * Writes under a fenced lock when its lease is over, as a process does that was paused just before. Somebody has had the lock meanwhile, and
+ * has written: then this write must be refused.
+ */
+async function writeLate(caller: Caller): Promise<void> {
+  const { party, random, sections, time } = caller;
+  const lock = party.someLock(random);
+  const lease = random.whole(40, 120);
+  const section = sections.call('acquire', party.clientId, lock, { lease });
+  await section.hold(
+    () => lock.lock.acquire({ lease }),
+    async () => {
+      await time.sleep(lease);
+      await writeNext(caller, lock);
+      await section.write();
+    },
+  );
+}
+
+/** Where nobody else wants the lock, the same caller is the next to have it. */
+async function writeNext({ party, sections, watchdogMs }: Caller, lock: PartyLock): Promise<void> {
+  const request = { wait: 2 * watchdogMs };
+  const section = sections.call('acquire', party.clientId, lock, request);
+  await section.hold(
+    () => lock.lock.acquire(request),
+    () => section.write(),
+  );
+}
+
+/** Two clients ask for a lock of their own at the same time: of a Redlock's masters each may get some, and one after the other most. */
+async function race({ party, rival, random, sections, watchdogMs }: Caller): Promise<void> {
+  if (!rival) return;
+  const names = [`race of ${sections.nextId}`];
+  await Promise.all(
+    [{ party, sections }, rival].map((runner) => {
+      const { lock, ...locked } = runner.party.lock(names, false, random);
+      const section = runner.sections.call('acquire', runner.party.clientId, locked, {
+        wait: watchdogMs,
+      });
+      return section.hold(() => lock.acquire({ wait: watchdogMs }));
+    }),
+  );
 }
 
 /** The same lock, or the half of it that only reads. */

@@ -1,15 +1,15 @@
 // One caller: does one thing after the other with the locks of its party, at random, until it is told to stop.
-import type { Random } from '../random.js';
-import { ACTIONS, type Action } from './actions.js';
-import { DESERTIONS } from './desertions.js';
-import { LATE_WRITES } from './late-writes.js';
+import type { Hold } from '../../../src/index.js';
+import { Random } from '../random.js';
 import type { Party } from './party.js';
-import { PERMIT_ACTIONS } from './permits.js';
-import { RACES } from './races.js';
-import { READ_WRITE_ACTIONS } from './read-write.js';
-import type { Request, Sections } from './section.js';
+import { Sections, type Request, type Section, type SectionsContext } from './section.js';
 import type { WorkTime } from './time.js';
-import { UNDERCUTS } from './undercuts.js';
+import type { WorkOrder } from './work-order.js';
+
+export interface Action {
+  readonly weight: number;
+  readonly act: (caller: Caller) => Promise<void>;
+}
 
 /** Another client of the same process, and where its part in what two of them do is written down. */
 export interface Partner {
@@ -60,22 +60,12 @@ export class Caller {
     this.#isStopping = true;
   }
 
-  /** Resolves when it has stopped. */
-  async work(): Promise<void> {
-    const actions = this.#actions;
+  /** Does these, at random. Resolves when it has stopped. */
+  async work(actions: readonly Action[]): Promise<void> {
     while (!this.#isStopping) {
       await this.random.weighted(actions).act(this);
       await this.time.sleep(this.random.between(0, 25));
     }
-  }
-
-  get #actions(): readonly Action[] {
-    const { kind, isFenced } = this.party;
-    if (kind === 'semaphore') return PERMIT_ACTIONS;
-    const everywhere = [...ACTIONS, ...UNDERCUTS, ...DESERTIONS];
-    if (kind === 'read-write') return [...everywhere, ...READ_WRITE_ACTIONS];
-    if (!isFenced) return everywhere;
-    return [...everywhere, ...LATE_WRITES, ...(kind === 'red' ? RACES : [])];
   }
 
   /** How a lock is asked for: with or without a limit, a lease, a signal. */
@@ -99,4 +89,52 @@ export class Caller {
     }
     look();
   }
+
+  /** The same with looks at what the section believes; where there are tokens, it perhaps writes to what the lock guards. */
+  async stepsIn(section: Section): Promise<void> {
+    await this.steps(() => {
+      section.look();
+    });
+    if (this.party.isFenced && this.random.chance(0.5)) await section.write();
+  }
+
+  async extend(held: Pick<Hold, 'extend'>, section: Section): Promise<void> {
+    await section.extend(held, this.random.whole(100, 2 * this.watchdogMs));
+  }
+}
+
+/** The callers of all clients of a process; what two clients do, a caller does with the next one, if there are several. */
+export function callersOf(
+  parties: readonly Party[],
+  {
+    kind,
+    seed,
+    callersPerClient,
+    watchdogMs,
+  }: Pick<WorkOrder, 'kind' | 'seed' | 'callersPerClient' | 'watchdogMs'>,
+  name: string,
+  context: SectionsContext,
+  time: WorkTime,
+): Caller[] {
+  return parties.flatMap((party, client) =>
+    Array.from({ length: callersPerClient }, (_, index) => {
+      const caller = `${name}c${client}k${index}`;
+      const next = (client + 1) % parties.length;
+      const other: Partner | undefined =
+        next === client
+          ? undefined
+          : {
+              party: parties[next]!,
+              sections: new Sections(context, `${name}c${next}p${index}`),
+            };
+      return new Caller({
+        party,
+        ...(kind === 'red' ? { rival: other } : { partner: other }),
+        random: new Random(seed, caller),
+        sections: new Sections(context, caller),
+        watchdogMs,
+        time,
+      });
+    }),
+  );
 }

@@ -1,6 +1,6 @@
 // What a worker writes down, line by line and at once, so that nothing is missing when it is killed.
 import { openSync, writeSync } from 'node:fs';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 
 /** One line of the journal; times are those of the machine's monotonic clock, in milliseconds. */
 export type Entry = { readonly at: number } & Note;
@@ -70,6 +70,9 @@ export type Note =
   | { readonly what: 'opened' | 'closing' | 'closed'; readonly client: string }
   | { readonly what: 'trouble' | 'warned'; readonly message: string }
   | { readonly what: 'lagged'; readonly ms: number };
+
+/** What each call of those is noted as that are given up while their command is on its way, and of who comes next. */
+export const DESERTION = 'desert';
 
 /** Of a read-write lock. */
 export type Half = 'read' | 'write';

@@ -1,11 +1,11 @@
 // One client (of a Redlock: one for each master) and its locks; it may be closed, and is then opened anew.
-import { inspect } from 'node:util';
 import { Cluster } from 'ioredis';
+import { inspect } from 'node:util';
+import type * as Library from '../../../src/index.js';
 import type { FencedLock, Holdfast, HoldfastOptions, Lock, Semaphore } from '../../../src/index.js';
 import type { Kind } from '../plan.js';
 import type { Random } from '../random.js';
 import type { Journal } from './journal.js';
-import { HoldfastOf } from './library.js';
 import type { Locked } from './section.js';
 import type { WorkTime } from './time.js';
 import type { Address, WorkOrder } from './work-order.js';
@@ -25,7 +25,7 @@ export interface PartySemaphore extends Locked {
   readonly declared: number;
 }
 
-export interface PartyContext {
+interface PartyContext {
   readonly order: Omit<WorkOrder, 'journal' | 'clients' | 'documents' | 'witnesses'>;
   readonly name: string;
   readonly journal: Journal;
@@ -249,3 +249,8 @@ export function sourcesOf(address: Address): readonly HoldfastOptions['redis'][]
     }
   }
 }
+
+/** The library that the worker tries: the present one, or a mutant of it. */
+const path = process.env['HOLDFAST_CHAOS_LIBRARY'] ?? '../../../src/index.js';
+
+const { Holdfast: HoldfastOf } = (await import(path)) as typeof Library;

@@ -1,10 +1,11 @@
 // What a caller may do with a semaphore: acquire some of its permits in each of the ways, give up, extend, set how many there are.
-import type { PermitHold, PermitOptions } from '../../../src/index.js';
-import { extend, steps, type Action } from './actions.js';
-import type { Caller, Partner } from './caller.js';
+import type { PermitOptions } from '../../../src/index.js';
+import type { Action, Caller } from './caller.js';
 import type { PartySemaphore } from './party.js';
-import { optionsOf, SectionError, type Request, type Section } from './section.js';
-import { extendBy, STAYS_MS } from './undercuts.js';
+import { optionsOf, SectionError, type Request } from './section.js';
+
+/** How long a holder stays when a lease that is shorter than its own would have been over: a few looks at the server. */
+export const STAYS_MS = 60;
 
 export const PERMIT_ACTIONS: readonly Action[] = [
   { weight: 6, act: withPermits },
@@ -40,10 +41,10 @@ async function withPermits(caller: Caller): Promise<void> {
     await asked.semaphore.withPermits(permitOptionsOf(request), async (held) => {
       section.enter(held, isLookedAt);
       try {
-        await steps(caller, section);
+        await caller.stepsIn(section);
         // Somebody else's, as far as the semaphore knows: it may not wait for them here.
         if (random.chance(0.15)) await tryOnce(caller, asked);
-        if (random.chance(0.1)) await extend(caller, held, section);
+        if (random.chance(0.1)) await caller.extend(held, section);
         if (fails) throw new SectionError('a section fails');
       } finally {
         section.leave();
@@ -61,13 +62,15 @@ async function hold(caller: Caller): Promise<void> {
   const asked = party.someSemaphore(random);
   const request = someRequest(caller, asked);
   const section = sections.call('acquire', party.clientId, asked, request);
-  const acquired = asked.semaphore.acquire(permitOptionsOf(request));
   const releases = random.chance(0.2) ? 2 : 1;
-  const inside = async (held: PermitHold): Promise<void> => {
-    await steps(caller, section);
-    if (random.chance(0.3)) await extend(caller, held, section);
-  };
-  await holdFor(section, acquired, inside, releases);
+  await section.hold(
+    () => asked.semaphore.acquire(permitOptionsOf(request)),
+    async (held) => {
+      await caller.stepsIn(section);
+      if (random.chance(0.3)) await caller.extend(held, section);
+    },
+    releases,
+  );
 }
 
 /** One attempt. */
@@ -87,8 +90,10 @@ async function tryForAWhile(caller: Caller): Promise<void> {
 async function tryAcquire(caller: Caller, asked: PartySemaphore, request: Request): Promise<void> {
   const { sections, party } = caller;
   const section = sections.call('tryAcquire', party.clientId, asked, request);
-  const acquired = asked.semaphore.tryAcquire(permitOptionsOf(request));
-  await holdFor(section, acquired, () => steps(caller, section));
+  await section.hold(
+    () => asked.semaphore.tryAcquire(permitOptionsOf(request)),
+    () => caller.stepsIn(section),
+  );
 }
 
 /** Stays inside for longer than its lease, which is not renewed: permits come back though nobody releases them. */
@@ -98,8 +103,9 @@ async function overstay(caller: Caller): Promise<void> {
   const lease = random.whole(40, 120);
   const request = { ...someRequest(caller, asked), wait: undefined, signal: undefined, lease };
   const section = sections.call('overstay', party.clientId, asked, request);
-  await holdFor(section, asked.semaphore.acquire(permitOptionsOf(request)), () =>
-    caller.time.sleep(lease + random.between(0, 60)),
+  await section.hold(
+    () => asked.semaphore.acquire(permitOptionsOf(request)),
+    () => caller.time.sleep(lease + random.between(0, 60)),
   );
 }
 
@@ -110,11 +116,14 @@ async function undercut(caller: Caller): Promise<void> {
   const lease = random.chance(0.5) ? random.whole(watchdogMs, 2 * watchdogMs) : undefined;
   const request = { ...someRequest(caller, asked), wait: undefined, signal: undefined, lease };
   const section = sections.call('undercut', party.clientId, asked, request);
-  await holdFor(section, asked.semaphore.acquire(permitOptionsOf(request)), async (held) => {
-    const shortMs = random.whole(20, 80);
-    await extendBy(shortMs, held, section);
-    await caller.time.sleep(shortMs + STAYS_MS);
-  });
+  await section.hold(
+    () => asked.semaphore.acquire(permitOptionsOf(request)),
+    async (held) => {
+      const shortMs = random.whole(20, 80);
+      await section.extend(held, shortMs);
+      await caller.time.sleep(shortMs + STAYS_MS);
+    },
+  );
 }
 
 /**
@@ -127,45 +136,18 @@ async function meet({ party, partner, random, sections, watchdogMs, time }: Call
   const ours = party.semaphore(name);
   const { declared: permits } = ours;
   const first = sections.call('meet', party.clientId, ours, { permits });
-  let second: Promise<void> | undefined;
-  await holdFor(first, ours.semaphore.acquire({ permits }), async () => {
-    second = meetIn(partner, partner.party.semaphore(name), { permits: 1, wait: 3 * watchdogMs });
-    await time.sleep(random.between(0, 4));
-  });
-  await second;
-}
-
-async function meetIn(
-  { party, sections }: Partner,
-  asked: PartySemaphore,
-  request: Request,
-): Promise<void> {
-  const section = sections.call('meet', party.clientId, asked, request);
-  const acquired = asked.semaphore.acquire(permitOptionsOf(request));
-  await holdFor(section, acquired, () => Promise.resolve());
-}
-
-/** Does not reject: what fails is written down. */
-async function holdFor(
-  section: Section,
-  acquired: Promise<PermitHold | undefined>,
-  inside: (held: PermitHold) => Promise<void>,
-  releases = 1,
-): Promise<void> {
-  try {
-    const held = await acquired;
-    if (!held) {
-      section.refuse();
-      return;
-    }
-    section.enter(held);
-    await inside(held);
-    section.leave();
-    await Promise.all(Array.from({ length: releases }, () => held.release()));
-    section.end();
-  } catch (error) {
-    section.end(error);
-  }
+  let met: Promise<void> | undefined;
+  await first.hold(
+    () => ours.semaphore.acquire({ permits }),
+    async () => {
+      const theirs = partner.party.semaphore(name);
+      const request = { permits: 1, wait: 3 * watchdogMs };
+      const second = partner.sections.call('meet', partner.party.clientId, theirs, request);
+      met = second.hold(() => theirs.semaphore.acquire(permitOptionsOf(request)));
+      await time.sleep(random.between(0, 4));
+    },
+  );
+  await met;
 }
 
 async function setPermits(caller: Caller): Promise<void> {

@@ -1,7 +1,6 @@
 // What only a read-write lock can do: who writes goes on as a reader; who reads may not begin to write.
 import type { Hold } from '../../../src/index.js';
-import { extend, steps, type Action } from './actions.js';
-import type { Caller } from './caller.js';
+import type { Action, Caller } from './caller.js';
 import type { PartyLock } from './party.js';
 import { optionsOf, type Section } from './section.js';
 
@@ -20,7 +19,7 @@ async function downgrade(caller: Caller): Promise<void> {
   try {
     const write = await writes.lock.acquire(optionsOf(request));
     section.enter(write);
-    await steps(caller, section);
+    await caller.stepsIn(section);
     let isLetGo = false;
     const letGo = async (): Promise<void> => {
       isLetGo = true;
@@ -60,8 +59,8 @@ async function readOn(
 
 async function leaveRead(caller: Caller, section: Section, read: Hold): Promise<void> {
   try {
-    await steps(caller, section);
-    if (caller.random.chance(0.2)) await extend(caller, read, section);
+    await caller.stepsIn(section);
+    if (caller.random.chance(0.2)) await caller.extend(read, section);
     section.leave();
     await read.release();
     section.end();

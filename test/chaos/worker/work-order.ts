@@ -1,9 +1,11 @@
 // What a worker process is told to do.
-import type { NatMap } from '../stage/nat-map.js';
 import type { Fencing, Kind, Permits } from '../plan.js';
 
 /** The exit code of a worker that was kept from ending, by something that its clients had left. */
 export const STAYED = 9;
+
+/** Servers tell clients where other servers are: how clients get from there to their own proxies, as ioredis takes it. */
+export type NatMap = Readonly<Record<string, { readonly host: string; readonly port: number }>>;
 
 /** Where a client finds its servers: behind its own proxies. */
 export type Address =

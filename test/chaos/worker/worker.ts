@@ -9,18 +9,15 @@
 // count         ->  counted, after it was written down how many permits there are
 // close         ->  closed; then the process ends by itself
 import { Socket } from 'node:net';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import { onMessage, stopListening, tell } from '../../support/child-messages.js';
-import { Random } from '../random.js';
-import { Beliefs } from './beliefs.js';
-import { Caller, type Partner } from './caller.js';
-import { block, patchClocks, stepWallClock, suspend } from './clocks.js';
-import { Documents } from './documents.js';
-import { Witnesses } from './witnesses.js';
+import { Beliefs } from './section.js';
+import { actionsOf } from './actions.js';
+import { callersOf } from './caller.js';
+import { block, MACHINE_TIME, patchClocks, stepWallClock, suspend } from './time.js';
+import { Documents, Witnesses } from './documents.js';
 import { FileJournal } from './journal.js';
 import { Party, sourcesOf } from './party.js';
-import { Sections } from './section.js';
-import { MACHINE_TIME } from './time.js';
 import { STAYED, type WorkOrder } from './work-order.js';
 
 patchClocks();
@@ -51,24 +48,8 @@ const parties = order.clients.map(
       sources: () => sourcesOf(address),
     }),
 );
-const callers = parties.flatMap((party, client) =>
-  Array.from({ length: order.callersPerClient }, (_, index) => {
-    const name = `${order.name}c${client}k${index}`;
-    const random = new Random(order.seed, name);
-    const sections = new Sections(context, name);
-    const other = partnerOf(client, index);
-    const pair = order.kind === 'red' ? { rival: other } : { partner: other };
-    return new Caller({
-      party,
-      ...pair,
-      random,
-      sections,
-      watchdogMs: order.watchdogMs,
-      time: MACHINE_TIME,
-    });
-  }),
-);
-const working = Promise.all(callers.map((caller) => caller.work()));
+const callers = callersOf(parties, order, order.name, context, MACHINE_TIME);
+const working = Promise.all(callers.map((caller) => caller.work(actionsOf(caller.party))));
 const LAG_LOOK_MS = 50;
 const WHAT_IS_LEFT_MS = 600;
 let lagTimer = setTimeout(noteLag, LAG_LOOK_MS, machineMs());
@@ -122,15 +103,6 @@ function tellWhatIsLeft(): void {
   const message = `still there ${WHAT_IS_LEFT_MS} ms after close(): ${resources}; sockets ${ends.join(', ')}`;
   journal.note({ what: 'warned', message });
   process.exitCode = STAYED;
-}
-
-function partnerOf(client: number, caller: number): Partner | undefined {
-  const next = (client + 1) % parties.length;
-  if (next === client) return undefined;
-  return {
-    party: parties[next]!,
-    sections: new Sections(context, `${order.name}c${next}p${caller}`),
-  };
 }
 
 /** For how long the event loop stood still, by us or by the machine. */

@@ -3,8 +3,13 @@ import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, OptionError, type HoldfastOptions, type Lock } from '../../../src/index.js';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import {
+  connectedClient,
+  eventsOf,
+  newClient,
+  nextEvent,
+  rejectionOf,
+} from '../../support/clients.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 

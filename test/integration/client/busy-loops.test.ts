@@ -1,9 +1,8 @@
 // Calls in a loop that are answered without I/O leave the event loop to timers, sockets and renewals.
 import { beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
-import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import { connectedClient, eventsOf, newClient, nextEvent } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 let name: string;

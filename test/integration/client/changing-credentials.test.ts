@@ -2,13 +2,11 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, HoldfastOptions } from '../../../src/index.js';
-import { allWords } from '../../support/all-words.js';
-import { ChangingUser } from '../../support/changing-user.js';
+import { allWords, ChangingUser } from '../../support/users.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually, settledWithin } from '../../support/time.js';
 import { startRedis, topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
 import { startCluster, startSentinel } from '../../support/redis-topologies.js';
-import { settledWithin } from '../../support/settled-within.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** Who waits looks for itself after 20 s. */

@@ -3,10 +3,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ServerClock } from '../../chaos/stage/server-clock.js';
+import { ServerClock } from '../../chaos/stage/server.js';
 import { newClient, nextEvent } from '../../support/clients.js';
-import { startRedisProcess } from '../../support/redis-process.js';
-import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startRedisProcess, topologiesUnavailable } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const unavailable = topologiesUnavailable ?? ServerClock.unavailable;

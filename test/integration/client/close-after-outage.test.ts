@@ -2,15 +2,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { activeTimers, restingTimers } from '../../support/active-timers.js';
-import { newClient, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { activeTimers, restingTimers } from '../../support/leftovers.js';
+import {
+  connectedClient,
+  newClient,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { commandOf, knowsOnlyReleases } from '../../support/lock-commands.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

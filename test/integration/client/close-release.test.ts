@@ -2,12 +2,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { AcquireOptions, Holdfast } from '../../../src/index.js';
-import { eventsOf, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import {
+  connectedClient,
+  eventsOf,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { recordCommands } from '../../support/recorded-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 interface Releasable {

@@ -1,9 +1,14 @@
 // The client's own `wait`: how long calls wait that do not say it.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, HoldfastOptions, Lock, PermitHold } from '../../../src/index.js';
-import { newClient, eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
+import {
+  eventsOf,
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+} from '../../support/clients.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const WAIT_MS = 150;

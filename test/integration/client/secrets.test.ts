@@ -3,9 +3,8 @@
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { HoldfastOptions } from '../../../src/index.js';
-import { allWords } from '../../support/all-words.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { allWords } from '../../support/users.js';
+import { connectedClient, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { startRedis, topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
 import { startCluster, startSentinel } from '../../support/redis-topologies.js';
 import { startProxy } from '../../support/tcp-proxy.js';

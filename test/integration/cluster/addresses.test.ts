@@ -4,17 +4,17 @@ import { createCluster } from 'redis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { hasShardedChannels, listenedOn } from '../../support/cluster-listeners.js';
-import { eventually } from '../../support/eventually.js';
+import { hasShardedChannels, listenedOn, SlotMover } from '../../support/cluster.js';
+import { eventually } from '../../support/time.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
-import { startTlsProxy, type TlsProxy } from '../../support/tls-proxy.js';
 import {
   certificatesUnavailable,
   makeCertificate,
+  startTlsProxy,
   type Certificate,
-} from '../../support/tls-server.js';
+  type TlsProxy,
+} from '../../support/tls.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 interface Place {

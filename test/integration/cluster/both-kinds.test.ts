@@ -5,14 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { slotOf } from '../../../src/redis/keys.js';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
-import {
-  hasShardedChannels,
-  listenedOn,
-  type ChannelKind,
-} from '../../support/cluster-listeners.js';
+import { hasShardedChannels, listenedOn, type ChannelKind } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { NEVER, settledWithin } from '../../support/settled-within.js';
+import { NEVER, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 // Whoever waits looks for itself only every 40 s, and a connection may be silent for as long as a command may take.

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, HoldfastOptions } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
-import { hasShardedChannels, listenedOn } from '../../support/cluster-listeners.js';
+import { hasShardedChannels, listenedOn } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

@@ -4,12 +4,11 @@ import { Cluster, Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
-import { clusterBehind } from '../../support/proxied-cluster.js';
-import { FORWARD } from '../../support/proxy-interceptors.js';
+import { clusterBehind, SlotMover } from '../../support/cluster.js';
+import { FORWARD } from '../../support/proxy-link.js';
 import { topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { NEVER, settledWithin } from '../../support/settled-within.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { NEVER, settledWithin } from '../../support/time.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -2,7 +2,7 @@
 import { Cluster } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { newClient, nextEvent } from '../../support/clients.js';
-import { getIn } from '../../support/failover.js';
+import { getIn } from '../../support/failovers.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import {
   cutReplication,

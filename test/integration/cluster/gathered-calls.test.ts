@@ -4,12 +4,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, Lock } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
 import { eventsOf, newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { recordCommands, type RecordedCommand } from '../../support/recorded-commands.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const MOVING_MS = 4_000;

@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { slotOf } from '../../../src/redis/keys.js';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
-import { hasShardedChannels, listenedOn } from '../../support/cluster-listeners.js';
+import { hasShardedChannels, listenedOn } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

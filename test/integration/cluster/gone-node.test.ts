@@ -1,13 +1,12 @@
 // A master of a cluster is gone, and nobody has its slots: that is said, and everything else goes on.
 import { describe, expect, it } from 'vitest';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually, settledWithin } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster } from '../../support/redis-topologies.js';
-import { clusterBehind } from '../../support/proxied-cluster.js';
+import { clusterBehind } from '../../support/cluster.js';
 import { startProxy } from '../../support/tcp-proxy.js';
-import { settledWithin } from '../../support/settled-within.js';
 import { slotOf } from '../../../src/redis/keys.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient } from '../../support/clients.js';
 import { expectOutages } from '../../support/expected-warnings.js';
-import { clusterBehind } from '../../support/proxied-cluster.js';
+import { clusterBehind } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

@@ -3,14 +3,12 @@ import { Cluster } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, Lock } from '../../../src/index.js';
-import { hasShardedChannels } from '../../support/cluster-listeners.js';
+import { hasShardedChannels, SlotMover } from '../../support/cluster.js';
 import { newClient } from '../../support/clients.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { eventually } from '../../support/eventually.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** For how long slots move under contention; 30 is what it takes to be sure. */

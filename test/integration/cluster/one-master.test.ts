@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
-import { isKeptInLine, KeptLeases, standsInLine } from '../../support/kept-leases.js';
+import { isKeptInLine, KeptLeases, standsInLine } from '../../support/full-memory.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

@@ -4,11 +4,11 @@ import { Redis } from 'ioredis';
 import type { Hold, Holdfast, PermitHold } from '../../../src/index.js';
 import { slotOf } from '../../../src/redis/keys.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 expectOutages();

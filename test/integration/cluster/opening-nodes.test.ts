@@ -6,7 +6,7 @@ import { slotOf } from '../../../src/redis/keys.js';
 import { newClient } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('a node whose connection is being opened', () => {

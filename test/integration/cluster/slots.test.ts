@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
 import { recordCommands } from '../../support/recorded-commands.js';
-import { hasShardedChannels, listenedOn } from '../../support/cluster-listeners.js';
+import { hasShardedChannels, listenedOn } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

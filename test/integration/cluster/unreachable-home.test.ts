@@ -2,7 +2,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { newClient } from '../../support/clients.js';
-import { clusterBehind } from '../../support/proxied-cluster.js';
+import { clusterBehind } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';

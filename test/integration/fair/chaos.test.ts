@@ -6,12 +6,12 @@ import { expect, it } from 'vitest';
 import { FairLine } from '../../support/fair-line.js';
 import {
   endingsOf,
+  orderOf,
   startFairProcesses,
   type FairProcess,
   type ProcessCall,
 } from '../../support/fair-processes.js';
 import { startRedis } from '../../support/redis-server.js';
-import { orderOf } from '../../support/turns.js';
 
 const LEASE_MS = 1_500;
 const CHAOS_MS = 8_000;

@@ -5,11 +5,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { Holdfast } from '../../../src/index.js';
 import { failureKind } from '../../../src/redis/failure.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('on a cluster', () => {

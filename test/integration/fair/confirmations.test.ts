@@ -3,14 +3,17 @@ import { afterEach, beforeEach, expect, inject, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { startGrantProxy } from '../../support/grant-proxy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 
 const PLACE_LEASE_MS = 6_000;
 const FIXED_LEASE_MS = 60_000;

@@ -4,7 +4,7 @@ import { setMaxListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient } from '../../support/clients.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { FairLine } from '../../support/fair-line.js';
 import { loadScripts } from '../../support/lock-commands.js';

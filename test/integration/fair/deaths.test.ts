@@ -2,20 +2,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, inject, it } from 'vitest';
 import type { HoldfastOptions } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
+import { eventually, machineMs, medianOf } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
 import {
   joinAll,
+  orderOf,
   startFairProcesses,
   turnsOneByOne,
   type FairProcess,
   type FairProcesses,
   type ProcessCall,
 } from '../../support/fair-processes.js';
-import { machineMs, medianOf } from '../../support/machine-clock.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { orderOf } from '../../support/turns.js';
 
 const LEASE_MS = 1_500;
 const TIMEOUT_MS = 90_000;

@@ -2,10 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { FairLine, type Caller } from '../../support/fair-line.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 
 const LEASE_MS = 2_000;
 const WAITERS = 5;

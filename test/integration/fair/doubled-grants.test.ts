@@ -1,10 +1,8 @@
 // Grants, the messages by which a fair lock is handed over, may come twice, or be nobody's: they change nothing.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { eventsOf } from '../../support/clients.js';
-import type { Grant } from '../../support/grant-proxy.js';
-import { grantedLinePerTest } from '../../support/granted-line.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { eventsOf, sharedConnection } from '../../support/clients.js';
+import { grantedLinePerTest, type Grant } from '../../support/grant-proxy.js';
 
 const redis = sharedConnection();
 const granted = grantedLinePerTest(redis);

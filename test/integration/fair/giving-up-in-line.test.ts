@@ -1,12 +1,14 @@
 // Who gives up waiting for a fair lock long before its turn leaves the line, and the others keep their order.
 import { describe, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
-import { rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
-import { fairClientsPerTest } from '../../support/fair-clients.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { startSharedProxy } from '../../support/shared-proxy.js';
+import {
+  connectedClient,
+  rejectionOf,
+  sharedConnection,
+  startSharedProxy,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { fairClientsPerTest } from '../../support/fair-line.js';
 
 const OPTIONS = { lockWatchdogTimeout: 30_000 };
 

@@ -2,10 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { HoldfastError } from '../../../src/index.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { fairClientsPerTest } from '../../support/fair-clients.js';
-import { Instant } from '../../support/instant.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { connectedClient, sharedConnection } from '../../support/clients.js';
+import { fairClientsPerTest } from '../../support/fair-line.js';
+import { Instant } from '../../support/occupancy.js';
 
 const OPTIONS = { lockWatchdogTimeout: 30_000 };
 const ROUNDS = 100;

@@ -2,9 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
-import { eventsOf, newClient } from '../../support/clients.js';
-import { grantedLinePerTest, WAITERS_LEASE_MS } from '../../support/granted-line.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { eventsOf, newClient, sharedConnection } from '../../support/clients.js';
+import { grantedLinePerTest, WAITERS_LEASE_MS } from '../../support/grant-proxy.js';
 
 /** For what takes no time of its own, on a busy machine; a renewal comes after 10 s. */
 const SOON_MS = 5_000;

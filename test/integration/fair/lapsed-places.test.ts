@@ -2,10 +2,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { FairLine, type Caller } from '../../support/fair-line.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 
 const LEASE_MS = 3_000;
 

@@ -2,11 +2,15 @@
 // stays in order.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { disturbedLinePerTest, LEASE_MS } from '../../support/disturbed-line.js';
-import { COURSE_NAMES, COURSES } from '../../support/fair-courses.js';
+import {
+  COURSE_NAMES,
+  COURSES,
+  disturbedLinePerTest,
+  LEASE_MS,
+} from '../../support/fair-courses.js';
 import type { FairLine } from '../../support/fair-line.js';
 import { rises, watchTtl } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { sharedConnection } from '../../support/clients.js';
 
 const redis = sharedConnection();
 const disturbed = disturbedLinePerTest(redis);

@@ -2,12 +2,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { FairLock, Holdfast } from '../../../src/index.js';
-import { rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import {
+  connectedClient,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
 import { FairLine } from '../../support/fair-line.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 
 /** How long each answer is on its way. */
 const DELAY_MS = 250;

@@ -1,10 +1,13 @@
 // Commands of fair locks that are lost, or whose reply is: everything goes as if nothing had happened.
 import { describe, expect, it } from 'vitest';
-import { eventsOf } from '../../support/clients.js';
-import { disturbedLinePerTest, LEASE_MS } from '../../support/disturbed-line.js';
-import { COURSE_NAMES, COURSES } from '../../support/fair-courses.js';
+import { eventsOf, sharedConnection } from '../../support/clients.js';
+import {
+  COURSE_NAMES,
+  COURSES,
+  disturbedLinePerTest,
+  LEASE_MS,
+} from '../../support/fair-courses.js';
 import { watchTtl } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 
 const redis = sharedConnection();
 const disturbed = disturbedLinePerTest(redis);

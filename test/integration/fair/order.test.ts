@@ -6,12 +6,13 @@ import { Holdfast, type Hold } from '../../../src/index.js';
 import { FairLine } from '../../support/fair-line.js';
 import {
   endingsOf,
+  orderOf,
   startFairProcesses,
   type FairProcesses,
   type ProcessCall,
+  type Turn,
 } from '../../support/fair-processes.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
-import { orderOf, type Turn } from '../../support/turns.js';
 
 const PROCESSES = 8;
 const WAITERS_EACH = 16;

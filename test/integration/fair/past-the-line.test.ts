@@ -2,11 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
-import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { twoFairClientsPerTest } from '../../support/fair-clients.js';
+import { eventsOf, newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { twoFairClientsPerTest } from '../../support/fair-line.js';
 import { Occupancy } from '../../support/occupancy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 
 /** What a wake-up takes at most on a busy machine. A lost one takes a third of the lease: 10 s. */
 const SOON_MS = 5_000;

@@ -2,18 +2,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
+import { eventually, machineMs } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
 import {
   joinAll,
+  orderOf,
   startFairProcesses,
   turnsOneByOne,
   type FairProcesses,
 } from '../../support/fair-processes.js';
-import { machineMs } from '../../support/machine-clock.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { orderOf } from '../../support/turns.js';
 
 const LEASE_MS = 1_500;
 const TIMEOUT_MS = 60_000;

@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient } from '../../support/clients.js';
 import { FairLine } from '../../support/fair-line.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';

@@ -2,11 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { FairLine, type Caller } from '../../support/fair-line.js';
 import { startFairProcesses } from '../../support/fair-processes.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 
 const LEASE_MS = 2_000;

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, type Hold } from '../../../src/index.js';
 import { eventsOf, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { FairLine, type Caller } from '../../support/fair-line.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';

@@ -2,11 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { fairClientsPerTest } from '../../support/fair-clients.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { fairClientsPerTest } from '../../support/fair-line.js';
 import { Occupancy } from '../../support/occupancy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 // No renewal finds out within a test that a lock is somebody else's.

@@ -1,11 +1,10 @@
 // A fair lock and its callers: who holds it re-enters past the line, and who does not wait does not barge in.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { twoFairClientsPerTest } from '../../support/fair-clients.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { twoFairClientsPerTest } from '../../support/fair-line.js';
 import { Occupancy } from '../../support/occupancy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 
 const redis = sharedConnection();
 const present = twoFairClientsPerTest(redis);

@@ -2,11 +2,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 
 /** A lease that is not known to be shorter is looked at after a third of it. */
 const LEASE_MS = 60_000;

@@ -2,13 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
+import { newClient, proxyPerTest, sharedConnection } from '../../support/clients.js';
 import { FairLine, type Caller } from '../../support/fair-line.js';
 import { startGrantProxy, type GrantProxy } from '../../support/grant-proxy.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { gate } from '../../support/occupancy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 
 const LEASE_MS = 6_000;
 

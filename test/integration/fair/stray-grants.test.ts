@@ -3,12 +3,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
-import { newClient, rejectionOf } from '../../support/clients.js';
-import { fairClientsPerTest } from '../../support/fair-clients.js';
-import type { Caller } from '../../support/fair-line.js';
+import { newClient, proxyPerTest, rejectionOf, sharedConnection } from '../../support/clients.js';
+import { fairClientsPerTest, type Caller } from '../../support/fair-line.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 
 /** What waits for a lease to end, or for a renewal, takes longer than a test may. */
 const LEASE_MS = 120_000;

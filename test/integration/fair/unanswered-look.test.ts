@@ -2,12 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { newClient, nextEvent } from '../../support/clients.js';
+import { newClient, nextEvent, proxyPerTest, sharedConnection } from '../../support/clients.js';
 import { FairLine } from '../../support/fair-line.js';
 import { startGrantProxy, type GrantProxy } from '../../support/grant-proxy.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 
 /** A release that is not heard is found out about after a third of it. */
 const LEASE_MS = 60_000;

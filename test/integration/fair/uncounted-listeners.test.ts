@@ -3,8 +3,8 @@
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type FairLock, type Semaphore } from '../../../src/index.js';
-import { eventually } from '../../support/eventually.js';
-import { readmePermissions } from '../../support/permissions.js';
+import { eventually } from '../../support/time.js';
+import { readmePermissions } from '../../support/users.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

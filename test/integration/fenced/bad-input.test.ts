@@ -1,9 +1,8 @@
 // What getFencedLock() and its calls are given wrongly: a clear error before anything is sent; and what is in the way of a token.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, OptionError, type FencedLockOptions } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { newClient, nextEvent, rejectionOf, sharedConnection } from '../../support/clients.js';
 import { counterOf, FENCED_KINDS } from '../../support/fenced-locks.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

@@ -4,11 +4,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ServerClock } from '../../chaos/stage/server-clock.js';
+import { ServerClock } from '../../chaos/stage/server.js';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { counterOf, expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
-import { startRedisProcess } from '../../support/redis-process.js';
-import { topologiesUnavailable } from '../../support/redis-server.js';
+import { startRedisProcess, topologiesUnavailable } from '../../support/redis-server.js';
 
 const HOUR_MS = 3_600_000;
 const TTL_MS = 60_000;

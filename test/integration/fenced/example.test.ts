@@ -2,9 +2,8 @@
 import { inject, beforeEach, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startChild, type Child } from '../../support/child.js';
-import { newClient } from '../../support/clients.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
 import { edit } from '../../recipes/fencing.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const LEASE_MS = 2_000;

@@ -3,8 +3,8 @@ import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
-import { eventually } from '../../support/eventually.js';
-import { getIn } from '../../support/failover.js';
+import { eventually } from '../../support/time.js';
+import { getIn } from '../../support/failovers.js';
 import { counterOf, expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import {

@@ -1,10 +1,13 @@
 // Commands of fenced locks that are lost, doubled or late: a token may be used up, none is given twice, and none is smaller than one before.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { FairLock } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { disturbedLinePerTest } from '../../support/disturbed-line.js';
-import { COURSE_NAMES, COURSES } from '../../support/fair-courses.js';
+import {
+  connectedClient,
+  newClient,
+  proxyPerTest,
+  sharedConnection,
+} from '../../support/clients.js';
+import { COURSE_NAMES, COURSES, disturbedLinePerTest } from '../../support/fair-courses.js';
 import {
   counterOf,
   expectGrowing,
@@ -13,8 +16,6 @@ import {
   passThrough,
 } from '../../support/fenced-locks.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { FencedHold, Hold } from '../../../src/index.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient } from '../../support/clients.js';
 import { counterOf, expectGrowing } from '../../support/fenced-locks.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { countCommands } from '../../support/recorded-commands.js';

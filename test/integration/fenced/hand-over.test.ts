@@ -1,9 +1,14 @@
 // How a fenced lock changes hands: never within a client without asking, and among locks of one name of which some have no tokens.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { FencedHold, Hold, Lock } from '../../../src/index.js';
-import { newClient, nextEvent } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  connectedClient,
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import {
   counterOf,
   expectGrowing,
@@ -12,8 +17,6 @@ import {
   passThrough,
 } from '../../support/fenced-locks.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const DAY_MS = 86_400_000;

@@ -7,7 +7,7 @@ import { newClient, rejectionOf } from '../../support/clients.js';
 import { expectGrowing, FENCED_KINDS, passThrough } from '../../support/fenced-locks.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** In the words of the node where the slot is, or of the one where it will be. */

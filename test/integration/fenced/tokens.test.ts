@@ -1,7 +1,7 @@
 // The tokens of a fenced lock: each holder's is larger than all before it, nested holds share it, and the server remembers the last.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { FencedLock, Holdfast } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { newClient, nextEvent, rejectionOf, sharedConnection } from '../../support/clients.js';
 import {
   counterOf,
   expectGrowing,
@@ -10,7 +10,6 @@ import {
   passThrough,
   serverTimeUs,
 } from '../../support/fenced-locks.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const DAY_MS = 86_400_000;

@@ -8,7 +8,7 @@ import { counterOf, expectGrowing, FENCED_KINDS, passThrough } from '../../suppo
 import { recordCommands } from '../../support/recorded-commands.js';
 import { startRedis, topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { replicatedPerTest } from '../../support/replicated-servers.js';
+import { replicatedPerTest } from '../../support/failovers.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const long = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };

@@ -6,11 +6,13 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Random } from '../../chaos/random.js';
-import { debugging } from '../../chaos/stage/server.js';
-import { ServerClock } from '../../chaos/stage/server-clock.js';
+import { debugging, ServerClock } from '../../chaos/stage/server.js';
 import { BothServers } from '../../support/both-servers.js';
-import { startRedisProcess } from '../../support/redis-process.js';
-import { topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
+import {
+  startRedisProcess,
+  topologiesUnavailable,
+  type RedisServer,
+} from '../../support/redis-server.js';
 import { randomStep } from '../../support/script-calls.js';
 
 const CALLS = Number(process.env['HOLDFAST_SCRIPT_CALLS'] ?? 20_000);

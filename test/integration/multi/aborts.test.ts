@@ -2,11 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
-import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
+import { connectedClient, proxyPerTest, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
 
 /** What commands and replies take, each. */
 const TRAVEL_MS = 4;

@@ -1,13 +1,17 @@
 // An acquisition of a MultiLock that fails gives back exactly the members that it acquired, at once.
 import { describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  connectedClient,
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
+import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

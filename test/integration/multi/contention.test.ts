@@ -6,7 +6,7 @@ import {
   inProcesses,
   waitsOf,
   type MultiTask,
-} from '../../support/multi-processes.js';
+} from '../../support/multi-locks.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -1,8 +1,7 @@
 // What a run holds besides a MultiLock outlives the loss of that one's other members.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { newClient, nextEvent, rejectionOf, sharedConnection } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

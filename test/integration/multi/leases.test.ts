@@ -2,10 +2,9 @@
 import type { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { membersPerTest } from '../../support/multi-members.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { eventsOf, newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { membersPerTest } from '../../support/multi-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** How far apart the ends of leases may be that were sent together, on a busy machine. */

@@ -2,11 +2,10 @@
 import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
-import { activeTimers } from '../../support/active-timers.js';
-import { eventually } from '../../support/eventually.js';
-import { newClient } from '../../support/clients.js';
+import { activeTimers } from '../../support/leftovers.js';
+import { eventually } from '../../support/time.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { nameToken, uniqueName } from '../../support/unique-name.js';
 
 // Callers wait for their own client, which holds the lock outside any run.

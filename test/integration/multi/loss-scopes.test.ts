@@ -1,9 +1,8 @@
 // What lock(), unlock() and nested calls make of a MultiLock that was lost by one of its members.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { newClient, nextEvent, rejectionOf, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

@@ -6,11 +6,11 @@ import {
   newClient,
   nextEvent,
   rejectionOf,
+  sharedConnection,
   type EventOf,
 } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

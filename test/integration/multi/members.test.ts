@@ -1,9 +1,8 @@
 // What a MultiLock tells of its members: several names on one Redis, one name on several, reentrant and fair ones.
 import { expect, it } from 'vitest';
-import { newClient } from '../../support/clients.js';
-import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
+import { newClient, sharedConnection } from '../../support/clients.js';
+import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Lock } from '../../../src/index.js';
-import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
+import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
 import { Occupancy } from '../../support/occupancy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { sharedConnection } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

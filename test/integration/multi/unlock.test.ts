@@ -1,8 +1,8 @@
 // unlock() of a MultiLock: it undoes a lock() or tryLock() of all members, or of none.
 import { expect, it } from 'vitest';
 import { expectWarnings } from '../../support/expected-warnings.js';
-import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
+import { sharedConnection } from '../../support/clients.js';
 
 expectWarnings(/^a run ended while it still held lock /);
 

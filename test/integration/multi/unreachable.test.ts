@@ -1,9 +1,8 @@
 // A MultiLock one of whose servers cannot be reached for a while.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { connectedClient } from '../../support/connected-client.js';
-import { membersPerTest } from '../../support/multi-members.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
+import { connectedClient, proxyPerTest } from '../../support/clients.js';
+import { membersPerTest } from '../../support/multi-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const members = membersPerTest();

@@ -1,14 +1,17 @@
 // `wait` bounds a MultiLock as it bounds one lock, however many members are in the way or silent.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, inject, it } from 'vitest';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
+import {
+  connectedClient,
+  eventsOf,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { commandOf, loadScripts } from '../../support/lock-commands.js';
-import { heldOnServer, membersPerTest } from '../../support/multi-members.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
+import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** What a call may take beyond its limit on a busy machine, apart from what this process was kept from running. */

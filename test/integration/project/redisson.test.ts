@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, expect, inject, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 let redis: Redis;

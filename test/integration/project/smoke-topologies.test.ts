@@ -4,7 +4,7 @@ import { describe, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, startSentinel } from '../../support/redis-topologies.js';
-import { worksBetween } from '../../support/works-between.js';
+import { worksBetween } from '../../support/clients.js';
 
 describe.skipIf(topologiesUnavailable)('a lock', () => {
   it('works on Sentinel', async () => {

@@ -4,7 +4,7 @@ import { describe, expect, inject, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { startChild } from '../../support/child.js';
 import { uniqueName } from '../../support/unique-name.js';
-import { worksBetween } from '../../support/works-between.js';
+import { worksBetween } from '../../support/clients.js';
 
 describe('a lock', () => {
   it('excludes, wakes the waiter, and leaves nothing', async () => {

@@ -2,11 +2,11 @@
 import { Cluster } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { settledWithin } from '../../support/settled-within.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { settledWithin } from '../../support/time.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('on a cluster', () => {

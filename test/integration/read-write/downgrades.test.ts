@@ -1,12 +1,10 @@
 // From writing to reading on a real server: others may read from then on, and the command may be lost, doubled or late.
 import { beforeEach, afterEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
+import { newClient, proxyPerTest, sharedConnection } from '../../support/clients.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
-import { settledWithin } from '../../support/settled-within.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
+import { settledWithin } from '../../support/time.js';
 
 const redis = sharedConnection();
 const proxy = proxyPerTest();

@@ -1,9 +1,8 @@
 // A name is that of one kind: whoever wants another one there is told what is in the way, and nothing is changed.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, type Holdfast } from '../../../src/index.js';
-import { newClient, rejectionOf } from '../../support/clients.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 
 const redis = sharedConnection();
 let client: Holdfast;

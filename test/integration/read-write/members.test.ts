@@ -1,9 +1,8 @@
 // Halves of read-write locks as members of a MultiLock.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { LockUpgradeError, OptionError, type Holdfast } from '../../../src/index.js';
-import { newClient, rejectionOf } from '../../support/clients.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 
 const redis = sharedConnection();
 let client: Holdfast;

@@ -3,11 +3,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { eventsOf, newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { Redis } from 'ioredis';
 
 const redis = sharedConnection();

@@ -6,7 +6,7 @@ import { expect, it } from 'vitest';
 import { startChild, type Child } from '../../support/child.js';
 import { insideKeys } from '../../support/inside-oracle.js';
 import { loadScripts } from '../../support/lock-commands.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 import { startRedis } from '../../support/redis-server.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 

@@ -1,9 +1,9 @@
 // How the holders of read-write locks are renewed, when some of them have been put out.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { connectedClient } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 

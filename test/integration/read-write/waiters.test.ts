@@ -1,9 +1,8 @@
 // Who waits for a read-write lock, as people may look at it.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { newClient, rejectionOf } from '../../support/clients.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 
 const redis = sharedConnection();
 let one: Holdfast;

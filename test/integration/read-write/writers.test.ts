@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient } from '../../support/clients.js';
 import { recordCommands, type RecordedCommand } from '../../support/recorded-commands.js';
 import { startRedis } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';

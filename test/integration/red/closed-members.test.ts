@@ -4,10 +4,9 @@ import { runInNewContext } from 'node:vm';
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually, NEVER, settledWithin } from '../../support/time.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { settledWithin, NEVER } from '../../support/settled-within.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 async function clientsOf(url: string): Promise<number> {

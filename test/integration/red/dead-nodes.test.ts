@@ -2,8 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { LockLostError, QuorumError } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { eventually } from '../../support/eventually.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

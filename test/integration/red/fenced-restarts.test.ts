@@ -4,13 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { ServerClock } from '../../chaos/stage/server-clock.js';
-import { eventually } from '../../support/eventually.js';
+import { ServerClock } from '../../chaos/stage/server.js';
+import { eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { counterOf, expectGrowing, passThrough } from '../../support/fenced-locks.js';
 import { RedNodes } from '../../support/red-nodes.js';
-import { startRedisProcess } from '../../support/redis-process.js';
-import { topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
+import {
+  startRedisProcess,
+  topologiesUnavailable,
+  type RedisServer,
+} from '../../support/redis-server.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { FencedLock } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { counterOf, expectGrowing, passThrough } from '../../support/fenced-locks.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { redNodes } from '../../support/red-nodes.js';

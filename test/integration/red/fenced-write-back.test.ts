@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { counterOf, expectGrowing, passThrough } from '../../support/fenced-locks.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { redNodes, type RedClient } from '../../support/red-nodes.js';

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { QuorumError, type Hold } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { RedNodes, type RedClient } from '../../support/red-nodes.js';
 import { RedOracle } from '../../support/red-oracle.js';
 import { startMasters } from '../../support/redis-topologies.js';

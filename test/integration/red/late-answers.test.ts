@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { rejectionOf } from '../../support/clients.js';
 import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { settledWithin } from '../../support/settled-within.js';
+import { settledWithin } from '../../support/time.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

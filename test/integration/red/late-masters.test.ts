@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { FencedHold, Hold, Lock } from '../../../src/index.js';
 import { eventsOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { RedClient, redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';

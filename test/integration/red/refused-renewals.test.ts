@@ -1,9 +1,9 @@
 // Redlocks whose renewal masters refuse as a whole, because of one of them or of their slots: the others are renewed there all the same.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
-import { KeptLeases } from '../../support/kept-leases.js';
+import { KeptLeases } from '../../support/full-memory.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, startMasters, type Cluster } from '../../support/redis-topologies.js';

@@ -4,12 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { LockTimeoutError } from '../../../src/index.js';
 import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually, NEVER, settledWithin } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { RedClient, RedNodes } from '../../support/red-nodes.js';
 import { startRedis } from '../../support/redis-server.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { NEVER, settledWithin } from '../../support/settled-within.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -2,8 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { eventually } from '../../support/eventually.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { RedNodes, redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { QuorumError, type Holdfast, type Lock } from '../../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { startRedis, topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
 import { startReplicated, type Replicated } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';

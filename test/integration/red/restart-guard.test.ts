@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { LockTimeoutError, QuorumError, type RedLockOptions } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { RedNodes, type RedClient } from '../../support/red-nodes.js';
 import { RedOracle } from '../../support/red-oracle.js';

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { eventsOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { RedOracle } from '../../support/red-oracle.js';

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { RedClient, redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';

@@ -2,8 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { eventsOf } from '../../support/clients.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { eventually } from '../../support/eventually.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { RedNodes, redNodes, type RedClient } from '../../support/red-nodes.js';

@@ -1,12 +1,17 @@
 // Commands that run twice, late, or without a reply: none takes, frees or prolongs what it should not.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  eventsOf,
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { commandOf, rises, watchTtl } from '../../support/lock-commands.js';
-import type { HeldCommand, Interception } from '../../support/proxy-interceptors.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
+import type { HeldCommand, Interception } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const LEASE_MS = 2_400;

@@ -2,9 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { EventLoopLag } from '../../support/time.js';
+import { connectedClient, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';

@@ -1,7 +1,7 @@
 // What an uncontended pair costs beside its two round trips: promises, timers and heap, counted beside a raw pair.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startChild } from '../../support/child.js';
-import type { PairCost } from '../../support/pair-cost.js';
+import type { PairCost } from '../../support/children/pair-counter.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -1,14 +1,18 @@
 // What broke in other lock libraries, part 3: wake-ups that got lost, and calls that hung with Redis down.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { UnavailableError } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { connectedClient } from '../../support/connected-client.js';
+import {
+  connectedClient,
+  newClient,
+  nextEvent,
+  rejectionOf,
+  sharedConnection,
+  startSharedProxy,
+} from '../../support/clients.js';
+import { EventLoopLag } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { startSharedProxy } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

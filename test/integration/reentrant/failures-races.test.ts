@@ -4,12 +4,10 @@ import { getEventListeners, setMaxListeners, type EventEmitter } from 'node:even
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, inject, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
-import { eventsOf, newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventsOf, newClient, sharedConnection, startSharedProxy } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { Occupancy } from '../../support/occupancy.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { startSharedProxy } from '../../support/shared-proxy.js';
 import { nameToken, uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

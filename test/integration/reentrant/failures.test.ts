@@ -4,13 +4,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { LockLostError } from '../../../src/index.js';
 import { ONE_WARNING, startChild } from '../../support/child.js';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  connectedClient,
+  eventsOf,
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { commandOf, rises, watchTtl } from '../../support/lock-commands.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

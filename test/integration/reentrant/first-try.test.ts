@@ -1,12 +1,15 @@
 // An uncontended call has nothing to wait with: what ends it, or goes wrong, while its one command is on its way is made good all the same.
 import { describe, expect, inject, it } from 'vitest';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  connectedClient,
+  newClient,
+  nextEvent,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually, NEVER, settledWithin } from '../../support/time.js';
 import { commandOf, loadScripts } from '../../support/lock-commands.js';
-import { NEVER, settledWithin } from '../../support/settled-within.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

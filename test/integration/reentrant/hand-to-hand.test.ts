@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, Lock, ReleasedEvent } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';

@@ -2,13 +2,16 @@
 import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, KeyConflictError, type Lock } from '../../../src/index.js';
-import { newClient, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import {
+  connectedClient,
+  newClient,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

@@ -3,15 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
+import { connectedClient, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { socketWrites } from '../../support/socket-writes.js';
+import { socketWrites } from '../../support/recorded-commands.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

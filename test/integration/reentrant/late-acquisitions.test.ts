@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { FairLock, Holdfast, Lock } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { knowsOnlyReleases } from '../../support/lock-commands.js';
 import { recordCommands } from '../../support/recorded-commands.js';
 import { RedNodes } from '../../support/red-nodes.js';

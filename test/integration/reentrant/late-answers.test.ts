@@ -1,12 +1,13 @@
 // A server whose answers take longer than the lease that is asked for: the call ends and says so, with every kind of lock.
 import { describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
-import { settledWithin } from '../../support/settled-within.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
+import {
+  connectedClient,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

@@ -1,10 +1,14 @@
 // Leases that are kept: in spite of a renewal that is never answered, and of nested acquisitions with other leases.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
+import {
+  eventsOf,
+  newClient,
+  nextEvent,
+  sharedConnection,
+  startSharedProxy,
+} from '../../support/clients.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { startSharedProxy } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

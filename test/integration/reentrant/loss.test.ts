@@ -2,11 +2,15 @@
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LockLostError, type Hold, type Holdfast, type LossReason } from '../../../src/index.js';
-import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  eventsOf,
+  newClient,
+  rejectionOf,
+  sharedConnection,
+  startSharedProxy,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { startSharedProxy } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 // Long enough for the next renewal to find out, also on a busy machine, before the lease ends.

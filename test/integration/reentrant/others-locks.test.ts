@@ -6,8 +6,7 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
-import { elsewhere } from '../../support/elsewhere.js';
+import { elsewhere, newClient } from '../../support/clients.js';
 import { gate, type Gate } from '../../support/occupancy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -1,12 +1,14 @@
 // Redis cannot be reached for a release: whoever did the work keeps its result, and the failure is told; who asked for the release is told it failed.
 import { describe, expect, it } from 'vitest';
 import { UnavailableError, type Hold, type Holdfast } from '../../../src/index.js';
-import { eventsOf, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
-import { settledWithin } from '../../support/settled-within.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { proxyPerTest } from '../../support/shared-proxy.js';
+import {
+  connectedClient,
+  eventsOf,
+  proxyPerTest,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
+import { eventually, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

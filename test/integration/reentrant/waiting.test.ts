@@ -3,11 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
 import { eventsOf, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { recordCommands } from '../../support/recorded-commands.js';
+import { eventually } from '../../support/time.js';
+import { recordCommands, watchedServer } from '../../support/recorded-commands.js';
 import { startRedis } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
-import { watchedServer } from '../../support/waiters.js';
 
 const WAITERS = 1_000;
 

@@ -3,13 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, HoldfastError, Lock } from '../../../src/index.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { Instant } from '../../support/instant.js';
+import { eventually } from '../../support/time.js';
+import { Instant } from '../../support/occupancy.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { startRedis } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
-import { watchedServer } from '../../support/waiters.js';
+import { watchedServer } from '../../support/recorded-commands.js';
 
 /** What a wake-up takes at most on a busy machine. A lost one takes a lease: 30 s. */
 const SOON_MS = 5_000;

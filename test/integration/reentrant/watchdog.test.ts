@@ -3,14 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  connectedClient,
+  eventsOf,
+  newClient,
+  nextEvent,
+  sharedConnection,
+  startSharedProxy,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { commandOf, loadScripts, rises, watchTtl } from '../../support/lock-commands.js';
 import { countCommands, recordCommands } from '../../support/recorded-commands.js';
 import { startRedis } from '../../support/redis-server.js';
-import { sharedConnection } from '../../support/shared-connection.js';
-import { startSharedProxy } from '../../support/shared-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

@@ -6,7 +6,7 @@ import { slotOf } from '../../../src/redis/keys.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a replica', () => {

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
-import { replicatedPerTest } from '../../support/replicated-servers.js';
-import { settledWithin } from '../../support/settled-within.js';
+import { replicatedPerTest } from '../../support/failovers.js';
+import { settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('a hand-over that replicas must acknowledge', () => {

@@ -5,7 +5,7 @@ import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { cutReplication } from '../../support/redis-topologies.js';
-import { replicatedPerTest } from '../../support/replicated-servers.js';
+import { replicatedPerTest } from '../../support/failovers.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => {

@@ -9,11 +9,10 @@ import {
   type Holdfast,
 } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { recordCommands } from '../../support/recorded-commands.js';
+import { recordCommands, socketWrites } from '../../support/recorded-commands.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startReplicated, type Replicated } from '../../support/redis-topologies.js';
-import { settledWithin } from '../../support/settled-within.js';
-import { socketWrites } from '../../support/socket-writes.js';
+import { settledWithin } from '../../support/time.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -10,9 +10,9 @@ import {
 } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
-import { replicatedPerTest } from '../../support/replicated-servers.js';
-import { TestSemaphore } from '../../support/semaphores.js';
-import { NEVER, settledWithin } from '../../support/settled-within.js';
+import { replicatedPerTest } from '../../support/failovers.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
+import { NEVER, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** What holds of permits and of locks have in common. */

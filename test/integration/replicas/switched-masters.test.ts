@@ -3,14 +3,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Holdfast, type Hold } from '../../../src/index.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import {
   startDeafSentinel,
   startSentinel,
   type SentinelSetup,
 } from '../../support/redis-topologies.js';
-import { SwitchWatch } from '../../support/switch-watch.js';
+import { SwitchWatch } from '../../support/failovers.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const ROUNDS = Number(process.env['HOLDFAST_FAILOVER_ROUNDS'] ?? 1);

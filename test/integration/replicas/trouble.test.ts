@@ -9,7 +9,7 @@ import {
   startReplicated,
   type Replicated,
 } from '../../support/redis-topologies.js';
-import { settledWithin } from '../../support/settled-within.js';
+import { settledWithin } from '../../support/time.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -3,8 +3,8 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { KeyConflictError, OptionError, type Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { TestSemaphore } from '../../support/semaphores.js';
+import { eventually } from '../../support/time.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 let redis: Redis;

@@ -5,8 +5,8 @@ import { Holdfast } from '../../../src/index.js';
 import { eventsOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { TestSemaphore } from '../../support/semaphores.js';
-import { SlotMover } from '../../support/slot-mover.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
+import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('on a cluster', () => {

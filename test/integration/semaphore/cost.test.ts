@@ -3,11 +3,11 @@ import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient } from '../../support/clients.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
-import { TestSemaphore } from '../../support/semaphores.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
 
 const HAND_OVERS = 40;
 

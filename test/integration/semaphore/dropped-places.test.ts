@@ -3,8 +3,8 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
 import { OptionError } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { TestSemaphore } from '../../support/semaphores.js';
+import { eventually } from '../../support/time.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
 
 const LEASE_MS = 3_000;
 

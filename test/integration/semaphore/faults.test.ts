@@ -4,9 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Holdfast, HoldfastOptions } from '../../../src/index.js';
 import { startChild, type Child } from '../../support/child.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient } from '../../support/clients.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
-import { TestSemaphore } from '../../support/semaphores.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 

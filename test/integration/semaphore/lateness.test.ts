@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient } from '../../support/clients.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -8,9 +8,10 @@ import {
   LISTENING_KEY,
   loadVirtual,
   NOW_KEY,
+  WeightedModel,
+  type ModelPlace,
   type WeightedScript,
-} from '../../support/virtual-scripts.js';
-import { WeightedModel, type ModelPlace } from '../../support/weighted-model.js';
+} from '../../support/weighted-model.js';
 
 const STEPS = Number(process.env['HOLDFAST_MODEL_STEPS'] ?? 20_000);
 const STEPS_OF_ONE_RUN = 60;

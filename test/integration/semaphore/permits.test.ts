@@ -9,10 +9,9 @@ import {
   type PermitHold,
 } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually, settledWithin } from '../../support/time.js';
 import { recordCommands } from '../../support/recorded-commands.js';
-import { settledWithin } from '../../support/settled-within.js';
-import { TestSemaphore } from '../../support/semaphores.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
 
 let redis: Redis;
 let client: Holdfast;

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { type Lock } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 let redis: Redis;

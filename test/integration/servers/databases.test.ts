@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { readmePermissions } from '../../support/permissions.js';
+import { readmePermissions } from '../../support/users.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 

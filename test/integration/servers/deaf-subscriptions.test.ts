@@ -2,10 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
-import { eventsOf, nextEvent } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { EventLoopLag } from '../../support/event-loop-lag.js';
-import { eventually } from '../../support/eventually.js';
+import { connectedClient, eventsOf, nextEvent } from '../../support/clients.js';
+import { EventLoopLag, eventually } from '../../support/time.js';
 import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';

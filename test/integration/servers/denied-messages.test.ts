@@ -4,9 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { UnavailableError, type Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually, NEVER, settledWithin } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
-import { NEVER, settledWithin } from '../../support/settled-within.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { newClient } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 
 expectOutages();

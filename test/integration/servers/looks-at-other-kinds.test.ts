@@ -1,10 +1,9 @@
 // A name is that of one kind of lock. Whoever looks at it as another kind is told what is there, and not that it is free.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, type Holdfast } from '../../../src/index.js';
-import { newClient, rejectionOf } from '../../support/clients.js';
+import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
 import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { sharedConnection } from '../../support/shared-connection.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();

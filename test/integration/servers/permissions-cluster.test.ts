@@ -3,13 +3,11 @@
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
-import { hasShardedChannels } from '../../support/cluster-listeners.js';
-import { whatIsTold } from '../../support/denied-user.js';
+import { hasShardedChannels, SlotMover } from '../../support/cluster.js';
+import { permittedCommands, readmePermissions, whatIsTold } from '../../support/users.js';
 import { lockContract } from '../../support/lock-contract.js';
-import { permittedCommands, readmePermissions } from '../../support/permissions.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/slot-mover.js';
 
 const PREFIX = 'app-under-test:';
 const RULES = readmePermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>'));

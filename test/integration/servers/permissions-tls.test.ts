@@ -3,8 +3,8 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { lockContract } from '../../support/lock-contract.js';
-import { readmePermissions } from '../../support/permissions.js';
-import { startTlsServer, tlsUnavailable, type TlsServer } from '../../support/tls-server.js';
+import { readmePermissions } from '../../support/users.js';
+import { startTlsServer, tlsUnavailable, type TlsServer } from '../../support/tls.js';
 
 const PREFIX = 'app-under-test:';
 const RULES = readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>'));

@@ -4,10 +4,9 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
-import { whatIsTold } from '../../support/denied-user.js';
+import { permittedCommands, readmePermissions, whatIsTold } from '../../support/users.js';
 import { counterOf, FENCED_KINDS } from '../../support/fenced-locks.js';
 import { lockContract } from '../../support/lock-contract.js';
-import { permittedCommands, readmePermissions } from '../../support/permissions.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 

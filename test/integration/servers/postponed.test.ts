@@ -4,7 +4,7 @@ import { Listeners } from '../../../src/core/events.js';
 import { RedisClient } from '../../../src/redis/client.js';
 import { libraryFor } from '../../../src/redis/installed.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const ways: [string, (connection: RedisClient) => Promise<unknown> | undefined][] = [

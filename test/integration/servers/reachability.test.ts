@@ -9,8 +9,7 @@ import {
   type Holdfast,
   type HoldfastOptions,
 } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
+import { connectedClient, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';

@@ -5,7 +5,7 @@ import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
-import { settledWithin } from '../../support/settled-within.js';
+import { settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 expectOutages();

@@ -3,8 +3,8 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { Holdfast, type Hold } from '../../../src/index.js';
 import { eventsOf, rejectionOf, type EventOf } from '../../support/clients.js';
-import { eventually } from '../../support/eventually.js';
-import { isKeptInLine, KeptLeases, standsInLine } from '../../support/kept-leases.js';
+import { eventually } from '../../support/time.js';
+import { isKeptInLine, KeptLeases, standsInLine } from '../../support/full-memory.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { nameToken, uniqueName } from '../../support/unique-name.js';
 

@@ -4,15 +4,20 @@ import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import {
+  connectedClient,
+  eventsOf,
+  newClient,
+  nextEvent,
+  rejectionOf,
+} from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { FairLine } from '../../support/fair-line.js';
 import { fill } from '../../support/full-memory.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { gate } from '../../support/occupancy.js';
-import type { Treatment } from '../../support/proxy-interceptors.js';
+import type { Treatment } from '../../support/proxy-link.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';

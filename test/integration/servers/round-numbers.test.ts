@@ -2,15 +2,13 @@
 // command. So scripts hand digits to commands, and leases, memories and permits of such numbers work on every server.
 import { describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { newClient } from '../../support/clients.js';
-import { connectedClient } from '../../support/connected-client.js';
-import { eventually } from '../../support/eventually.js';
+import { connectedClient, newClient, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
 import { FENCED_KINDS, memoryMs } from '../../support/fenced-locks.js';
 import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { TestSemaphore } from '../../support/semaphores.js';
-import { sharedConnection } from '../../support/shared-connection.js';
+import { TestSemaphore } from '../../support/weighted-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const ROUND_MS = 1_000_000_000;

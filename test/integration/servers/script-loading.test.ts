@@ -3,10 +3,10 @@ import { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
 import { newClient } from '../../support/clients.js';
-import { TestReadWriteLock } from '../../support/read-write-locks.js';
+import { TestReadWriteLock } from '../../support/weighted-locks.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { settledWithin } from '../../support/settled-within.js';
+import { settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 it('is not sent a script in full, however many call at once', async () => {

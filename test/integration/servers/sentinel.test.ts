@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { eventsOf, nextEvent } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
-import { getIn } from '../../support/failover.js';
+import { getIn } from '../../support/failovers.js';
 import {
   cutReplication,
   startSentinel,

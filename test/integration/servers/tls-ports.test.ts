@@ -4,9 +4,13 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
-import { startRedisProcess } from '../../support/redis-process.js';
-import { startRedis, topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
-import { startTlsServer, tlsUnavailable, type TlsServer } from '../../support/tls-server.js';
+import {
+  startRedis,
+  startRedisProcess,
+  topologiesUnavailable,
+  type RedisServer,
+} from '../../support/redis-server.js';
+import { startTlsServer, tlsUnavailable, type TlsServer } from '../../support/tls.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 interface Place {

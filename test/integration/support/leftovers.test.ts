@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import { startChild } from '../../support/child.js';
-import { hasShardedChannels } from '../../support/cluster-listeners.js';
+import { hasShardedChannels } from '../../support/cluster.js';
 import { leftovers, processState, type ProcessState } from '../../support/leftovers.js';
 import { uniqueName } from '../../support/unique-name.js';
 

@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { startChild } from '../../support/child.js';
-import { eventually } from '../../support/eventually.js';
+import { eventually } from '../../support/time.js';
 import { countCommands, recordCommands } from '../../support/recorded-commands.js';
 import { startRedis } from '../../support/redis-server.js';
 

@@ -12,8 +12,7 @@
 // Times are those of machineMs().
 import { Holdfast, type Hold, type HoldfastOptions } from '../../../src/index.js';
 import { onMessage, stopListening, tell } from '../child-messages.js';
-import { eventually } from '../eventually.js';
-import { machineMs } from '../machine-clock.js';
+import { eventually, machineMs } from '../time.js';
 
 const holdfast = new Holdfast({
   redis: process.env['HOLDFAST_TEST_REDIS_URL'] ?? '',

@@ -11,10 +11,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast, type HoldfastOptions, type Lock } from '../../../src/index.js';
 import { onMessage, stopListening, tell } from '../child-messages.js';
-import { eventually } from '../eventually.js';
-import { EventLoopLag } from '../event-loop-lag.js';
-import { machineMs } from '../machine-clock.js';
-import type { MultiTurn } from '../multi-processes.js';
+import { EventLoopLag, eventually, machineMs } from '../time.js';
+import type { MultiTurn } from '../multi-locks.js';
 
 const urls = (process.env['HOLDFAST_TEST_REDIS_URL'] ?? '').split(' ');
 const clients = urls.map((redis) => {

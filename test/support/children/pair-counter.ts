@@ -8,7 +8,14 @@ import { runInNewContext } from 'node:vm';
 import { Redis } from 'ioredis';
 import { Holdfast } from '../../../src/index.js';
 import { stopListening, tell } from '../child-messages.js';
-import type { PairCost } from '../pair-cost.js';
+
+/** What one pair of acquire and release makes besides its commands. */
+export interface PairCost {
+  readonly promises: number;
+  readonly timers: number;
+  /** Allocated, not kept; beside what a raw pair takes at the same time. */
+  readonly heapKib: number;
+}
 
 const url = process.env['HOLDFAST_TEST_REDIS_URL']!;
 const name = process.env['HOLDFAST_TEST_LOCK']!;

@@ -11,9 +11,8 @@ import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Holdfast, LockLostError, type HoldfastOptions } from '../../../src/index.js';
 import { onMessage, stopListening, tell } from '../child-messages.js';
-import { eventually } from '../eventually.js';
-import { machineMs } from '../machine-clock.js';
-import { enterSection } from '../permit-counter.js';
+import { eventually, machineMs } from '../time.js';
+import { enterSection } from '../inside-oracle.js';
 
 const holdfast = new Holdfast({
   redis: process.env['HOLDFAST_TEST_REDIS_URL'] ?? '',

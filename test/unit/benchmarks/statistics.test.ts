@@ -1,13 +1,6 @@
 // The statistics of the benchmarks: what they say of figures that can be worked out by hand.
 import { describe, expect, it } from 'vitest';
-import {
-  jainIndex,
-  median,
-  pairedRatio,
-  quantile,
-  spread,
-  width,
-} from '../../../benchmarks/support/statistics.js';
+import { jainIndex, median, pairedRatio, quantile, spread, width } from '../../../benchmarks/support/figures.js';
 
 describe('quantile()', () => {
   it('lies between two samples in proportion, whatever their order', () => {

@@ -3,10 +3,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 import type { Hold } from '../../../src/index.js';
 import { MACHINE_TIME } from '../../chaos/worker/time.js';
-import { Beliefs } from '../../chaos/worker/beliefs.js';
+import { Beliefs } from '../../chaos/worker/section.js';
 import { FileJournal, type Entry } from '../../chaos/worker/journal.js';
 
 const STOPPED_MS = 20;

@@ -8,7 +8,7 @@ import {
   violationsIn,
   type Noted,
 } from '../../support/checked-history.js';
-import { planRound } from '../../chaos/plan.js';
+import { planRound } from '../../chaos/plan-round.js';
 import type { Note } from '../../chaos/worker/journal.js';
 
 const A = 'w0.0.c0k0.0';

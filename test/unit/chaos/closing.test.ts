@@ -1,11 +1,10 @@
 // The end of a round of the fault campaign: whose processes are accused of not ending.
 import { expect, it } from 'vitest';
-import { closeAll } from '../../chaos/closing.js';
-import { OwnLag } from '../../chaos/own-lag.js';
-import { planRound } from '../../chaos/plan.js';
+import { closeAll, OwnLag } from '../../chaos/ending.js';
+import { planRound } from '../../chaos/plan-round.js';
 import type { Stage } from '../../chaos/stage/stage.js';
 import { STAYED } from '../../chaos/worker/work-order.js';
-import { machineMs } from '../../support/machine-clock.js';
+import { machineMs } from '../../support/time.js';
 
 /** What becomes of a process that ends so long after its clients were closed, with this code. */
 async function accused(afterMs: number, code: number): Promise<string[]> {

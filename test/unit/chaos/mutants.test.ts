@@ -1,7 +1,7 @@
 // Whether a campaign noticed a library that was spoiled.
 import { expect, it } from 'vitest';
-import { noticed } from '../../chaos/mutants/noticed.js';
-import { TypeErrors } from '../../chaos/mutants/type-errors.js';
+import { noticed } from '../../chaos/mutants/try-mutants.js';
+import { TypeErrors } from '../../chaos/mutants/spoiled-copy.js';
 
 function violation(rule: string): { rule: string; at: number; message: string; sections: [] } {
   return { rule, at: 0, message: '', sections: [] };

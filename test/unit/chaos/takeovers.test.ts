@@ -1,6 +1,6 @@
 // Replicas that take over by themselves: what the fault campaign sees of it, and what that excuses.
 import { expect, it } from 'vitest';
-import { Takeovers } from '../../chaos/checker/takeovers.js';
+import { Takeovers } from '../../chaos/checker/observer.js';
 import type { Fault } from '../../chaos/faults.js';
 import { held, rulesBroken } from '../../support/checked-history.js';
 

@@ -2,7 +2,7 @@
 import { expect, it, vi } from 'vitest';
 import type { Evidence } from '../../chaos/checker/evidence.js';
 import { History } from '../../chaos/checker/history.js';
-import { planRound } from '../../chaos/plan.js';
+import { planRound } from '../../chaos/plan-round.js';
 import { Tally } from '../../chaos/report/tally.js';
 import type { RoundResult } from '../../chaos/round.js';
 import { held, LOCK } from '../../support/checked-history.js';

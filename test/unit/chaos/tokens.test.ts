@@ -1,6 +1,6 @@
 // The checker of the fault campaign on fencing tokens: what it accuses, and what it must not.
 import { expect, it } from 'vitest';
-import type { Look } from '../../chaos/checker/observer.js';
+import type { Look } from '../../chaos/checker/looks.js';
 import type { Fault } from '../../chaos/faults.js';
 import type { Fencing } from '../../chaos/plan.js';
 import { CALL, held, LOCK, rulesBroken, type Noted } from '../../support/checked-history.js';

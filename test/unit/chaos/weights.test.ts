@@ -1,7 +1,7 @@
 // The rules of the fault campaign for locks with several holders: what they accuse, and what they must not.
 import { describe, expect, it } from 'vitest';
-import { booksOf, liveHolders, type Books, type Ledger } from '../../chaos/checker/books.js';
-import { planRound } from '../../chaos/plan.js';
+import { booksOf, liveHolders, type Books, type Ledger } from '../../chaos/checker/looks.js';
+import { planRound } from '../../chaos/plan-round.js';
 import {
   CALL,
   held,

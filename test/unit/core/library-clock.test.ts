@@ -5,8 +5,7 @@ import { Holdfast } from '../../../src/holdfast.js';
 import type { Library } from '../../../src/redis/port.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
-import { JumpingClock, seeded } from '../../support/jumping-clock.js';
-import { TinyRedis } from '../../support/tiny-redis.js';
+import { JumpingClock, seeded, TinyRedis } from '../../support/tiny-redis.js';
 
 vi.mock('../../../src/redis/installed.js', () => ({ libraryFor: (source: Library) => source }));
 

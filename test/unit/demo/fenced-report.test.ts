@@ -1,6 +1,6 @@
 // The verdict of the demo on fencing tokens: it fails unless all that it is about was seen.
 import { expect, it } from 'vitest';
-import { findBug } from '../../../demo/fenced/report.js';
+import { findBug } from '../../../demo/scenes/fenced.js';
 
 const BARE = { takeoverMs: 2_900, meanwhile: 80, lateWrite: 'accepted', lostCents: 700 } as const;
 const FENCED = { ...BARE, lateWrite: 'refused', lostCents: 0 } as const;

@@ -1,8 +1,7 @@
 // The verdict of the demo on readers and writers: it fails unless all that it is about was seen.
 import { expect, it } from 'vitest';
 import type { Worker } from '../../../demo/support/crew.js';
-import { findBug } from '../../../demo/readers/report.js';
-import { Stays } from '../../../demo/readers/stays.js';
+import { findBug, Stays } from '../../../demo/scenes/readers.js';
 
 const LOCKED = {
   transfers: 20,

@@ -2,7 +2,7 @@
 // eight zeros as "1e+8" there. (test/integration/servers/round-numbers.test.ts shows what became of that.)
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { numericArguments } from '../../support/lua-arguments.js';
+import { numericArguments } from '../../support/lua.js';
 
 it.each(readdirSync('lua').filter((file) => file.endsWith('.lua')))(
   'lua/%s hands no number to a command, but its digits',

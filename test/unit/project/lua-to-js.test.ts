@@ -1,6 +1,6 @@
 // What the translator of the scripts does not know fails the build, with file and line; what it knows stays readable.
 import { expect, it } from 'vitest';
-import { translated } from '../../support/lua-program.js';
+import { translated } from '../../support/lua.js';
 
 it.each([
   ['x = 1', 'the variable x'],

@@ -1,7 +1,7 @@
 // The commands that the README asks permission for are those that the scripts and the client send: all of them, and no others.
 import { describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { permittedCommands, readmePermissions } from '../../support/permissions.js';
+import { permittedCommands, readmePermissions } from '../../support/users.js';
 
 /** What the client sends besides what is in the scripts. */
 const OF_THE_CLIENT = {

@@ -2,8 +2,7 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { FencedHold, FencedLock } from '../../../src/index.js';
-import { RedOracle } from '../../support/red-oracle.js';
-import { pass, playOut } from '../../support/red-scenario.js';
+import { pass, playOut, RedOracle } from '../../support/red-oracle.js';
 import {
   SimulatedMaster,
   simulatedFencedRedLock,

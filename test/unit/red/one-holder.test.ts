@@ -2,8 +2,7 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Hold } from '../../../src/api/lock.js';
-import { RedOracle } from '../../support/red-oracle.js';
-import { pass, playOut, work } from '../../support/red-scenario.js';
+import { pass, playOut, RedOracle, work } from '../../support/red-oracle.js';
 import { SimulatedMaster, simulatedRedLock } from '../../support/red-simulation.js';
 
 beforeEach(() => {

@@ -8,8 +8,7 @@ import {
   learningGuard,
   type RestartGuard,
 } from '../../../src/locks/redlock/restart-guard.js';
-import { RedOracle } from '../../support/red-oracle.js';
-import { pass, playOut, work } from '../../support/red-scenario.js';
+import { pass, playOut, RedOracle, work } from '../../support/red-oracle.js';
 import { SimulatedMaster, simulatedRedLock } from '../../support/red-simulation.js';
 
 beforeEach(() => {

@@ -13,13 +13,14 @@ import {
   legalLock,
   outermost,
   programs,
+  SectionOracle,
+  VirtualTime,
   type Acquire,
   type Place,
   type Program,
+  type Section,
   type Step,
 } from '../../support/lock-programs.js';
-import { SectionOracle, type Section } from '../../support/section-oracle.js';
-import { VirtualTime } from '../../support/virtual-time.js';
 
 interface Position {
   readonly place: Place;

@@ -4,7 +4,7 @@ import { EventEmitter } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Lock } from '../../../src/api/lock.js';
 import { MultiLock } from '../../../src/locks/multi.js';
-import { elsewhere } from '../../support/elsewhere.js';
+import { elsewhere } from '../../support/clients.js';
 import { FakeReadWriteLock } from '../../support/fake-read-write.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { gate, settle } from '../../support/occupancy.js';

@@ -1,6 +1,6 @@
 // Lua in memory means what it means in Redis, also where JavaScript would mean something else.
 import { describe, expect, it } from 'vitest';
-import { answerOf } from '../../support/lua-program.js';
+import { answerOf } from '../../support/lua.js';
 
 const WRONG_TYPE = { err: 'WRONGTYPE Operation against a key holding the wrong kind of value' };
 

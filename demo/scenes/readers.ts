@@ -1,0 +1,338 @@
+// Worker processes read accounts, all at the same time, while others write them in two steps: first without a lock, then under a
+// read-write lock, where one that reads and one that writes are killed.
+import { styleText } from 'node:util';
+import { TOTAL_CENTS } from '../support/bank.js';
+import type { Worker } from '../support/crew.js';
+import { accountRows, fault, money, seconds, table, takeover } from '../support/figures.js';
+import { monotonicMs, type Report, type Task } from '../support/messages.js';
+import {
+  FOREVER_MS,
+  playScene,
+  type Scene,
+  type ScenePlan,
+  type SceneState,
+  type Story,
+} from '../support/scene.js';
+import { conclude, onStage, type Show } from '../support/stage.js';
+import { createView } from '../support/view.js';
+
+const WORKERS = 6;
+
+const WITHOUT_LOCKS: ReadersPlan = {
+  title: '1 of 2: without locks',
+  explanation:
+    '4 processes add up all accounts over and over, without a pause; 2 move money now and then,\n' +
+    'in two steps. Who adds up between the two gets a wrong sum.',
+  lock: 'none',
+  durationMs: 5_000,
+};
+
+const UNDER_HOLDFAST: ReadersPlan = {
+  title: "2 of 2: holdfast.getReadWriteLock('bank')",
+  explanation:
+    'The same: who adds up holds readLock(), who moves money writeLock(). After 4 s one that reads\n' +
+    'is killed, after 10 s one that writes.',
+  lock: 'read-write',
+  durationMs: 16_000,
+  kills: { reader: 4_000, writer: 10_000 },
+};
+
+export const readersShow: Show = {
+  about: 'readers that never pause, and writers among them; one of each is killed',
+  play: (signal) =>
+    onStage({ workers: WORKERS, signal }, async (stage) => {
+      using view = createView({ frame, summary });
+      const play = (plan: ReadersPlan): Promise<ReadersState> =>
+        playScene(plan, stage, view, (scene) => new ReadersStory(scene));
+      const bare = await play(WITHOUT_LOCKS);
+      const locked = await play(UNDER_HOLDFAST);
+      return conclude(report(bare, locked), findBug(bare, locked), MORAL);
+    }),
+};
+
+interface ReadersPlan extends ScenePlan {
+  /** When to kill one who reads, and one who writes; left out: never. */
+  readonly kills?: Readonly<Record<Role, number>>;
+}
+
+type Role = 'reader' | 'writer';
+
+interface ReadersState extends SceneState<ReadersPlan> {
+  /** Those of the workers that write; the others read. */
+  readonly writers: readonly Worker[];
+  readonly reads: number;
+  readonly transfers: number;
+  /** Sums that were wrong, as somebody wrote meanwhile. */
+  readonly wrongSums: number;
+  /** What all accounts have together. */
+  readonly totalCents: number;
+  readonly mostReaders: number;
+  readonly intrusions: number;
+  /** Of one that writes, for the living. */
+  readonly longestWriterWaitMs: number;
+  /** From the kill until somebody was inside whom the dead one kept out. */
+  readonly takeoverMs: Readonly<Partial<Record<Role, number>>>;
+}
+
+/** Workers 1 and 2 write. */
+const WRITERS = 2;
+
+class ReadersStory implements Story<ReadersPlan, ReadersState> {
+  readonly #scene: Scene<ReadersPlan>;
+  readonly #stays = new Stays();
+  readonly #killedAtMs = new Map<Role, number>();
+  readonly #takeoverMs: Partial<Record<Role, number>> = {};
+  #reads = 0;
+  #transfers = 0;
+  #wrongSums = 0;
+  #longestWriterWaitMs = 0;
+
+  constructor(scene: Scene<ReadersPlan>) {
+    this.#scene = scene;
+  }
+
+  taskOf(worker: Worker): Task {
+    return this.#writes(worker) ? 'write' : 'read';
+  }
+
+  async happen(): Promise<void> {
+    const { kills } = this.#scene.plan;
+    if (!kills) return;
+    await this.#killOne('reader', kills.reader);
+    await this.#killOne('writer', kills.writer);
+  }
+
+  heed(worker: Worker, report: Report): void {
+    if (report.type === 'holds') {
+      this.#stays.enter(worker, report.atMs);
+      this.#noticeTakeovers(worker, report.atMs);
+      this.#noticeWait(worker, report.atMs, report.waitedMs);
+    }
+    if (report.type === 'read') {
+      this.#stays.leave(worker, report.atMs, false);
+      this.#reads++;
+      if (report.sumCents !== TOTAL_CENTS) this.#wrongSums++;
+    }
+    if (report.type === 'transferred') {
+      this.#stays.leave(worker, report.atMs, true);
+      this.#transfers++;
+    }
+  }
+
+  look(state: SceneState<ReadersPlan>): ReadersState {
+    return {
+      ...state,
+      writers: this.#writers,
+      reads: this.#reads,
+      transfers: this.#transfers,
+      wrongSums: this.#wrongSums,
+      totalCents: state.accounts.reduce((sum, { balanceCents }) => sum + balanceCents, 0),
+      mostReaders: this.#stays.mostReaders,
+      intrusions: this.#stays.intrusions,
+      longestWriterWaitMs: this.#longestWriterWaitMs,
+      takeoverMs: this.#takeoverMs,
+    };
+  }
+
+  get #writers(): readonly Worker[] {
+    return this.#scene.stage.crew.workers.slice(0, WRITERS);
+  }
+
+  #writes(worker: Worker): boolean {
+    return this.#writers.includes(worker);
+  }
+
+  async #killOne(role: Role, atMs: number): Promise<void> {
+    await this.#scene.until(atMs);
+    const living = this.#scene.stage.crew.living.filter(
+      (worker) => this.#writes(worker) === (role === 'writer'),
+    );
+    const victim = await this.#scene.somebodyMidway(FOREVER_MS, false, living[0]);
+    if (!victim) return; // the verdict tells
+    const killedAtMs = monotonicMs();
+    this.#killedAtMs.set(role, killedAtMs);
+    void victim.kill();
+    this.#stays.leave(victim, killedAtMs, role === 'writer');
+    const doing = role === 'writer' ? 'holds the write lock, has written nothing yet' : 'reads';
+    this.#scene.tell(`${victim.name} ${doing}: SIGKILL`);
+  }
+
+  /** A dead reader keeps out who writes, a dead writer everybody. */
+  #noticeTakeovers(worker: Worker, atMs: number): void {
+    for (const [role, killedAtMs] of this.#killedAtMs) {
+      const isKeptOut = role === 'writer' || this.#writes(worker);
+      if (this.#takeoverMs[role] !== undefined || atMs < killedAtMs || !isKeptOut) continue;
+      this.#takeoverMs[role] = atMs - killedAtMs;
+      const after = seconds(atMs - killedAtMs, 2);
+      const does = this.#writes(worker) ? 'writes' : 'reads';
+      this.#scene.tell(`${worker.name} ${does} ${after} after that: the lease ran out`);
+    }
+  }
+
+  /** How long those who write wait for the living: not while somebody dead is inside. */
+  #noticeWait(worker: Worker, atMs: number, waitedMs: number): void {
+    const waitedForTheDead = [...this.#killedAtMs].some(([role, killedAtMs]) => {
+      const takenOverAtMs = killedAtMs + (this.#takeoverMs[role] ?? Infinity);
+      return atMs > killedAtMs && atMs - waitedMs < takenOverAtMs;
+    });
+    if (waitedForTheDead || !this.#writes(worker)) return;
+    this.#longestWriterWaitMs = Math.max(this.#longestWriterWaitMs, waitedMs);
+  }
+}
+
+// Who was inside when, as the workers tell: how many read at the same time, and whether anybody was beside one who wrote.
+
+/** One stay in the lock, or at work without one; times on the machine's monotonic clock. */
+interface Stay {
+  readonly writes: boolean;
+  readonly enteredAtMs: number;
+  readonly leftAtMs: number;
+}
+
+export class Stays {
+  readonly #entered = new Map<Worker, number>();
+  /** Those that are over. */
+  readonly #past: Stay[] = [];
+  #intrusions = 0;
+  #mostReaders = 0;
+
+  enter(worker: Worker, atMs: number): void {
+    this.#entered.set(worker, atMs);
+  }
+
+  /** It was inside until then, if it was. */
+  leave(worker: Worker, leftAtMs: number, writes: boolean): void {
+    const enteredAtMs = this.#entered.get(worker);
+    if (enteredAtMs === undefined) return;
+    this.#entered.delete(worker);
+    const stay = { writes, enteredAtMs, leftAtMs };
+    const beside = this.#past.filter((other) => overlap(stay, other));
+    this.#intrusions += beside.filter((other) => writes || other.writes).length;
+    this.#past.push(stay);
+    if (!writes) this.#mostReaders = Math.max(this.#mostReaders, this.#readersAlong(stay, beside));
+  }
+
+  /** How many read at the same time, at most. */
+  get mostReaders(): number {
+    return this.#mostReaders;
+  }
+
+  /** How often somebody was inside beside one who wrote. */
+  get intrusions(): number {
+    return this.#intrusions;
+  }
+
+  /** The most readers at a time during a stay; it is at its highest when one of them has just come in. */
+  #readersAlong(stay: Stay, beside: readonly Stay[]): number {
+    const readers = [stay, ...beside.filter(({ writes }) => !writes)];
+    const at = (atMs: number): number =>
+      readers.filter(({ enteredAtMs, leftAtMs }) => enteredAtMs <= atMs && atMs < leftAtMs).length;
+    return Math.max(...readers.map(({ enteredAtMs }) => at(enteredAtMs)));
+  }
+}
+
+function overlap(one: Stay, other: Stay): boolean {
+  return one.enteredAtMs < other.leftAtMs && other.enteredAtMs < one.leftAtMs;
+}
+
+function frame(state: ReadersState): string[] {
+  const { plan, workers, writers, accounts, reads, transfers, wrongSums, mostReaders } = state;
+  return [
+    ...workers.map((worker) => workerRow(worker, writers.includes(worker))),
+    '',
+    ...accountRows(accounts),
+    '',
+    [
+      `  sums ${reads}`,
+      `transfers ${transfers}`,
+      ...(plan.lock === 'none' ? [] : [`readers at a time ${mostReaders}`]),
+      fault('wrong sums', wrongSums),
+    ].join('  '),
+    '',
+  ];
+}
+
+function workerRow({ name, state, sinceMs }: Worker, isWriter: boolean): string {
+  const forTime = seconds(performance.now() - sinceMs, 1);
+  switch (state) {
+    case 'holds':
+      return `  ${name}   ${isWriter ? styleText('yellow', '■ writes, alone') : styleText('green', '● reads')}`;
+    case 'waits':
+      return `  ${name}   ○ waits to ${isWriter ? 'write' : 'read'} ${forTime}`;
+    case 'transfers':
+      return `  ${name}   ${isWriter ? '■ writes now and then' : '● reads'}`;
+    case 'killed':
+      return `  ${name}   ${styleText('red', `✗ killed ${forTime} ago`)}`;
+    case 'starts':
+    case 'paused':
+    case 'rests':
+      return `  ${name}   ${styleText('dim', isWriter ? '· between two transfers' : '· between two sums')}`;
+  }
+}
+
+function summary(state: ReadersState): string {
+  const { plan, workers, reads, transfers, wrongSums, mostReaders } = state;
+  const names = (which: Worker['state']): string =>
+    workers
+      .filter((worker) => worker.state === which)
+      .map(({ name }) => name)
+      .join(', ') || 'nobody';
+  return [
+    ...(plan.lock === 'none'
+      ? []
+      : [
+          `inside: ${names('holds')}; waiting: ${names('waits')}`,
+          `readers at a time: ${mostReaders}`,
+        ]),
+    `${transfers} transfers, ${reads} sums, ${wrongSums} wrong`,
+  ].join(' | ');
+}
+
+/** What of a scene the verdict rests on. */
+type Outcome = Pick<
+  ReadersState,
+  'transfers' | 'wrongSums' | 'totalCents' | 'mostReaders' | 'intrusions' | 'takeoverMs'
+>;
+
+/** Both scenes side by side. */
+function report(bare: ReadersState, locked: ReadersState): string {
+  const both = [bare, locked];
+  const { longestWriterWaitMs, takeoverMs } = locked;
+  return table(
+    [
+      ['', 'without locks', 'under holdfast'],
+      ['sums', ...both.map(({ reads }) => String(reads))],
+      ['wrong sums', ...both.map(({ wrongSums }) => String(wrongSums))],
+      ['transfers', ...both.map(({ transfers }) => String(transfers))],
+      ['at most so many read at a time', '-', String(locked.mostReaders)],
+      ['somebody beside one who wrote', '-', String(locked.intrusions)],
+      ['longest wait of a writer', '-', seconds(longestWriterWaitMs, 2)],
+      ['takeover, a reader killed', '-', takeover(takeoverMs.reader)],
+      ['takeover, a writer killed', '-', takeover(takeoverMs.writer)],
+      ['in all accounts at the end', ...both.map(({ totalCents }) => money(totalCents))],
+    ],
+    32,
+  );
+}
+
+const MORAL =
+  'A sum is wrong that was added up while money was on its way from one account to\n' +
+  'the other, or after two who wrote at the same time. Under the lock readers overlap,\n' +
+  'and never pause; but who comes while a writer waits lets it in first. A dead reader\n' +
+  'keeps writers out, and whoever is behind them, a dead writer everybody: until its\n' +
+  'lease of 3 s ends. The longest wait of a writer is that for the living.';
+
+/** What was seen that must not be, or was not seen though the show is about it. */
+export function findBug(bare: Outcome, locked: Outcome): string | undefined {
+  if (bare.wrongSums === 0) return 'Without locks all sums were right';
+  if (locked.wrongSums > 0) return `Under the lock ${locked.wrongSums} sums were wrong`;
+  if (locked.intrusions > 0) return `${locked.intrusions} times somebody was beside one who wrote`;
+  if (locked.mostReaders < 2) return 'No two read at the same time';
+  if (locked.transfers === 0) return 'Readers kept those out who write';
+  if (locked.takeoverMs.reader === undefined) return 'After the kill of a reader nobody wrote';
+  if (locked.takeoverMs.writer === undefined) return 'After the kill of a writer nobody got in';
+  if (locked.totalCents !== TOTAL_CENTS) {
+    return `In the end there was ${money(locked.totalCents)} in all accounts instead of ${money(TOTAL_CENTS)}`;
+  }
+  return undefined;
+}

@@ -1,0 +1,385 @@
+// Worker processes transfer money in one Redis under a Redlock on five others, of which three are killed.
+import { styleText } from 'node:util';
+import type { NodeAnswer } from '../../src/index.js';
+import type { RedisServer } from '../../test/support/redis-server.js';
+import { startMasters } from '../../test/support/redis-topologies.js';
+import type { Worker } from '../support/crew.js';
+import { fault, holderIn, seconds, table, takeover } from '../support/figures.js';
+import {
+  LOCK_WATCHDOG_TIMEOUT_MS,
+  MASTER_URLS,
+  monotonicMs,
+  type Report,
+} from '../support/messages.js';
+import {
+  playScene,
+  type Scene,
+  type ScenePlan,
+  type SceneState,
+  type Story,
+} from '../support/scene.js';
+import { conclude, onStage, type Show } from '../support/stage.js';
+import { createView } from '../support/view.js';
+
+const WORKERS = 4;
+const MASTERS = 5;
+
+const PLAN: RedlockPlan = {
+  title: "one Redlock on five masters: holdfast.getRedLock(...five.map((f) => f.getLock('bank')))",
+  explanation:
+    `${WORKERS} processes transfer money under it. After 4 s and 7 s a master is killed: three of five\n` +
+    'are enough. After 11 s a third one is; after 15 s all three are started again, empty.',
+  lock: 'redlock',
+  durationMs: 24_000,
+  killAfterMs: [4_000, 7_000, 11_000],
+  startAgainAfterMs: 15_000,
+  guardMs: LOCK_WATCHDOG_TIMEOUT_MS, // the default: the longest lease that a worker was granted
+};
+
+export const redlockShow: Show = {
+  about: 'a lock on five masters, of which three are killed',
+  async play(signal) {
+    if (process.env['HOLDFAST_TEST_BACKEND'] === 'none') {
+      console.log('This show takes five Redis servers of its own, and none can be started here.');
+      return false;
+    }
+    await using servers = await startMasters(MASTERS);
+    const masters = servers.map((server, index) => new Master(`master ${index + 1}`, server));
+    console.log(
+      `${MASTERS} masters are up; they vote when they have been for ${seconds(PLAN.guardMs, 0)}`,
+    );
+    const env = { [MASTER_URLS]: servers.map(({ url }) => url).join(' ') };
+    return await onStage({ workers: WORKERS, signal, env }, async (stage) => {
+      using view = createView({ frame, summary });
+      const state = await playScene(PLAN, stage, view, (scene) => new RedlockStory(scene, masters));
+      return conclude(report(state), findBug(state), moral(PLAN));
+    });
+  },
+};
+
+interface RedlockPlan extends ScenePlan {
+  /** When to kill one more master: with the last of these, too few are left. */
+  readonly killAfterMs: readonly number[];
+  /** When to start all of them again. */
+  readonly startAgainAfterMs: number;
+  /** How long they do not vote then. */
+  readonly guardMs: number;
+}
+
+interface RedlockState extends SceneState<RedlockPlan> {
+  readonly masters: readonly Master[];
+  readonly transfers: number;
+  /** Up to the kill that left too few masters. */
+  readonly longestStallMs: number;
+  /** Transfers with so many masters dead, up to when they were started again. */
+  readonly transfersByDead: readonly number[];
+  readonly transfersAfterRestart: number;
+  readonly refusals: Refusals;
+  /** How often somebody got the lock though too few masters were left. */
+  readonly heldWithoutMajority: number;
+  /** From when the masters were started again until somebody held the lock. */
+  readonly resumedMs: number | undefined;
+}
+
+/** Somebody may have been let in just before the kill, and says so a little later. */
+const GRACE_MS = 500;
+
+class RedlockStory implements Story<RedlockPlan, RedlockState> {
+  readonly #scene: Scene<RedlockPlan>;
+  readonly #masters: readonly Master[];
+  readonly #log: TransferLog;
+  readonly #refusals = new Refusals();
+  readonly #killedAtMs: number[] = [];
+  #startedAgainAtMs = Infinity;
+  #resumedAtMs: number | undefined;
+  #heldWithoutMajority = 0;
+  /** What an error is news for, if a master gave this answer. */
+  #awaited: NodeAnswer['answer'] | undefined;
+
+  constructor(scene: Scene<RedlockPlan>, masters: readonly Master[]) {
+    this.#scene = scene;
+    this.#masters = masters;
+    this.#log = new TransferLog(scene.startedAtMs);
+  }
+
+  async happen(): Promise<void> {
+    for (const afterMs of this.#scene.plan.killAfterMs) {
+      await this.#scene.until(afterMs);
+      await this.#killOne();
+    }
+    await this.#scene.until(this.#scene.plan.startAgainAfterMs);
+    await this.#startAgain();
+  }
+
+  heed(worker: Worker, report: Report): void {
+    if (report.type === 'holds') this.#noticeHolder(worker, report.atMs);
+    if (report.type === 'transferred') this.#log.add(report.atMs);
+    if (report.type === 'no quorum') this.#noticeRefusal(worker, report.message, report.nodes);
+  }
+
+  look(state: SceneState<RedlockPlan>): RedlockState {
+    const nowMs = monotonicMs();
+    const fromMs = [this.#scene.startedAtMs, ...this.#killedAtMs];
+    const untilMs = [...this.#killedAtMs, Math.min(this.#startedAgainAtMs, nowMs)];
+    return {
+      ...state,
+      masters: this.#masters,
+      transfers: this.#log.count,
+      longestStallMs: this.#log.longestStallMs(Math.min(this.#lastKilledAtMs, nowMs)),
+      transfersByDead: fromMs.map((from, dead) => this.#log.between(from, untilMs[dead]!)),
+      transfersAfterRestart: this.#log.between(this.#startedAgainAtMs, Infinity),
+      refusals: this.#refusals,
+      heldWithoutMajority: this.#heldWithoutMajority,
+      resumedMs: this.#resumedAtMs && this.#resumedAtMs - this.#startedAgainAtMs,
+    };
+  }
+
+  async #killOne(): Promise<void> {
+    const victim = this.#masters[this.#killedAtMs.length]!;
+    await victim.kill();
+    this.#killedAtMs.push(monotonicMs());
+    const left = this.#masters.length - this.#killedAtMs.length;
+    const isEnough = this.#killedAtMs.length < this.#scene.plan.killAfterMs.length;
+    if (!isEnough) this.#awaited = 'unreachable';
+    const outlook = isEnough ? 'are a majority: it goes on' : 'are none: nobody may go on';
+    this.#scene.tell(`SIGKILL for ${victim.name}: the ${left} that are left ${outlook}`);
+  }
+
+  async #startAgain(): Promise<void> {
+    this.#startedAgainAtMs = monotonicMs(); // none of them is older than that
+    const dead = this.#masters.filter(({ state }) => state === 'killed');
+    await Promise.all(dead.map((master) => master.startAgain()));
+    this.#awaited = 'guarded';
+    this.#scene.tell(`${dead.length} masters are started again, empty: may one of them vote?`);
+  }
+
+  #noticeHolder(worker: Worker, atMs: number): void {
+    if (atMs < this.#lastKilledAtMs + GRACE_MS) return;
+    if (atMs < this.#startedAgainAtMs) this.#heldWithoutMajority++;
+    else if (this.#resumedAtMs === undefined) {
+      this.#resumedAtMs = atMs;
+      for (const master of this.#masters) master.answer = undefined;
+      const afterMs = seconds(atMs - this.#startedAgainAtMs, 1);
+      this.#scene.tell(`${worker.name} has the lock, ${afterMs} after the masters came back`);
+    }
+  }
+
+  #noticeRefusal(worker: Worker, message: string, nodes: readonly NodeAnswer[]): void {
+    this.#refusals.add(nodes);
+    for (const node of this.#resumedAtMs === undefined ? nodes : []) {
+      const master = this.#masters.find(({ address }) => address === node.node);
+      if (master) master.answer = node;
+    }
+    if (!nodes.some(({ answer }) => answer === this.#awaited)) return;
+    this.#awaited = undefined;
+    this.#scene.tell(`${worker.name}: QuorumError: ${message}`);
+  }
+
+  /** When the master was killed without which there is no majority. */
+  get #lastKilledAtMs(): number {
+    return this.#killedAtMs[this.#scene.plan.killAfterMs.length - 1] ?? Infinity;
+  }
+}
+
+// The masters of the show, which are killed and started again, and what was last said of them.
+
+type MasterState = 'up' | 'killed' | 'back';
+
+class Master {
+  readonly name: string;
+  /** As errors name it. */
+  readonly address: string;
+  state: MasterState = 'up';
+  /** Since when it has been in this state, on the monotonic clock. */
+  sinceMs: number = monotonicMs();
+  /** What the last QuorumError said of it; undefined: nothing since it changed. */
+  answer: NodeAnswer | undefined;
+  readonly #server: RedisServer;
+
+  constructor(name: string, server: RedisServer) {
+    this.name = name;
+    this.address = `${server.host}:${server.port}`;
+    this.#server = server;
+  }
+
+  /** SIGKILL: what it knew of locks is gone. */
+  async kill(): Promise<void> {
+    await this.#server.kill();
+    this.#become('killed');
+  }
+
+  /** On the same port, with nothing in it. */
+  async startAgain(): Promise<void> {
+    await this.#server.start();
+    this.#become('back');
+  }
+
+  #become(state: MasterState): void {
+    this.state = state;
+    this.sinceMs = monotonicMs();
+    this.answer = undefined;
+  }
+}
+
+// What the QuorumErrors of a run said, master by master.
+
+class Refusals {
+  /** How many errors there were. */
+  count = 0;
+  /** How often each reason was given. */
+  readonly #unreachable = new Map<string, number>();
+  readonly #votesInMs: number[] = [];
+
+  add(nodes: readonly NodeAnswer[]): void {
+    this.count++;
+    for (const node of nodes) {
+      if (node.answer === 'guarded') this.#votesInMs.push(node.votesInMs);
+      if (node.answer !== 'unreachable') continue;
+      const reason = node.reason.replace(/ \S+:\d+$/, ''); // where it is differs
+      this.#unreachable.set(reason, (this.#unreachable.get(reason) ?? 0) + 1);
+    }
+  }
+
+  /** Whether the restart guard was ever the reason. */
+  get wereGuarded(): boolean {
+    return this.#votesInMs.length > 0;
+  }
+
+  /** A line for each reason, the most frequent one first. */
+  get lines(): string[] {
+    const counts = [...this.#unreachable];
+    if (this.wereGuarded) {
+      const [last, first] = [Math.min(...this.#votesInMs), Math.max(...this.#votesInMs)];
+      const countdown = `${(first / 1_000).toFixed(1)} s ... ${(last / 1_000).toFixed(1)} s`;
+      counts.push([`started too recently, votes in ${countdown}`, this.#votesInMs.length]);
+    }
+    counts.sort(([, one], [, other]) => other - one);
+    return counts.map(([reason, count]) => `${String(count).padStart(6)} x  ${reason}`);
+  }
+}
+
+// When money was transferred, and for how long it was not. Times in milliseconds on the machine's monotonic clock.
+
+class TransferLog {
+  readonly #startedAtMs: number;
+  readonly #timesMs: number[] = [];
+
+  constructor(startedAtMs: number) {
+    this.#startedAtMs = startedAtMs;
+  }
+
+  get count(): number {
+    return this.#timesMs.length;
+  }
+
+  /** Told by different processes: the order in which that arrives is not quite the order in which it happened. */
+  add(atMs: number): void {
+    const index = this.#timesMs.findLastIndex((known) => known <= atMs);
+    this.#timesMs.splice(index + 1, 0, atMs);
+  }
+
+  between(fromMs: number, toMs: number): number {
+    return this.#timesMs.filter((atMs) => atMs >= fromMs && atMs < toMs).length;
+  }
+
+  /** The longest time without any, up to then. */
+  longestStallMs(untilMs: number): number {
+    const timesMs = [this.#startedAtMs, ...this.#timesMs.filter((atMs) => atMs < untilMs), untilMs];
+    return Math.max(...timesMs.slice(1).map((atMs, i) => atMs - timesMs[i]!));
+  }
+}
+
+function frame(state: RedlockState): string[] {
+  const { masters, workers, transfers, lostCents, refusals } = state;
+  return [
+    ...masters.map(masterRow),
+    '',
+    `  ${workers.map(workerCell).join('   ')}`,
+    '',
+    `  transfers ${transfers}  refusals ${refusals.count}  ${fault('cents lost', lostCents)}`,
+    '',
+  ];
+}
+
+function masterRow({ name, address, state, sinceMs, answer }: Master): string {
+  const forTime = seconds(monotonicMs() - sinceMs, 1);
+  const place = `${name}   ${address}   `;
+  switch (state) {
+    case 'up':
+      return `  ${styleText('green', '●')} ${place}up`;
+    case 'killed':
+      return `  ${styleText('red', `✗ ${place}killed ${forTime} ago`)}`;
+    case 'back':
+      return answer?.answer === 'guarded'
+        ? `  ${styleText('yellow', `○ ${place}back, empty: votes in ${seconds(answer.votesInMs, 1)}`)}`
+        : `  ${styleText('green', '●')} ${place}up again for ${forTime}`;
+  }
+}
+
+function workerCell({ name, state }: Worker): string {
+  switch (state) {
+    case 'holds':
+      return styleText('green', `● ${name}`);
+    case 'waits':
+      return `○ ${name}`;
+    case 'starts':
+    case 'transfers':
+    case 'rests':
+    case 'paused':
+    case 'killed':
+      return styleText('dim', `· ${name}`);
+  }
+}
+
+function summary(state: RedlockState): string {
+  const { masters, workers, transfers, lostCents, refusals } = state;
+  const holder = holderIn(workers);
+  const up = masters.filter((master) => master.state !== 'killed').length;
+  return [
+    `${up} of ${masters.length} masters up`,
+    `${holder} holds`,
+    `${transfers} transfers, ${refusals.count} refusals, ${lostCents} cents lost`,
+  ].join(' | ');
+}
+
+function report(state: RedlockState): string {
+  const { transfersByDead, transfersAfterRestart, longestStallMs, resumedMs, refusals } = state;
+  const rows = [
+    ['', 'Redlock'],
+    ['transfers', String(state.transfers)],
+    ...transfersByDead.map((count, dead) => [
+      `  ${state.masters.length - dead} of ${state.masters.length} masters up`,
+      String(count),
+    ]),
+    ['  all started again', String(transfersAfterRestart)],
+    ['cents lost', state.lostCents.toLocaleString('en')],
+    ['longest stall with 3 and more up', seconds(longestStallMs, 2)],
+    ['restart to the next holder', takeover(resumedMs)],
+    ['QuorumErrors', String(refusals.count)],
+  ];
+  const reasons = ['What they said of masters:', ...refusals.lines, ''];
+  return [table(rows, 34), ...(refusals.count > 0 ? reasons : [])].join('\n');
+}
+
+function moral({ guardMs }: RedlockPlan): string {
+  return (
+    'Cents lost: by how much the balances differ from a ledger that is written in\n' +
+    'the same transactions. With three of five masters it goes on. With two nobody\n' +
+    'can know whether the lock is free, and the error says so. A master that was\n' +
+    'started again may have forgotten who holds the lock: it does not vote before\n' +
+    `any lease that it may have granted is over, here ${seconds(guardMs, 0)}.`
+  );
+}
+
+/** What was seen that must not be. */
+function findBug(state: RedlockState): string | undefined {
+  const { plan, lostCents, transfersByDead, refusals, heldWithoutMajority, resumedMs } = state;
+  if (lostCents > 0) return `${lostCents} cents were lost`;
+  if (heldWithoutMajority > 0) return `${heldWithoutMajority} times two masters let somebody in`;
+  if (transfersByDead[2] === 0) return 'With three of five masters nothing went on';
+  if (refusals.count === 0) return 'Nobody said that too few masters were left';
+  if (!refusals.wereGuarded) return 'Masters that were started again were not kept from voting';
+  if (resumedMs === undefined) return 'After the restart nobody got the lock';
+  if (resumedMs < plan.guardMs) return 'A master voted sooner after its start than it may';
+  return undefined;
+}
