@@ -35,13 +35,15 @@ const NEMESES: readonly Nemesis[] = [
     leases: [0.1, 3],
     begin(world, { target, amount }) {
       const worker = target % world.crews.length;
+      const machine = world.machines[worker]!;
+      if ((machine.upset ??= 'set') !== 'set') return undefined;
       const ms = stepMs(amount);
       // Whoever sees time go by must not rely on its locks, though they stand.
       const fault = [this.name, { workers: [worker] }, { endsHolds: true }] as const;
       return disturb(world, `clock ${worker}`, fault, () => {
-        world.machines[worker]!.wallAheadMs = ms;
+        machine.wallAheadMs = ms;
         return () => {
-          world.machines[worker]!.wallAheadMs = 0;
+          machine.wallAheadMs = 0;
         };
       });
     },
@@ -249,15 +251,16 @@ function onProcess(
   };
 }
 
-/** `isSuspended`: its monotonic clock stands still meanwhile. */
+/** `canSleep`: its monotonic clock stands still meanwhile, unless its wall clock is set in this round. */
 function stopping(
   name: string,
   weight: number,
   leases: Nemesis['leases'],
-  isSuspended = false,
+  canSleep = false,
 ): Nemesis {
   return onProcess(name, weight, leases, (world, worker) => {
     const { process } = world.crews[worker]!;
+    const isSuspended = canSleep && (world.machines[worker]!.upset ??= 'asleep') === 'asleep';
     process.stop();
     return () => {
       process.resume(isSuspended);

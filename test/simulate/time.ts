@@ -99,6 +99,11 @@ function settled(): Promise<void> {
 export interface Machine {
   /** How far its wall clock is ahead of the true time. */
   wallAheadMs: number;
+  /**
+   * What happens to its clocks in this round: the wall clock is set, or the monotonic one stands still while the machine sleeps. With both at once
+   * no clock would tell how long it slept.
+   */
+  upset?: 'set' | 'asleep';
 }
 
 /** A process: its clocks, and what is due in it. It may be stopped, suspended, and killed. */

@@ -9,6 +9,13 @@ export function untoldLosses(evidence: Evidence): Violation[] {
   const { plan, history } = evidence;
   const losses = lossesOf(evidence);
   const lostOwners = new Set(history.lost.map(({ owner }) => owner));
+  // Whoever re-enters a lock with a longer lease prolongs it for all its holds.
+  const longestLeases = new Map<Section, number>();
+  for (const section of history.entered) {
+    const root = history.root(section);
+    const longestMs = Math.max(longestLeases.get(root) ?? plan.watchdogMs, section.longestLeaseMs);
+    longestLeases.set(root, longestMs);
+  }
   const violations: Violation[] = [];
   const accuse = (section: Section, at: number, what: string): void => {
     violations.push({
@@ -41,8 +48,7 @@ export function untoldLosses(evidence: Evidence): Violation[] {
       const isOfHalf = loss.half === root.half && (root.leavingAt ?? Infinity) > loss.until;
       if (loss.half !== undefined && !isOfHalf) continue;
       // Its lease was not prolonged since then.
-      const endsAt =
-        loss.until + Math.max(root.longestLeaseMs, section.longestLeaseMs, plan.watchdogMs);
+      const endsAt = loss.until + longestLeases.get(root)!;
       // It is renewed, or looked at, every third of the watchdog's time; then it must have known.
       const looksBy = loss.until + plan.watchdogMs / 2 + plan.commandTimeoutMs + TURN_MS;
       const isWell = !isDisturbed(evidence, section, loss.until, looksBy);
