@@ -54,6 +54,8 @@ export interface Scenario {
   readonly keys: readonly string[];
 }
 
+type Args = Scenario['args'];
+
 const held = { owner: 'me:1', count: 1, ttl: 40 };
 const byOther = { owner: 'other:1', count: 1, ttl: 40 };
 const first = { owner: 'a:1', ttl: 80, is: 'listening' } as const;
@@ -68,162 +70,142 @@ const counter = { token: '5', ttl: 40 };
 const TOKEN_TTL_MS = 100_000;
 const acquired = ['me:1', 60_000];
 const handOver = (owner: string): string[] => [owner, 'ch', 'PUBLISH', 'grants:', 'PUBLISH', '1'];
-const join = (ticket: number): (string | number)[] => [
-  ...['me:1', 60_000, 160_000, 50, ticket, 0, 1, 'listening'],
-];
-
-const joinFenced = (ticket: number): (string | number)[] => [
-  ...['me:1', 60_000, 160_000, 50, ticket, 2, 1, 'listening', TOKEN_TTL_MS],
-];
+const request = ['me:1', 60_000, 160_000, 50];
+const join = (ticket: number, wants = 0): Args => [...request, ticket, wants, 1, 'listening'];
+const joinFenced = (ticket: number): Args => [...join(ticket, 2), TOKEN_TTL_MS];
+const confirm = (leaseMs: number): Args => ['me:1', leaseMs, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'];
 const withCounter = [LOCK, LINE, PLACES, COUNTER];
 const voteWithCounter = [LOCK, LONGEST, COUNTER];
 
 export const SCENARIOS: readonly Scenario[] = [
-  scenario('of a free lock', scripts.acquire, {}, acquired),
-  scenario('sent again', scripts.acquire, { lock: held }, acquired),
-  scenario('of a lock that is held', scripts.acquire, { lock: byOther }, acquired),
-  scenario('to acquire a free lock', scripts.gather, {}, ['a', 60_000, '', 'me:1']),
-  scenario('to acquire it for longer', scripts.gather, {}, ['o', 20_000, '', 'me:1', 60_000]),
-  scenario('to acquire it again', scripts.gather, { lock: held }, ['a', 60_000, '', 'me:1']),
-  scenario('of a lock that is held', scripts.gather, { lock: byOther }, ['a', 60_000, '', 'me:1']),
-  scenario('to release a held lock', scripts.gather, { lock: held }, ['r', 0, 'PUBLISH', 'me:1']),
-  scenario('to withdraw a held lock', scripts.gather, { lock: held }, ['w', 0, '', 'me:1']),
-  ...[
-    scenario('of a free lock', scripts.acquireFenced, {}, [...acquired, TOKEN_TTL_MS]),
-    scenario('after others', scripts.acquireFenced, { counter }, [...acquired, TOKEN_TTL_MS]),
-    scenario('for ever', scripts.acquireFenced, { counter }, [...acquired, 0]),
-    scenario('sent again', scripts.acquireFenced, { lock: held, counter }, [
-      ...acquired,
-      TOKEN_TTL_MS,
-    ]),
-    scenario('of a lock that is held', scripts.acquireFenced, { lock: byOther, counter }, [
-      ...acquired,
-      TOKEN_TTL_MS,
-    ]),
-  ],
-  scenario('nested, for longer', scripts.reenter, { lock: held }, ['me:1', 2, 60_000]),
-  scenario('nested, for less', scripts.reenter, { lock: held }, ['me:1', 2, 20_000]),
-  scenario('of a nested hold', scripts.reenter, { lock: { ...held, count: 2 } }, ['me:1', 1, 0]),
-  scenario('for longer', scripts.reenter, { lock: held }, ['me:1', 1, 60_000]),
-  scenario('of a lock that was forced', scripts.reenter, { word: 'me:1' }, ['me:1', 1, 0]),
-  scenario('of a held lock', scripts.release, { lock: held }, ['me:1', 'ch', 'PUBLISH']),
-  scenario('of a held lock', scripts.renew, { lock: held }, [60_000, 'me:1']),
-  scenario('not confirmed yet', scripts.renew, { lock: { ...held, count: 0 } }, [60_000, 'me:1']),
-  scenario('of a lock that was forced', scripts.renew, { word: 'me:1' }, [60_000, 'me:1']),
-  scenario('of a held lock', scripts.forceUnlock, { lock: held }, ['ch', 'PUBLISH', 20_000]),
-  scenario('the second', scripts.forceUnlock, { lock: held, word: 'other:1' }, [
-    ...['ch', 'PUBLISH', 20_000],
+  ...scenariosOf(scripts.acquire, [
+    ['of a free lock', {}, acquired],
+    ['sent again', { lock: held }, acquired],
+    ['of a lock that is held', { lock: byOther }, acquired],
   ]),
-  scenario('by a shorter lease', scripts.confirm, { lock: { ...held, count: 0 }, line: [first] }, [
-    ...['me:1', 20_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
+  ...scenariosOf(scripts.gather, [
+    ['to acquire a free lock', {}, ['a', 60_000, '', 'me:1']],
+    ['to acquire it for longer', {}, ['o', 20_000, '', 'me:1', 60_000]],
+    ['to acquire it again', { lock: held }, ['a', 60_000, '', 'me:1']],
+    ['of a lock that is held', { lock: byOther }, ['a', 60_000, '', 'me:1']],
+    ['to release a held lock', { lock: held }, ['r', 0, 'PUBLISH', 'me:1']],
+    ['to withdraw a held lock', { lock: held }, ['w', 0, '', 'me:1']],
   ]),
-  scenario('by a longer lease', scripts.confirm, { lock: held }, [
-    ...['me:1', 60_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
+  ...scenariosOf(scripts.acquireFenced, [
+    ['of a free lock', {}, [...acquired, TOKEN_TTL_MS]],
+    ['after others', { counter }, [...acquired, TOKEN_TTL_MS]],
+    ['for ever', { counter }, [...acquired, 0]],
+    ['sent again', { lock: held, counter }, [...acquired, TOKEN_TTL_MS]],
+    ['of a lock that is held', { lock: byOther, counter }, [...acquired, TOKEN_TTL_MS]],
   ]),
-  scenario('of a lock that was forced', scripts.confirm, { word: 'me:1' }, [
-    ...['me:1', 60_000, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
+  ...scenariosOf(scripts.reenter, [
+    ['nested, for longer', { lock: held }, ['me:1', 2, 60_000]],
+    ['nested, for less', { lock: held }, ['me:1', 2, 20_000]],
+    ['of a nested hold', { lock: { ...held, count: 2 } }, ['me:1', 1, 0]],
+    ['for longer', { lock: held }, ['me:1', 1, 60_000]],
+    ['of a lock that was forced', { word: 'me:1' }, ['me:1', 1, 0]],
   ]),
-  scenario('of a free lock', scripts.join, {}, join(0)),
-  scenario('of a free lock, first in line', scripts.join, { line: [mine, second] }, join(0)),
-  scenario('of a free lock, alone in line', scripts.join, { line: [mine] }, join(0)),
-  scenario('of a line', scripts.join, { lock: byOther }, join(0)),
-  scenario('at its end', scripts.join, { lock: byOther, line: [first] }, join(0)),
-  scenario('with its ticket', scripts.join, { lock: byOther, line: [first] }, join(1)),
-  scenario('that renews its place', scripts.join, { lock: byOther, line: [first, mine] }, join(2)),
-  scenario('that finds its lock', scripts.join, { lock: held }, join(0)),
-  scenario('fenced, of a free lock', scripts.join, { counter }, joinFenced(0), withCounter),
-  scenario(
-    'fenced, of a free lock, first in line',
-    scripts.join,
-    { line: [mine, second], counter },
-    joinFenced(0),
-    withCounter,
-  ),
-  scenario('fenced, of a line', scripts.join, { lock: byOther }, joinFenced(0), withCounter),
-  scenario(
-    'fenced, that finds its lock',
-    scripts.join,
-    { lock: held, counter },
-    joinFenced(0),
-    withCounter,
-  ),
-  scenario(
-    'fenced, to the first of two',
-    scripts.handOver,
-    { lock: held, line: [fencedFirst, second], counter },
-    handOver('me:1'),
-    withCounter,
-  ),
-  scenario(
-    'fenced, past the gone',
-    scripts.handOver,
-    { lock: held, line: [lapsed, gone, fencedFirst] },
-    handOver('me:1'),
-    withCounter,
-  ),
-  scenario('of the lock to nobody', scripts.handOver, { lock: held }, handOver('me:1')),
-  scenario('to the last', scripts.handOver, { lock: held, line: [first] }, handOver('me:1')),
-  scenario('to the first of two', scripts.handOver, { lock: held, line: [fixed, second] }, [
-    ...handOver('me:1'),
+  ...scenariosOf(scripts.release, [['of a held lock', { lock: held }, ['me:1', 'ch', 'PUBLISH']]]),
+  ...scenariosOf(scripts.renew, [
+    ['of a held lock', { lock: held }, [60_000, 'me:1']],
+    ['not confirmed yet', { lock: { ...held, count: 0 } }, [60_000, 'me:1']],
+    ['of a lock that was forced', { word: 'me:1' }, [60_000, 'me:1']],
   ]),
-  scenario('past the gone', scripts.handOver, { lock: held, line: [lapsed, gone, second] }, [
-    ...handOver('me:1'),
+  ...scenariosOf(scripts.forceUnlock, [
+    ['of a held lock', { lock: held }, ['ch', 'PUBLISH', 20_000]],
+    ['the second', { lock: held, word: 'other:1' }, ['ch', 'PUBLISH', 20_000]],
   ]),
-  scenario('past the gone, to nobody', scripts.handOver, { lock: held, line: [lapsed, gone] }, [
-    ...handOver('me:1'),
+  ...scenariosOf(scripts.confirm, [
+    ['by a shorter lease', { lock: { ...held, count: 0 }, line: [first] }, confirm(20_000)],
+    ['by a longer lease', { lock: held }, confirm(60_000)],
+    ['of a lock that was forced', { word: 'me:1' }, confirm(60_000)],
   ]),
-  scenario('of a free lock', scripts.handOver, { line: [gone, second] }, handOver('')),
-  scenario('of a free lock to nobody', scripts.handOver, { line: [lapsed] }, handOver('')),
-  scenario('of a place', scripts.handOver, { lock: byOther, line: [mine, second] }, [
-    ...handOver('me:1'),
+  ...scenariosOf(scripts.join, [
+    ['of a free lock', {}, join(0)],
+    ['of a free lock, first in line', { line: [mine, second] }, join(0)],
+    ['of a free lock, alone in line', { line: [mine] }, join(0)],
+    ['of a line', { lock: byOther }, join(0)],
+    ['at its end', { lock: byOther, line: [first] }, join(0)],
+    ['with its ticket', { lock: byOther, line: [first] }, join(1)],
+    ['that renews its place', { lock: byOther, line: [first, mine] }, join(2)],
+    ['that finds its lock', { lock: held }, join(0)],
+    ['fenced, of a free lock', { counter }, joinFenced(0), withCounter],
+    [
+      'fenced, of a free lock, first in line',
+      { line: [mine, second], counter },
+      joinFenced(0),
+      withCounter,
+    ],
+    ['fenced, of a line', { lock: byOther }, joinFenced(0), withCounter],
+    ['fenced, that finds its lock', { lock: held, counter }, joinFenced(0), withCounter],
   ]),
-  scenario('of the only place', scripts.handOver, { lock: byOther, line: [mine] }, [
-    ...handOver('me:1'),
+  ...scenariosOf(scripts.handOver, [
+    [
+      'fenced, to the first of two',
+      { lock: held, line: [fencedFirst, second], counter },
+      handOver('me:1'),
+      withCounter,
+    ],
+    [
+      'fenced, past the gone',
+      { lock: held, line: [lapsed, gone, fencedFirst] },
+      handOver('me:1'),
+      withCounter,
+    ],
+    ['of the lock to nobody', { lock: held }, handOver('me:1')],
+    ['to the last', { lock: held, line: [first] }, handOver('me:1')],
+    ['to the first of two', { lock: held, line: [fixed, second] }, handOver('me:1')],
+    ['past the gone', { lock: held, line: [lapsed, gone, second] }, handOver('me:1')],
+    ['past the gone, to nobody', { lock: held, line: [lapsed, gone] }, handOver('me:1')],
+    ['of a free lock', { line: [gone, second] }, handOver('')],
+    ['of a free lock to nobody', { line: [lapsed] }, handOver('')],
+    ['of a place', { lock: byOther, line: [mine, second] }, handOver('me:1')],
+    ['of the only place', { lock: byOther, line: [mine] }, handOver('me:1')],
+    ['of the place of one who left', { line: [mine, second] }, handOver('me:1')],
   ]),
-  scenario('of the place of one who left', scripts.handOver, { line: [mine, second] }, [
-    ...handOver('me:1'),
+  ...scenariosOf(scripts.renewPlaces, [
+    ['of a place', { lock: byOther, line: [first, mine] }, [160_000, 50, 'me:1', 1]],
+    ['of what was handed over', { lock: held }, [160_000, 50, 'me:1', 1]],
   ]),
-  scenario('of a place', scripts.renewPlaces, { lock: byOther, line: [first, mine] }, [
-    ...[160_000, 50, 'me:1', 1],
+  ...scenariosOf(scripts.vote, [
+    ['for a free lock', {}, acquired],
+    ['for a free lock, known', { longest: known }, acquired],
+    ['for a free lock, for less', { longest: known }, ['me:1', 20_000]],
+    ['sent again', { lock: held, longest: known }, acquired],
+    ['of a lock that is held', { lock: byOther, longest: known }, acquired],
+    ['of a fenced lock', { counter }, acquired, voteWithCounter],
+    [
+      'of a fenced lock, sent again',
+      { lock: held, longest: known, counter },
+      acquired,
+      voteWithCounter,
+    ],
   ]),
-  scenario('of what was handed over', scripts.renewPlaces, { lock: held }, [
-    160_000,
-    50,
-    'me:1',
-    1,
+  ...scenariosOf(scripts.raiseToken, [
+    ['of a larger one', { counter }, ['7', TOKEN_TTL_MS]],
+    ['of a larger one, for ever', { counter }, ['7', 0]],
+    ['of the first', {}, ['7', TOKEN_TTL_MS]],
+    ['of one that is known', { counter }, ['5', TOKEN_TTL_MS]],
   ]),
-  scenario('for a free lock', scripts.vote, {}, acquired),
-  scenario('for a free lock, known', scripts.vote, { longest: known }, acquired),
-  scenario('for a free lock, for less', scripts.vote, { longest: known }, ['me:1', 20_000]),
-  scenario('sent again', scripts.vote, { lock: held, longest: known }, acquired),
-  scenario('of a lock that is held', scripts.vote, { lock: byOther, longest: known }, acquired),
-  scenario('of a fenced lock', scripts.vote, { counter }, acquired, voteWithCounter),
-  scenario(
-    'of a fenced lock, sent again',
-    scripts.vote,
-    { lock: held, longest: known, counter },
-    acquired,
-    voteWithCounter,
-  ),
-  scenario('of a larger one', scripts.raiseToken, { counter }, ['7', TOKEN_TTL_MS]),
-  scenario('of a larger one, for ever', scripts.raiseToken, { counter }, ['7', 0]),
-  scenario('of the first', scripts.raiseToken, {}, ['7', TOKEN_TTL_MS]),
-  scenario('of one that is known', scripts.raiseToken, { counter }, ['5', TOKEN_TTL_MS]),
-  scenario('of more than is known', scripts.remember, { longest: known }, [120_000]),
-  scenario('of less than is known', scripts.remember, { longest: known }, [60_000]),
-  scenario('of the first', scripts.remember, {}, [60_000]),
-  scenario('at a held lock', scripts.look, { lock: held }, []),
-  scenario('in line', scripts.waiters, { line: [first, second] }, []),
+  ...scenariosOf(scripts.remember, [
+    ['of more than is known', { longest: known }, [120_000]],
+    ['of less than is known', { longest: known }, [60_000]],
+    ['of the first', {}, [60_000]],
+  ]),
+  ...scenariosOf(scripts.look, [['at a held lock', { lock: held }, []]]),
+  ...scenariosOf(scripts.waiters, [['in line', { line: [first, second] }, []]]),
 ];
 
-function scenario(
-  title: string,
-  script: Script,
-  before: Before,
-  args: Scenario['args'],
-  keys = KEYS[script.name]!,
-): Scenario {
-  return { title: `${script.name} ${title}`, script, before, args, keys };
+type Tried = readonly [title: string, before: Before, args: Args, keys?: readonly string[]];
+
+function scenariosOf(script: Script, all: readonly Tried[]): Scenario[] {
+  return all.map(([title, before, args, keys = KEYS[script.name]!]) => ({
+    title: `${script.name} ${title}`,
+    script,
+    before,
+    args,
+    keys,
+  }));
 }
 
 /** Makes the server have this, and nothing else. */

@@ -66,202 +66,128 @@ const { weightedJoin, weightedHandOver, weightedRenew, weightedRenewPlaces } = s
 const READ_WRITE = 2 ** 31;
 
 export const SCENARIOS: readonly Scenario[] = [
-  scenario('of what nobody has', weightedJoin, {}, join(2)),
-  scenario(
-    'of what others have, too',
-    weightedJoin,
-    { holders: [{ ...byOther, weight: 1 }] },
-    join(2),
-  ),
-  scenario(
-    'of what is left of one whose leases are gone',
-    weightedJoin,
-    { holders: [byOther], missing: LEASES },
-    join(2),
-  ),
-  scenario(
-    'of what is left of one whose lock is gone',
-    weightedJoin,
-    { holders: [byOther], missing: LOCK },
-    join(2),
-  ),
-  scenario('first in line', weightedJoin, { capacity: 3, line: [mine, large] }, join(2)),
-  scenario('alone in line', weightedJoin, { capacity: 3, line: [mine] }, join(2)),
-  scenario('of a line', weightedJoin, { holders: [byOther] }, join(2)),
-  scenario('at its end', weightedJoin, { holders: [byOther], line: [first] }, join(2)),
-  scenario('with its ticket', weightedJoin, { holders: [byOther], line: [first] }, join(2, 1)),
-  scenario(
-    'that renews its place',
-    weightedJoin,
-    { holders: [byOther], line: [first, mine] },
-    join(2),
-  ),
-  scenario('that finds its permits', weightedJoin, { holders: [held] }, join(2)),
-  scenario('of what was set', weightedJoin, { set: 5 }, join(5)),
-  scenario('of more than there are', weightedJoin, {}, join(4)),
-  scenario('without a place', weightedJoin, { holders: [byOther] }, join(2, 0, 3, 0)),
-  scenario(
-    'without a place, of a line whose lock is gone',
-    weightedJoin,
-    { holders: [byOther], line: [first], missing: LOCK },
-    join(2, 0, 3, 0),
-  ),
-  scenario('without a place, of a mere line', weightedJoin, { line: [first] }, join(2, 0, 3, 0)),
-  scenario(
-    'of a line whose lock is gone',
-    weightedJoin,
-    { holders: [byOther], line: [first], missing: LOCK },
-    join(2),
-  ),
-  scenario('to nobody', weightedHandOver, { holders: [held] }, set('me:1', 0)),
-  scenario(
-    'to nobody, beside others',
-    weightedHandOver,
-    { holders: [held, { ...byOther, weight: 1 }] },
-    set('me:1', 0),
-  ),
-  scenario('to the last', weightedHandOver, { holders: [held], line: [first] }, set('me:1', 0)),
-  scenario(
-    'to two of three',
-    weightedHandOver,
-    {
-      holders: [held, { ...byOther, weight: 1 }],
-      line: [{ ...second, isFixed: true }, { ...second, owner: 'e:1' }, large],
-    },
-    set('me:1', 0),
-  ),
-  scenario(
-    'to nobody, since the first wants more',
-    weightedHandOver,
-    { holders: [held, { ...byOther, weight: 1 }], line: [large, second] },
-    set('me:1', 0),
-  ),
-  scenario(
-    'past the gone',
-    weightedHandOver,
-    { holders: [held], line: [gone, tooLarge, second] },
-    set('me:1', 0),
-  ),
-  scenario(
-    'past the gone, to nobody',
-    weightedHandOver,
-    { holders: [held], line: [gone] },
-    set('me:1', 0),
-  ),
-  scenario(
-    'of one who lapsed',
-    weightedHandOver,
-    { holders: [lapsedHolder, byOther], line: [second] },
-    set('', -1),
-  ),
-  scenario(
-    'of the only one, who lapsed',
-    weightedHandOver,
-    { holders: [lapsedHolder] },
-    set('', -1),
-  ),
-  scenario(
-    'to one who lapsed and waits',
-    weightedHandOver,
-    { holders: [lapsedHolder], line: [{ ...second, owner: 'lapsed:1' }] },
-    set('', -1),
-  ),
-  scenario(
-    'of what is left of one whose leases are gone',
-    weightedHandOver,
-    { holders: [byOther], line: [large], missing: LEASES },
-    set('', -1),
-  ),
-  scenario(
-    'of a place',
-    weightedHandOver,
-    { holders: [byOther], line: [mine, second] },
-    set('me:1', 0),
-  ),
-  scenario(
-    'of the only place',
-    weightedHandOver,
-    { holders: [byOther], line: [mine] },
-    set('me:1', 0),
-  ),
-  scenario(
-    'of some of its permits',
-    weightedHandOver,
-    { holders: [{ ...held, weight: 3 }], line: [second] },
-    set('me:1', 2),
-  ),
-  scenario(
-    'of nothing, for longer',
-    weightedHandOver,
-    { holders: [held] },
-    set('me:1', -1, 200_000),
-  ),
-  scenario(
-    'of nothing, confirmed for less',
-    weightedHandOver,
-    { holders: [{ ...held, isUnconfirmed: true }], line: [large] },
-    set('me:1', -1, 20_000, 1),
-  ),
-  scenario('of two holders', weightedRenew, { holders: [held, { ...byOther, weight: 1 }] }, [
-    160_000,
-    'me:1',
-    'other:1',
+  ...scenariosOf(weightedJoin, [
+    ['of what nobody has', {}, join(2)],
+    ['of what others have, too', { holders: [{ ...byOther, weight: 1 }] }, join(2)],
+    [
+      'of what is left of one whose leases are gone',
+      { holders: [byOther], missing: LEASES },
+      join(2),
+    ],
+    ['of what is left of one whose lock is gone', { holders: [byOther], missing: LOCK }, join(2)],
+    ['first in line', { capacity: 3, line: [mine, large] }, join(2)],
+    ['alone in line', { capacity: 3, line: [mine] }, join(2)],
+    ['of a line', { holders: [byOther] }, join(2)],
+    ['at its end', { holders: [byOther], line: [first] }, join(2)],
+    ['with its ticket', { holders: [byOther], line: [first] }, join(2, 1)],
+    ['that renews its place', { holders: [byOther], line: [first, mine] }, join(2)],
+    ['that finds its permits', { holders: [held] }, join(2)],
+    ['of what was set', { set: 5 }, join(5)],
+    ['of more than there are', {}, join(4)],
+    ['without a place', { holders: [byOther] }, join(2, 0, 3, 0)],
+    [
+      'without a place, of a line whose lock is gone',
+      { holders: [byOther], line: [first], missing: LOCK },
+      join(2, 0, 3, 0),
+    ],
+    ['without a place, of a mere line', { line: [first] }, join(2, 0, 3, 0)],
+    ['of a line whose lock is gone', { holders: [byOther], line: [first], missing: LOCK }, join(2)],
   ]),
-  scenario('not confirmed yet', weightedRenew, { holders: [{ ...held, isUnconfirmed: true }] }, [
-    160_000,
-    'me:1',
-    'me:1',
+  ...scenariosOf(weightedHandOver, [
+    ['to nobody', { holders: [held] }, set('me:1', 0)],
+    ['to nobody, beside others', { holders: [held, { ...byOther, weight: 1 }] }, set('me:1', 0)],
+    ['to the last', { holders: [held], line: [first] }, set('me:1', 0)],
+    [
+      'to two of three',
+      {
+        holders: [held, { ...byOther, weight: 1 }],
+        line: [{ ...second, isFixed: true }, { ...second, owner: 'e:1' }, large],
+      },
+      set('me:1', 0),
+    ],
+    [
+      'to nobody, since the first wants more',
+      { holders: [held, { ...byOther, weight: 1 }], line: [large, second] },
+      set('me:1', 0),
+    ],
+    ['past the gone', { holders: [held], line: [gone, tooLarge, second] }, set('me:1', 0)],
+    ['past the gone, to nobody', { holders: [held], line: [gone] }, set('me:1', 0)],
+    ['of one who lapsed', { holders: [lapsedHolder, byOther], line: [second] }, set('', -1)],
+    ['of the only one, who lapsed', { holders: [lapsedHolder] }, set('', -1)],
+    [
+      'to one who lapsed and waits',
+      { holders: [lapsedHolder], line: [{ ...second, owner: 'lapsed:1' }] },
+      set('', -1),
+    ],
+    [
+      'of what is left of one whose leases are gone',
+      { holders: [byOther], line: [large], missing: LEASES },
+      set('', -1),
+    ],
+    ['of a place', { holders: [byOther], line: [mine, second] }, set('me:1', 0)],
+    ['of the only place', { holders: [byOther], line: [mine] }, set('me:1', 0)],
+    [
+      'of some of its permits',
+      { holders: [{ ...held, weight: 3 }], line: [second] },
+      set('me:1', 2),
+    ],
+    ['of nothing, for longer', { holders: [held] }, set('me:1', -1, 200_000)],
+    [
+      'of nothing, confirmed for less',
+      { holders: [{ ...held, isUnconfirmed: true }], line: [large] },
+      set('me:1', -1, 20_000, 1),
+    ],
   ]),
-  scenario('of a place', weightedRenewPlaces, { holders: [byOther], line: [first, mine] }, [
-    160_000,
-    50,
-    'me:1',
-    1,
+  ...scenariosOf(weightedRenew, [
+    [
+      'of two holders',
+      { holders: [held, { ...byOther, weight: 1 }] },
+      [160_000, 'me:1', 'other:1'],
+    ],
+    [
+      'not confirmed yet',
+      { holders: [{ ...held, isUnconfirmed: true }] },
+      [160_000, 'me:1', 'me:1'],
+    ],
   ]),
-  scenario('of what was handed over', weightedRenewPlaces, { holders: [held], line: [first] }, [
-    160_000,
-    50,
-    'me:1',
-    1,
+  ...scenariosOf(weightedRenewPlaces, [
+    ['of a place', { holders: [byOther], line: [first, mine] }, [160_000, 50, 'me:1', 1]],
+    ['of what was handed over', { holders: [held], line: [first] }, [160_000, 50, 'me:1', 1]],
   ]),
-  scenario(
-    'of the only one',
-    scripts.weightedForce,
-    { capacity: READ_WRITE, holders: [held] },
-    [2, 2, 20_000],
-  ),
-  scenario(
-    'of one of three',
-    scripts.weightedForce,
-    { capacity: READ_WRITE, holders: [held, { ...byOther, weight: 1 }, lapsedHolder] },
-    [1, 1, 20_000],
-  ),
-  scenario(
-    'of all who have less, before a line',
-    scripts.weightedForce,
-    { capacity: READ_WRITE, holders: [{ ...held, weight: 1 }, byOther], line: [large] },
-    [1, 2, 20_000],
-  ),
-  scenario(
-    'of nobody',
-    scripts.weightedForce,
-    { capacity: READ_WRITE, holders: [held] },
-    [3, 3, 20_000],
-  ),
-  scenario('of two', scripts.weightedLast, { capacity: READ_WRITE, holders: [held, byOther] }, []),
-  scenario('at all', scripts.weightedLook, { holders: [held], line: [large] }, [3]),
-  scenario('of one in use', scripts.weightedSetCapacity, { holders: [held] }, [5, 1_000_000]),
-  scenario('again', scripts.weightedSetCapacity, { set: 4 }, [5, 1_000_000]),
+  ...scenariosOf(scripts.weightedForce, [
+    ['of the only one', { capacity: READ_WRITE, holders: [held] }, [2, 2, 20_000]],
+    [
+      'of one of three',
+      { capacity: READ_WRITE, holders: [held, { ...byOther, weight: 1 }, lapsedHolder] },
+      [1, 1, 20_000],
+    ],
+    [
+      'of all who have less, before a line',
+      { capacity: READ_WRITE, holders: [{ ...held, weight: 1 }, byOther], line: [large] },
+      [1, 2, 20_000],
+    ],
+    ['of nobody', { capacity: READ_WRITE, holders: [held] }, [3, 3, 20_000]],
+  ]),
+  ...scenariosOf(scripts.weightedLast, [
+    ['of two', { capacity: READ_WRITE, holders: [held, byOther] }, []],
+  ]),
+  ...scenariosOf(scripts.weightedLook, [['at all', { holders: [held], line: [large] }, [3]]]),
+  ...scenariosOf(scripts.weightedSetCapacity, [
+    ['of one in use', { holders: [held] }, [5, 1_000_000]],
+    ['again', { set: 4 }, [5, 1_000_000]],
+  ]),
 ];
 
-function scenario(title: string, script: Script, before: Before, args: Args): Scenario {
-  return {
+type Tried = readonly [title: string, before: Before, args: Args];
+
+function scenariosOf(script: Script, all: readonly Tried[]): Scenario[] {
+  return all.map(([title, before, args]) => ({
     title: `${script.name} ${title}`,
     script,
     before,
     args,
     keys: keysOf(script.name, args),
-  };
+  }));
 }
 
 function keysOf(name: string, args: Args): readonly string[] {

@@ -1,6 +1,13 @@
 // The statistics of the benchmarks: what they say of figures that can be worked out by hand.
 import { describe, expect, it } from 'vitest';
-import { jainIndex, median, pairedRatio, quantile, spread, width } from '../../../benchmarks/support/figures.js';
+import {
+  jainIndex,
+  median,
+  pairedRatio,
+  quantile,
+  spread,
+  width,
+} from '../../../benchmarks/support/figures.js';
 
 describe('quantile()', () => {
   it('lies between two samples in proportion, whatever their order', () => {
