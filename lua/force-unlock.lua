@@ -11,20 +11,19 @@
 -- Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was
 -- refused)}, or nil when nobody held the lock.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
-local lock = KEYS[1]
-local forced = KEYS[2]
-local channel = ARGV[1]
-local publish = ARGV[2]
-local wordMs = tonumber(ARGV[3])
+local lock, forced = unpack(KEYS)
+local channel, publish, wordMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+-- include: holder-of
 
 local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
-local fields = holderCount == 1 and redis.call('HGETALL', lock) or {}
-local holder = fields[1] or ''
-if not string.match(holder, '^.+:%-?%d+$') then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+local fields = holderCount == 1 and redis.call('HGETALL', lock)
+local holder, conflict = holderOf(fields)
+if conflict then
+  return conflict
 end
 
 local ttlMs = redis.call('PTTL', lock)

@@ -10,15 +10,9 @@
 -- Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
 -- Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
 local counter = KEYS[1]
-local token = ARGV[1]
-local tokenTtlMs = tonumber(ARGV[2])
+local token, tokenTtlMs = ARGV[1], tonumber(ARGV[2])
 
-local function setToken(counter, token, rememberMs)
-  if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-  end
-  return redis.pcall('SET', counter, token)
-end
+-- include: set-token
 
 local last = redis.call('GET', counter) or '0'
 local number = tonumber(token)

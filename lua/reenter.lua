@@ -12,35 +12,28 @@
 -- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
 --
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-local lock = KEYS[1]
-local forced = KEYS[2]
-local owner = ARGV[1]
-local holdCount = ARGV[2]
-local leaseMs = tonumber(ARGV[3])
+local lock, forced = unpack(KEYS)
+local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local count = redis.call('HGET', lock, owner)
-if count then
-  local ttlMs = redis.call('PTTL', lock)
-  local newTtlMs = math.max(ttlMs, leaseMs)
-  -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
-  if ttlMs >= 0 and newTtlMs > 0 then
-    redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
-  end
-  if count ~= holdCount then
-    local counted = redis.pcall('HSET', lock, owner, holdCount)
-    if type(counted) == 'table' then
-      if newTtlMs ~= ttlMs and ttlMs > 0 then
-        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-      end
-      return counted
-    end
-  end
-  return 'kept'
+if not count then
+  -- include: ours
+  -- include: how-lost
 end
 
-if redis.call('GET', forced) == owner then
-  -- pcall: where that is not permitted the word ends by itself.
-  redis.pcall('DEL', forced)
-  return 'forced'
+local ttlMs = redis.call('PTTL', lock)
+local newTtlMs = math.max(ttlMs, leaseMs)
+-- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
+if ttlMs >= 0 and newTtlMs > 0 then
+  redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
 end
-return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+if count ~= holdCount then
+  local counted = redis.pcall('HSET', lock, owner, holdCount)
+  if type(counted) == 'table' then
+    if newTtlMs ~= ttlMs and ttlMs > 0 then
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
+    end
+    return counted
+  end
+end
+return 'kept'

@@ -11,13 +11,6 @@
 -- Returns 0 when this owner does not hold it (any more); when it was released 1, and 1 more for each listener that was told; why
 -- nobody was told (string) when it was released, but publishing was refused.
 local lock = KEYS[1]
-local owner = ARGV[1]
-local channel = ARGV[2]
-local publish = ARGV[3]
+local owner, channel, publish = ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('HDEL', lock, owner) == 0 then
-  return 0
-end
--- pcall: a user without permission for the channel must still be able to release.
-local told = publish ~= '' and redis.pcall(publish, channel, '0') or 0
-return type(told) == 'table' and told.err or 1 + told
+-- include: release

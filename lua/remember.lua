@@ -8,8 +8,9 @@
 --
 -- Returns how many they are.
 local longest = KEYS
-local leaseMs = tonumber(ARGV[1])
-local lease = ARGV[1] -- as it came, for commands
+local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came, for commands
+
+-- include: refusal
 
 local function remember(key)
   local known = redis.pcall('GET', key)
@@ -23,20 +24,17 @@ local function remember(key)
   if ttlMs ~= -2 and ttlMs < leaseMs then
     redis.call('PEXPIRE', key, lease)
   end
-  if knownMs >= leaseMs then
-    return known
-  end
-  local done = redis.pcall('SET', key, lease, 'PX', lease)
-  if done.err and ttlMs > 0 then
+  local refused = knownMs < leaseMs and refusal('SET', key, lease, 'PX', lease)
+  if refused and ttlMs > 0 then
     redis.call('PEXPIRE', key, string.format('%.0f', ttlMs))
   end
-  return done
+  return refused
 end
 
 for _, key in ipairs(longest) do
-  local reply = remember(key)
-  if type(reply) == 'table' and reply.err then
-    return reply
+  local refused = remember(key)
+  if refused then
+    return refused
   end
 end
 return #longest

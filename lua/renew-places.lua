@@ -12,12 +12,13 @@
 -- -1: no expiry, -2: the lock is free).
 local keys = KEYS
 local placeLeaseMs = tonumber(ARGV[1])
-local placeLease = ARGV[1] -- as it came: a number would be written out anew for each command
-local nonce = ARGV[2]
+local placeLease, nonce = ARGV[1], ARGV[2] -- as it came: a number would be written out anew for each command
 local owners = ARGV
 
-local time = redis.call('TIME')
-local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + placeLeaseMs)
+-- include: ours
+
+-- include: now
+local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
 
 -- Whether anything was written: before, a full memory refuses what takes memory, and a place may just have its lease.
 local hasWritten = false
@@ -38,15 +39,6 @@ local function atLeast(key)
     redis.call('PEXPIRE', key, ttlMs > placeLeaseMs and string.format('%.0f', ttlMs) or placeLease)
     hasWritten = true
   end
-end
-
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
 end
 
 -- Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.

@@ -9,18 +9,10 @@
 --
 -- Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local locks = KEYS
-local owners = ARGV
-local leaseMs = tonumber(ARGV[1])
+local owners, leaseMs = ARGV, tonumber(ARGV[1])
 local lease = ARGV[1] -- as it came: a number would be written out anew for each command
 
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
-end
+-- include: ours
 
 -- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 1; and for all locks on a
 -- server without GT.
@@ -45,22 +37,17 @@ local isGtKnown = true
 
 local function renew(lock, forced, owner)
   local count = ours('HGET', lock, owner)
-  if count then
-    if leaseMs > 0 then
-      local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
-      if prolonged ~= 1 then
-        isGtKnown = isGtKnown and type(prolonged) ~= 'table'
-        prolong(lock, owner, count)
-      end
+  if not count then
+    -- include: how-lost
+  end
+  if leaseMs > 0 then
+    local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
+    if prolonged ~= 1 then
+      isGtKnown = isGtKnown and type(prolonged) ~= 'table'
+      prolong(lock, owner, count)
     end
-    return 'kept'
   end
-  if ours('GET', forced) == owner then
-    -- pcall: where that is not permitted the word ends by itself.
-    redis.pcall('DEL', forced)
-    return 'forced'
-  end
-  return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+  return 'kept'
 end
 
 local answers = {}

@@ -6,20 +6,19 @@
 --
 -- Returns the owners (strings) whose places have not lapsed.
 -- Error KEYCONFLICT when the hash is no lock, or the line is that of a weighted lock; WRONGTYPE when a key is of another type.
-local lock = KEYS[1]
-local line = KEYS[2]
-local places = KEYS[3]
+local lock, line, places = unpack(KEYS)
 
--- A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
--- to something else.
+-- include: holder-of
+
 local holderCount = redis.call('HLEN', lock)
-local holders = holderCount == 1 and redis.call('HKEYS', lock) or {}
-if holderCount > 0 and not string.match(holders[1] or '', '^.+:%-?%d+$') then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+if holderCount > 0 then
+  local _, conflict = holderOf(holderCount == 1 and redis.call('HKEYS', lock))
+  if conflict then
+    return conflict
+  end
 end
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include: now
 local owners = {}
 for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
   local place = redis.call('HGET', places, owner)

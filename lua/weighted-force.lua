@@ -13,36 +13,27 @@
 --
 -- Returns the owners that were put out (array of strings).
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
-local lock = KEYS[1]
-local leases = KEYS[2]
-local line = KEYS[3]
-local forced = KEYS[4]
-local least = tonumber(ARGV[1])
-local most = tonumber(ARGV[2])
-local wordMs = tonumber(ARGV[3])
+local lock, leases, line, forced = unpack(KEYS)
+local least, most, wordMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- include: now
+-- include: whole
+-- include: weighted-conflict
 
 -- How many owners go into one command.
 local MANY = 500
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-
 local known = redis.call('HMGET', lock, 'capacity', 'used')
-if not known[1] then
-  if redis.call('EXISTS', lock) == 1 then
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-  end
-  return {}
-end
-
-if known[1] ~= '2147483648' then
-  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+local capacity = tonumber(known[1])
+local conflict = conflictOf(capacity, capacity and 0 or redis.call('PTTL', lock), true)
+if conflict or not capacity then
+  return conflict or {}
 end
 
 local used = tonumber(known[2])
 local out, batches = {}, {}
 local lastEndMs = nowMs
-local live = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', nowMs), '+inf', 'WITHSCORES')
+local live = redis.call('ZRANGEBYSCORE', leases, '(' .. whole(nowMs), '+inf', 'WITHSCORES')
 for i = 1, #live, 2 do
   local weight = tonumber(string.match(redis.call('HGET', lock, live[i]) or '', '^%d+'))
   if weight and weight >= least and weight <= most then
@@ -74,14 +65,14 @@ for _, batch in ipairs(batches) do
   end
   redis.call('HSET', forced, unpack(words))
 end
-local refused = redis.pcall('PEXPIREAT', forced, string.format('%.0f', untilMs))
+local refused = redis.pcall('PEXPIREAT', forced, whole(untilMs))
 if type(refused) == 'table' then
   for _, batch in ipairs(batches) do
     redis.pcall('HDEL', forced, unpack(batch))
   end
   return refused
 end
-redis.call('HSET', lock, 'used', string.format('%.0f', used))
+redis.call('HSET', lock, 'used', whole(used))
 for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))

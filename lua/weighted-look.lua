@@ -11,28 +11,17 @@
 -- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
 -- (string) of each)} of those that have not lapsed.
 -- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
-local lock = KEYS[1]
-local leases = KEYS[2]
-local line = KEYS[3]
-local places = KEYS[4]
-local permits = KEYS[5]
+local lock, leases, line, places, permits = unpack(KEYS)
 local declared = tonumber(ARGV[1])
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include: now
+-- include: weighted-conflict
 
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-local ttlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called.
-if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+local conflict = conflictOf(capacity, redis.call('PTTL', lock), declared == READ_WRITE)
+if conflict then
+  return conflict
 end
-
-local READ_WRITE = 2147483648
-if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
-  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-end
-
 capacity = capacity or redis.call('GET', permits) or declared
 if not string.match(capacity, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')

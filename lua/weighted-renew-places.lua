@@ -11,23 +11,12 @@
 -- Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first
 -- lease of a holder ends, or that of the first place; -2: now).
 local keys = KEYS
-local placeLeaseMs = tonumber(ARGV[1])
-local nonce = ARGV[2]
-local owners = ARGV
+local placeLeaseMs, nonce, owners = tonumber(ARGV[1]), ARGV[2], ARGV
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include: now
+-- include: ours
 local expiresAtMs = nowMs + placeLeaseMs
 local expiresAt = string.format('%.0f', expiresAtMs)
-
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
-end
 
 -- Asked for at the end: before anything is written it is known to be permitted.
 ours('ZRANGE', keys[3], 0, 0)

@@ -9,21 +9,11 @@
 --
 -- Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
 local keys = KEYS
-local leaseMs = tonumber(ARGV[1])
-local owners = ARGV
+local leaseMs, owners = tonumber(ARGV[1]), ARGV
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include: now
+-- include: ours
 local leaseEndMs = nowMs + leaseMs
-
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
-end
 
 -- Whose keys live long enough: a client has many holders of one lock.
 local isLasting = {}

@@ -9,10 +9,8 @@
 --
 -- Returns 1.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a read-write lock; WRONGTYPE when the lock's key is of another type.
-local lock = KEYS[1]
-local permits = KEYS[2]
-local capacity = ARGV[1]
-local permitsTtlMs = ARGV[2]
+local lock, permits = unpack(KEYS)
+local capacity, permitsTtlMs = ARGV[1], ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
 -- A hash without an end is somebody else's, whatever its fields are called.

@@ -10,7 +10,6 @@ const LONGEST = 'longest';
 const COUNTER = 'counter';
 const KEYS: Record<string, readonly string[]> = {
   acquire: [LOCK],
-  'acquire-fenced': [LOCK, COUNTER],
   confirm: [LOCK, FORCED, LINE, PLACES],
   'force-unlock': [LOCK, FORCED],
   gather: [LOCK],
@@ -88,19 +87,11 @@ export const SCENARIOS: readonly Scenario[] = [
   scenario('of a lock that is held', scripts.gather, { lock: byOther }, ['a', 60_000, '', 'me:1']),
   scenario('to release a held lock', scripts.gather, { lock: held }, ['r', 0, 'PUBLISH', 'me:1']),
   scenario('to withdraw a held lock', scripts.gather, { lock: held }, ['w', 0, '', 'me:1']),
-  ...[
-    scenario('of a free lock', scripts.acquireFenced, {}, [...acquired, TOKEN_TTL_MS]),
-    scenario('after others', scripts.acquireFenced, { counter }, [...acquired, TOKEN_TTL_MS]),
-    scenario('for ever', scripts.acquireFenced, { counter }, [...acquired, 0]),
-    scenario('sent again', scripts.acquireFenced, { lock: held, counter }, [
-      ...acquired,
-      TOKEN_TTL_MS,
-    ]),
-    scenario('of a lock that is held', scripts.acquireFenced, { lock: byOther, counter }, [
-      ...acquired,
-      TOKEN_TTL_MS,
-    ]),
-  ],
+  acquireFenced('of a free lock', {}),
+  acquireFenced('after others', { counter }),
+  acquireFenced('for ever', { counter }, 0),
+  acquireFenced('sent again', { lock: held, counter }),
+  acquireFenced('of a lock that is held', { lock: byOther, counter }),
   scenario('nested, for longer', scripts.reenter, { lock: held }, ['me:1', 2, 60_000]),
   scenario('nested, for less', scripts.reenter, { lock: held }, ['me:1', 2, 20_000]),
   scenario('of a nested hold', scripts.reenter, { lock: { ...held, count: 2 } }, ['me:1', 1, 0]),
@@ -215,6 +206,11 @@ export const SCENARIOS: readonly Scenario[] = [
   scenario('at a held lock', scripts.look, { lock: held }, []),
   scenario('in line', scripts.waiters, { line: [first, second] }, []),
 ];
+
+function acquireFenced(title: string, before: Before, tokenTtlMs = TOKEN_TTL_MS): Scenario {
+  const args = [...acquired, tokenTtlMs];
+  return scenario(`fenced, ${title}`, scripts.acquire, before, args, [LOCK, COUNTER]);
+}
 
 function scenario(
   title: string,

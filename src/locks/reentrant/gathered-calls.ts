@@ -44,7 +44,7 @@ export class GatheredCalls {
     this.#carrier = carrier;
   }
 
-  /** Acquires by acquire.lua or acquire-fenced.lua, or with other calls by gather.lua. */
+  /** Acquires by acquire.lua, or with other calls by gather.lua. */
   acquire<T>(
     keys: LockKeys,
     ownerId: string,

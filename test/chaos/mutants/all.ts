@@ -14,11 +14,6 @@ export const MUTANTS: readonly Mutant[] = [
         from: "if redis.call('HDEL', lock, owner) == 0 then\n  return 0\nend",
         to: "if redis.call('DEL', lock) == 0 then\n  return 0\nend",
       },
-      {
-        in: 'lua',
-        from: "local removed = redis.pcall('HDEL', lock, owner)",
-        to: "local removed = redis.pcall('DEL', lock)",
-      },
     ],
   },
   {
@@ -54,11 +49,6 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: "local told = publish ~= '' and redis.pcall(publish, channel, '0') or 0\nreturn type(told)",
         to: 'local told = 0\nreturn type(told)',
-      },
-      {
-        in: 'lua',
-        from: "local told = redis.pcall(publish, 'redisson_lock__channel:' .. tag, '0')",
-        to: 'local told = tag and 0',
       },
     ],
   },
@@ -122,8 +112,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "if count ~= holdCount then\n    local counted = redis.pcall('HSET', lock, owner, holdCount)",
-        to: "if holdCount ~= '0' then\n    local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
+        from: "if count ~= holdCount then\n  local counted = redis.pcall('HSET', lock, owner, holdCount)",
+        to: "if holdCount ~= '0' then\n  local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
       },
       {
         in: 'src',
@@ -169,8 +159,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "local count = redis.call('HGET', lock, owner)\nif count then\n  local ttlMs = redis.call('PTTL', lock)\n  local newTtlMs",
-        to: "if redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET', lock, owner, 1)\n  redis.call('PEXPIRE', lock, math.max(leaseMs, 1000))\nend\nlocal count = redis.call('HGET', lock, owner)\nif count then\n  local ttlMs = redis.call('PTTL', lock)\n  local newTtlMs",
+        from: 'local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\n',
+        to: "local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\nif redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET', lock, owner, 1)\n  redis.call('PEXPIRE', lock, math.max(leaseMs, 1000))\nend\n",
       },
     ],
   },
@@ -267,8 +257,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "local done = redis.pcall('PEXPIREAT', lock, expiresAtMs)",
-        to: "local done = redis.pcall('PEXPIRE', lock, 600000)",
+        from: "refusal('PEXPIREAT', lock, expiresAtMs)",
+        to: "refusal('PEXPIRE', lock, 600000)",
       },
     ],
   },
@@ -305,7 +295,6 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: 'local number = math.max(lastNumber + 1, nowUs)',
         to: 'local number = nowUs',
-        times: 5,
       },
     ],
   },
@@ -318,7 +307,6 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: 'local number = math.max(lastNumber + 1, nowUs)',
         to: 'local number = lastNumber + 1\n  nowUs = math.min(nowUs, number)',
-        times: 5,
       },
     ],
   },
@@ -329,8 +317,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: '  local isGiven = isKnown and token and',
-        to: "  token = redis.call('GET', counter) or token\n  local isGiven = isKnown and token and",
+        from: '  if isKnown and token and not setToken',
+        to: "  token = redis.call('GET', counter) or token\n  if isKnown and token and not setToken",
       },
     ],
   },
@@ -382,8 +370,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "      if letIn(candidate, place) == 'wait' then\n        waiting = place\n        break\n      end\n      leaving[#leaving + 1] = candidate",
-        to: "      if letIn(candidate, place) == 'wait' then\n        waiting = waiting or place\n      else\n        leaving[#leaving + 1] = candidate\n      end",
+        from: '      if hasToWait(candidate, place) then\n        waiting = place\n        break\n      end\n      leaving[#leaving + 1] = candidate',
+        to: '      if hasToWait(candidate, place) then\n        waiting = waiting or place\n      else\n        leaving[#leaving + 1] = candidate\n      end',
       },
     ],
   },

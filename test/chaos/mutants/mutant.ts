@@ -12,10 +12,9 @@ export interface Mutant {
   readonly edits: readonly Edit[];
 }
 
-/** Text that stands once in all of lua/ or src/, or as often as is said, and what stands there instead. */
+/** Text that stands once in all of lua/ or src/, and what stands there instead. */
 export interface Edit {
   readonly in: 'lua' | 'src';
   readonly from: string;
   readonly to: string;
-  readonly times?: number;
 }

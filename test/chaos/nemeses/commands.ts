@@ -1,7 +1,6 @@
 // What happens to single commands, replies and messages: lost, doubled, late.
-import { readFileSync } from 'node:fs';
-import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { scripts } from '../../../src/redis/scripts.generated.js';
 import type { Treatment } from '../../support/proxy-interceptors.js';
 import { Random } from '../random.js';
 import type { Stage } from '../stage/stage.js';
@@ -86,13 +85,11 @@ async function deliver(
 }
 
 /** forceUnlock frees whoever holds the lock when it runs: nobody promises anything about a second time. */
-const FORCES = ['force-unlock', 'weighted-force'].map((name) =>
-  readFileSync(new URL(`../../../lua/${name}.lua`, import.meta.url)),
-);
-export const FORCE_SHA1S = FORCES.map((force) => createHash('sha1').update(force).digest('hex'));
+const FORCES = [scripts.forceUnlock, scripts.weightedForce];
+export const FORCE_SHA1S = FORCES.map(({ sha1 }) => sha1);
 
 /** Whether it may run when its connection is gone: a script does; what concerns a connection concerns another one. */
 function mayRunTwice([name, script]: readonly Buffer[]): boolean {
   if (/^evalsha$/i.test(String(name))) return !FORCE_SHA1S.includes(String(script));
-  return /^eval$/i.test(String(name)) && !FORCES.some((force) => force.equals(script!));
+  return /^eval$/i.test(String(name)) && !FORCES.some(({ source }) => source === String(script));
 }
