@@ -1,16 +1,15 @@
--- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than all before.
---
--- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
--- that this very command ran before and its reply was lost: the lock is ours, and the lease starts anew. A copy uses up a token;
--- none is given twice, and none is smaller than one before it.
+-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
+-- all before.
+-- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
+-- and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
 -- ARGV[3] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
---
--- Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no expiry)}.
+-- Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no
+-- expiry)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, counter = KEYS[1], KEYS[2]
 local owner, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3]

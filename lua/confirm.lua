@@ -1,7 +1,6 @@
 -- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
---
--- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
--- acquisition makes it 1 or more, and only while it is 0 may the lease become shorter.
+-- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
+-- or more, and only while it is 0 may the lease become shorter.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
@@ -13,7 +12,6 @@
 -- ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
---
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock, forced, line, places = unpack(KEYS)
 local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV[3] -- as it came, for commands
@@ -21,8 +19,7 @@ local publish, grants, publishGrant = ARGV[4], ARGV[5], ARGV[6]
 
 local count = redis.call('HGET', lock, owner)
 if not count then
-  -- include: ours
-  -- include: how-lost
+  -- include: ours, how-lost
 end
 
 local ttlMs = redis.call('PTTL', lock)
@@ -38,9 +35,7 @@ end
 redis.call('PEXPIRE', lock, lease)
 local counted = redis.pcall('HSET', lock, owner, 1)
 if type(counted) == 'table' then
-  if ttlMs > 0 then
-    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-  end
+  -- include: undo-lease
   return counted
 end
 -- The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)

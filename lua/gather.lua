@@ -1,13 +1,8 @@
--- Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
--- stand here. In a cluster, all keys are of one slot.
---
--- Each is answered for itself. What its own script would refuse (a command or key that is denied, a key of another
--- type, a full memory, a key that is not here any more) is left undone and answered by false, whatever becomes of the
--- others: sent by itself, it is told why. Nothing in this script raises an error; so an error that answers the whole call means that
--- nothing was done.
---
--- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing once something was written: what
--- comes behind a release is acquired all the same.)
+-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
+-- cluster, all keys are of one slot.
+-- Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
+-- by itself, it is told why. Nothing in this script raises an error, so one that answers the whole call means that nothing was done.
+-- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing that comes behind a release.)
 --
 -- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
 -- a fencing token its counter (the last one that was given out)
@@ -17,7 +12,6 @@
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
 -- token is remembered (integer, ms; 0: for ever), if it is given one
---
 -- Returns for each lock what its own script returns; false (null to a client) where nothing was done.
 local keys = KEYS
 local kinds, leaseMs, publish, owners = ARGV[1], ARGV[2], ARGV[3], ARGV

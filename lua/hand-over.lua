@@ -1,9 +1,7 @@
--- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
--- the first in line: takes it for that one, and tells its client.
---
--- Safe to send twice and to arrive late: an owner is never used again after it went, and the lock is only handed
--- over when it is free. The lease of the lock ends when that of the place would have ended; so a receiver that
--- never learns of it delays the line no longer than a place in it would have.
+-- Gives up what an owner has, the fair lock or a place in line. If nobody holds the lock then, takes it for the first in line, and tells
+-- its client.
+-- Safe to send twice and to arrive late: an owner is never used again after it went, and only a free lock is handed over. Its lease ends
+-- when that of the place would have ended; so a receiver that never learns of it delays the line no longer than a place would have.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
@@ -15,18 +13,15 @@
 -- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
---
--- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
--- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody
--- is in line, -3: it is free, and it is to be called again, since many lapsed places were in the way), what was not told and
--- why (string, string: channel and error, only when publishing was refused)}.
+-- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a fencing token
+-- "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free,
+-- and it is to be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and error,
+-- only when publishing was refused)}.
 local lock, line, places, counter = unpack(KEYS)
 local owner, channel, publish, grants, publishGrant = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local isCounted = ARGV[6] == '1'
 
--- include: ours
--- include: refusal
--- include: is-deaf
+-- include: ours, refusal, is-deaf
 
 -- How many lapsed places one call drops at most.
 local MAX_DROPPED = 1000
@@ -120,9 +115,7 @@ redis.call('HSET', lock, receiver, wants % 2 == 1 and 0 or 1)
 local failed = refusal('PEXPIREAT', lock, expiresAtMs) or refusal('ZREM', line, unpack(leaving))
 if failed then
   redis.call('HDEL', lock, receiver)
-  if ttlMs > 0 then
-    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-  end
+  -- include: undo-lease
   return failed
 end
 if isHeld then
@@ -133,10 +126,9 @@ redis.call('HDEL', places, unpack(leaving))
 -- A fencing token is remembered for as long as the receiver wants. No lock must stay with a holder who gives it up because no token can be given:
 -- who gets the lock without one asks for it, and is told why it gets none.
 if counter and tonumber(wants) >= 2 then
-  -- include: next-token
-  -- include: set-token
+  -- include: next-token, set-token
   local isKnown, token, rememberMs = pcall(nextToken, counter, tonumber(tokenTtl))
-  if isKnown and token and not setToken(counter, token, rememberMs).err then
+  if isKnown and token and not setToken(counter, token, rememberMs) then
     nonce = nonce .. ':' .. token
   end
 end

@@ -1,10 +1,7 @@
 -- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
---
--- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
--- very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
--- takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
--- owner went, is not renewed by anybody and lapses. Of a fenced lock, each that finds the lock its owner's gives the next token: a
--- copy uses one up; none is given twice, and none is smaller than one before it.
+-- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
+-- or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
+-- nothing; one that makes a place anew, after its owner went, is renewed by nobody and lapses. A copy uses up a token, as in acquire.lua.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
@@ -19,19 +16,16 @@
 -- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
 -- ARGV[8] listensAt (string): the end of the name of the channel where the client listens for its grants
 -- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
---
--- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock
--- {1 or 2, token (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but
--- others are first), ticket (string; 0: not joined)}.
+-- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
+-- (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
+-- (string; 0: not joined)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, line, places, counter = unpack(KEYS)
-local owner, leaseMs, placeLeaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local placeLease, nonce, ticket, wants = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] -- as it came, for commands
-local isListening, listensAt, tokenTtlMs = ARGV[7], ARGV[8], tonumber(ARGV[9])
-local tokenTtl = ARGV[9] -- as it came, for the place
+local owner, leaseMs, placeLeaseMs, placeLease = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[3] -- as it came, for commands
+local nonce, ticket, wants, isListening = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local listensAt, tokenTtlMs, tokenTtl = ARGV[8], tonumber(ARGV[9]), ARGV[9] -- as it came, for the place
 
--- include: refusal
--- include: set-token
+-- include: refusal, set-token
 
 local count = redis.call('HGET', lock, owner)
 local first, isFree, isFirst = {}, false, false
@@ -55,12 +49,10 @@ if count then
   local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
-  local given = token and setToken(counter, token, rememberMs)
-  if given and given.err then
-    if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-    end
-    return given
+  local refused = token and setToken(counter, token, rememberMs)
+  if refused then
+    -- include: undo-lease
+    return refused
   end
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
   local answer = count == '0' and 2 or 1
@@ -74,14 +66,9 @@ if isFree and isFirst then
     redis.call('HDEL', places, '')
   end
   redis.call('HSET', lock, owner, 1)
-  local refused = refusal('PEXPIRE', lock, leaseMs)
-  if token and not refused then
-    -- If what follows is not permitted, a token was used up.
-    local given = setToken(counter, token, rememberMs)
-    refused = given.err and given
-  end
-  -- The lock is taken before the place goes.
-  refused = refused or mayHavePlace and refusal('ZREM', line, owner)
+  -- The lock is taken before the place goes. (If the last of these is not permitted, a token was used up.)
+  local refused = refusal('PEXPIRE', lock, leaseMs) or token and setToken(counter, token, rememberMs)
+    or mayHavePlace and refusal('ZREM', line, owner)
   if refused then
     redis.call('DEL', lock)
     return refused
@@ -92,22 +79,18 @@ if isFree and isFirst then
   return token and { 1, token } or 1
 end
 
-local holder = first[1]
+local inTheWay = first[1]
 if not isFree then
-  -- include: holder-of
-  local conflict
-  holder, conflict = holderOf(redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock))
-  if conflict then
-    return conflict
-  end
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  -- include: holder
+  inTheWay = holder
 end
 local ttlMs = redis.call('PTTL', lock)
 if placeLeaseMs == 0 then
-  return { holder, ttlMs, '0' }
+  return { inTheWay, ttlMs, '0' }
 end
 
--- include: now
--- include: place-of
+-- include: now, place-of
 if present then
   -- First: a full memory refuses what takes memory only before anything is written.
   redis.call('PEXPIRE', line, string.format('%.0f', math.max(redis.call('PTTL', line), placeLeaseMs)))
@@ -129,4 +112,4 @@ if refused then
   -- include: undo-place
   return refused
 end
-return { holder, ttlMs, string.format('%.0f', ticket) }
+return { inTheWay, ttlMs, string.format('%.0f', ticket) }

@@ -1,24 +1,19 @@
--- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
--- given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
--- extensions (the same count), and the question how a lock was lost.
---
--- Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
--- lease, and never takes a lock that lapsed in the meantime.
+-- Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
+-- nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
+-- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] holdCount (integer): the count to set, at least 1
 -- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
---
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock, forced = unpack(KEYS)
 local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local count = redis.call('HGET', lock, owner)
 if not count then
-  -- include: ours
-  -- include: how-lost
+  -- include: ours, how-lost
 end
 
 local ttlMs = redis.call('PTTL', lock)
@@ -30,9 +25,7 @@ end
 if count ~= holdCount then
   local counted = redis.pcall('HSET', lock, owner, holdCount)
   if type(counted) == 'table' then
-    if newTtlMs ~= ttlMs and ttlMs > 0 then
-      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-    end
+    -- include: undo-lease
     return counted
   end
 end

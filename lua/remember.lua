@@ -1,14 +1,10 @@
--- Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
--- new ones vote.lua does. It is sent together with what asks for that.
---
--- Safe to send twice and to arrive late: the memory is only ever made longer.
+-- Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
+-- vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
 --
 -- KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
 -- ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
---
 -- Returns how many they are.
-local longest = KEYS
-local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came, for commands
+local longest, leaseMs, lease = KEYS, tonumber(ARGV[1]), ARGV[1] -- as it came, for commands
 
 -- include: refusal
 

@@ -1,16 +1,13 @@
 -- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
--- lock that was handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
+-- handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the owner of the i-th lock at 1+i
---
 -- Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-local locks = KEYS
-local owners, leaseMs = ARGV, tonumber(ARGV[1])
-local lease = ARGV[1] -- as it came: a number would be written out anew for each command
+local locks, owners = KEYS, ARGV
+local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would be written out anew for each command
 
 -- include: ours
 
@@ -24,9 +21,7 @@ local function prolong(lock, owner, count)
     redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
   end
   if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
-    if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-    end
+    -- include: undo-lease
     redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
   end
 end

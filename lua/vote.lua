@@ -1,18 +1,15 @@
--- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
--- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty. Of a fenced lock it
--- says with its vote what a token must be at least; raise-token.lua writes one when most masters have voted.
---
--- Safe to send twice. The owner's field is fresh for every election, so finding it means that this very command ran before
--- and its reply was lost: the vote is ours, and the lease starts anew. The memory is only ever made longer.
+-- One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
+-- keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
+-- writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
+-- its reply was lost: the lease starts anew. The memory is only ever made longer.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] longest (string): the longest lease that was asked for, in ms; there until all of them are over
 -- KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
---
--- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock
--- {longestMs, token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+-- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock {longestMs,
+-- token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, longest, counter = unpack(KEYS)
 local owner, leaseMs, lease = ARGV[1], tonumber(ARGV[2]), ARGV[2] -- as it came, for commands
@@ -42,11 +39,8 @@ if isFree or isOurs then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   refused = refusal('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
 else
-  -- include: holder-of
-  local holder, conflict = holderOf(redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock))
-  if conflict then
-    return conflict
-  end
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  -- include: holder
   answer = { longestMs, holder, ttlMs }
 end
 

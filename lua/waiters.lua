@@ -3,19 +3,14 @@
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
 -- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
---
 -- Returns the owners (strings) whose places have not lapsed.
 -- Error KEYCONFLICT when the hash is no lock, or the line is that of a weighted lock; WRONGTYPE when a key is of another type.
 local lock, line, places = unpack(KEYS)
 
--- include: holder-of
-
 local holderCount = redis.call('HLEN', lock)
 if holderCount > 0 then
-  local _, conflict = holderOf(holderCount == 1 and redis.call('HKEYS', lock))
-  if conflict then
-    return conflict
-  end
+  local fields = holderCount == 1 and redis.call('HKEYS', lock)
+  -- include: holder
 end
 
 -- include: now

@@ -1,11 +1,8 @@
--- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
--- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
---
--- Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again after it
--- went. A lease is only prolonged, but for that of permits that were handed over and are not confirmed: a hand-over leaves a "?"
--- at the weight, everything by which a holder comes to rely on more takes it away, and only with it may the lease become shorter.
--- The lease of who is let in ends when that of the place would have ended: so a receiver that never learns of it delays the others
--- no longer than a place in line would have.
+-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
+-- keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
+-- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
+-- everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
+-- ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -18,24 +15,18 @@
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
---
--- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left
--- in line; -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of
--- strings: "<nonce> <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when
--- publishing was refused)}.
+-- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left in line;
+-- -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
+-- <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
 local lock, leases, line, places = unpack(KEYS)
 local owner, target, leaseMs, isConfirmation = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 
 -- How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
-local MOST = 250
-local MOST_LOOKED_AT = 16
+local MOST, MOST_LOOKED_AT = 250, 16
 
--- include: now
--- include: ours
--- include: refusal
--- include: whole
--- include: is-deaf
+-- include: now, ours
+-- include: refusal, whole, is-deaf
 
 local function weightOf(field)
   return tonumber(string.match(field or '', '^%d+')) or 0
@@ -54,8 +45,7 @@ local used = capacity and tonumber(known[2]) or 0
 local field = capacity and owner ~= '' and known[3] or nil
 local isTorn = used > 0 and not hadHolders
 if isTorn then
-  used = 0
-  field = nil
+  used, field = 0, nil
 end
 
 -- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
@@ -90,10 +80,8 @@ end
 
 local isHeld = field ~= nil and not isGoing[owner]
 local newEndMs
-if target == 0 then
-  if isHeld then
-    goes(owner, weightOf(field))
-  end
+if isHeld and target == 0 then
+  goes(owner, weightOf(field))
 elseif isHeld then
   local weight = weightOf(field)
   local isUnconfirmed = string.find(field, '?', 1, true) ~= nil
@@ -110,19 +98,13 @@ elseif isHeld then
   fields = { owner, whole(newWeight) }
 end
 
-local function parse(place)
+local function parse(text)
   local form = '^w(%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$'
-  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(place or '', form)
-  return weight
-    and {
-      weight = tonumber(weight),
-      nonce = nonce,
-      expiresAtMs = tonumber(expiresAtMs),
-      leaseMs = tonumber(lease),
-      isFixed = isFixed == '1',
-      isListening = isListening == '1',
-      listensAt = listensAt,
-    }
+  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(text or '', form)
+  return weight and {
+    weight = tonumber(weight), nonce = nonce, expiresAtMs = tonumber(expiresAtMs), leaseMs = tonumber(lease),
+    isFixed = isFixed == '1', isListening = isListening == '1', listensAt = listensAt,
+  }
 end
 
 -- Whom to tell what: by client, in the order of the line.
@@ -162,19 +144,17 @@ end
 local waiting
 local isMore = #going >= MOST
 -- Two at a time to begin with: mostly one goes in and the next one has to wait.
-local index, count = 0, 2
-local hasLine = false
+local index, count, hasLine = 0, 2, false
 while capacity and not isMore and not waiting do
   local inLine = ours('ZRANGE', line, index, index + count - 1) or {}
   local found = inLine[1] and (ours('HMGET', places, unpack(inLine)) or {})
   hasLine = hasLine or inLine[1] ~= nil
   for i, candidate in ipairs(inLine) do
+    local place = parse(found[i])
     isMore = #going + #leaving >= MOST
     if isMore then
       break
-    end
-    local place = parse(found[i])
-    if candidate ~= owner or target ~= 0 then
+    elseif candidate ~= owner or target ~= 0 then
       if hasToWait(candidate, place) then
         waiting = place
         break

@@ -1,9 +1,6 @@
--- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
--- in it).
---
--- Safe to send twice: the owner is fresh for every acquisition. Finding it among the holders means that this very command ran
--- before, or that it was let in meanwhile: the permits are ours. A place keeps its ticket and takes the higher nonce, so a copy
--- that arrives late changes nothing; one that makes a place anew, after its owner went, is not renewed by anybody and lapses.
+-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
+-- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
+-- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -21,31 +18,26 @@
 -- ARGV[9] isListening (0 or 1): whether the client's subscription to its grants is known to stand
 -- ARGV[10] listensAt (string): the end of the name of the channel where the client listens for its grants
 -- ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
---
--- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the
--- way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
--- at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
--- capacity was declared by others, or the owner wants more than there is.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
+-- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
+-- (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
+-- ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+-- by others, or the owner wants more than there is.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+-- another type.
 local lock, leases, line, places, permits = unpack(KEYS)
 local owner, weight, declared, leaseMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local placeLeaseMs, nonce, ticket, isFixed = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local isListening, listensAt, permitsTtlMs = ARGV[9], ARGV[10], ARGV[11]
 
--- include: now
--- include: whole
--- include: refusal
--- include: weighted-conflict
+-- include: now, whole, refusal
 
+local isReadWrite = declared == 2147483648
 local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
 local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
 local lockTtlMs = redis.call('PTTL', lock)
-local conflict = conflictOf(capacity, lockTtlMs, declared == READ_WRITE)
-if conflict then
-  return conflict
-end
+-- include: weighted-kind
 if isNew then
   -- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
   lockTtlMs = redis.call('PTTL', line)
@@ -54,11 +46,10 @@ end
 local holder = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
 local isTorn = isNew and holder[1] or used > 0 and not holder[1]
 if isTorn then
-  holder = {}
-  used = 0
+  holder, used = {}, 0
 end
 
-local set = capacity ~= declared and declared ~= READ_WRITE and redis.call('GET', permits)
+local set = capacity ~= declared and not isReadWrite and redis.call('GET', permits)
 if set and not string.match(set, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
 elseif isNew then

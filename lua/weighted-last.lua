@@ -2,18 +2,14 @@
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
---
 -- Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
 local lock, leases = unpack(KEYS)
 
--- include: weighted-conflict
-
+local isReadWrite = true
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-local conflict = conflictOf(capacity, redis.call('PTTL', lock), true)
-if conflict then
-  return conflict
-end
+local lockTtlMs = redis.call('PTTL', lock)
+-- include: weighted-kind
 
 -- include: now
 local last = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES')

@@ -1,5 +1,4 @@
--- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
--- walks them all.
+-- How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -7,21 +6,18 @@
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
 -- KEYS[5] permits (string): the capacity that was set, above what is declared
 -- ARGV[1] declared (integer): the capacity that the client takes the lock to have
---
--- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
--- (string) of each)} of those that have not lapsed.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
+-- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight (string)
+-- of each)} of those that have not lapsed.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+-- another type.
 local lock, leases, line, places, permits = unpack(KEYS)
 local declared = tonumber(ARGV[1])
 
 -- include: now
--- include: weighted-conflict
-
+local isReadWrite = declared == 2147483648
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-local conflict = conflictOf(capacity, redis.call('PTTL', lock), declared == READ_WRITE)
-if conflict then
-  return conflict
-end
+local lockTtlMs = redis.call('PTTL', lock)
+-- include: weighted-kind
 capacity = capacity or redis.call('GET', permits) or declared
 if not string.match(capacity, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')

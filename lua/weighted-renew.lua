@@ -1,18 +1,14 @@
 -- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
--- "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
+-- the weight: its holder relies on it now, so no confirmation may shorten it.
 --
 -- KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the i-th holder at 1+i
---
 -- Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
-local keys = KEYS
-local leaseMs, owners = tonumber(ARGV[1]), ARGV
+local keys, owners, leaseMs = KEYS, ARGV, tonumber(ARGV[1])
 
--- include: now
--- include: ours
+-- include: now, ours
 local leaseEndMs = nowMs + leaseMs
 
 -- Whose keys live long enough: a client has many holders of one lock.

@@ -44,11 +44,12 @@ function readScripts() {
   });
 }
 
-/** Puts the fragment in at each line such as `-- include: token`, indented like that line. */
+/** Puts fragments in at each line such as `-- include: now, ours`, indented like that line. */
 function withFragments(source) {
-  return source.replace(/^( *)-- include: ([\w-]+)\n/gm, (_, indent, name) => {
-    const fragment = withFragments(readFileSync(join(root, 'lua/lib', `${name}.lua`), 'utf8'));
-    return fragment.replace(/^(?=.)/gm, indent);
+  return source.replace(/^( *)-- include: ([\w, -]+)\n/gm, (_, indent, names) => {
+    const files = names.split(', ').map((name) => join(root, 'lua/lib', `${name}.lua`));
+    const fragments = files.map((file) => withFragments(readFileSync(file, 'utf8')));
+    return fragments.join('').replace(/^(?=.)/gm, indent);
   });
 }
 

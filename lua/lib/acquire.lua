@@ -1,9 +1,9 @@
 -- Takes the lock for the owner, with a token if there is a counter; or says who holds it.
 local isFree = redis.call('EXISTS', lock) == 0
 if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
-  -- include: holder-of
-  local holder, conflict = holderOf(redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock))
-  return conflict or { holder, redis.call('PTTL', lock) }
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  -- include: holder
+  return { holder, redis.call('PTTL', lock) }
 end
 
 local token, rememberMs
@@ -22,18 +22,18 @@ else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
-if done == 1 and token then
+local kept = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
+local refused = kept ~= 1 and kept
+if token and not refused then
   -- include: set-token
-  done = setToken(counter, token, rememberMs)
+  refused = setToken(counter, token, rememberMs)
 end
-if done ~= 1 and not done.ok then
+if refused then
   -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
   if isFree then
     redis.call('HDEL', lock, owner)
-  elseif ttlMs > 0 then
-    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
-  return done
+  -- include: undo-lease
+  return refused
 end
 return token or 1

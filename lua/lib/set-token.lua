@@ -1,7 +1,6 @@
--- Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+-- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
 local function setToken(counter, token, rememberMs)
-  if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-  end
-  return redis.pcall('SET', counter, token)
+  local ms = rememberMs and string.format('%.0f', rememberMs)
+  local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+  return reply.err and reply or nil
 end

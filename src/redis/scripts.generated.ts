@@ -34,20 +34,19 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: 'c9ec10fa5e2cd36b80801754fe05501a7b6f4e2f',
-    source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than all before.
---
--- Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
--- that this very command ran before and its reply was lost: the lock is ours, and the lease starts anew. A copy uses up a token;
--- none is given twice, and none is smaller than one before it.
+    sha1: 'f72e8e2c72a77e445ba018959566332bb38d67a3',
+    source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
+-- all before.
+-- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
+-- and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
 -- ARGV[3] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
---
--- Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no expiry)}.
+-- Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no
+-- expiry)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, counter = KEYS[1], KEYS[2]
 local owner, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3]
@@ -55,17 +54,14 @@ local owner, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3]
 -- Takes the lock for the owner, with a token if there is a counter; or says who holds it.
 local isFree = redis.call('EXISTS', lock) == 0
 if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
-  -- Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-  -- be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-  local function holderOf(fields)
-    local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-    if not holder then
-      return nil, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-    end
-    return holder
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  -- thread. More fields, or one of another form, belong to something else.
+  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+  if not holder then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
-  local holder, conflict = holderOf(redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock))
-  return conflict or { holder, redis.call('PTTL', lock) }
+  return { holder, redis.call('PTTL', lock) }
 end
 
 local token, rememberMs
@@ -102,36 +98,37 @@ else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
-if done == 1 and token then
-  -- Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+local kept = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
+local refused = kept ~= 1 and kept
+if token and not refused then
+  -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
   local function setToken(counter, token, rememberMs)
-    if rememberMs then
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-    end
-    return redis.pcall('SET', counter, token)
+    local ms = rememberMs and string.format('%.0f', rememberMs)
+    local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+    return reply.err and reply or nil
   end
-  done = setToken(counter, token, rememberMs)
+  refused = setToken(counter, token, rememberMs)
 end
-if done ~= 1 and not done.ok then
+if refused then
   -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
   if isFree then
     redis.call('HDEL', lock, owner)
-  elseif ttlMs > 0 then
+  end
+  -- The lease ends when it would have ended before.
+  if ttlMs > 0 then
     redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
-  return done
+  return refused
 end
 return token or 1
 `,
   },
   confirm: {
     name: 'confirm',
-    sha1: 'a607f87b77def9bf21edd83c15b9664f82977f90',
+    sha1: '3d6615dcbcf19a09562d7a3a401fff97ad1d5cf6',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
---
--- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
--- acquisition makes it 1 or more, and only while it is 0 may the lease become shorter.
+-- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
+-- or more, and only while it is 0 may the lease become shorter.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
@@ -143,7 +140,6 @@ return token or 1
 -- ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
---
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock, forced, line, places = unpack(KEYS)
 local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV[3] -- as it came, for commands
@@ -182,6 +178,7 @@ end
 redis.call('PEXPIRE', lock, lease)
 local counted = redis.pcall('HSET', lock, owner, 1)
 if type(counted) == 'table' then
+  -- The lease ends when it would have ended before.
   if ttlMs > 0 then
     redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
@@ -203,9 +200,8 @@ return 'kept'
   },
   forceUnlock: {
     name: 'force-unlock',
-    sha1: '25f90b9f11b5bf9cfd3884c76eea33f1164141ec',
+    sha1: '92be29803a0165d48258514db34c35f212d19a26',
     source: `-- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
---
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
 --
 -- KEYS[1] lock (hash): owner -> hold count
@@ -213,31 +209,22 @@ return 'kept'
 -- ARGV[1] channel (string): the lock's unlock channel
 -- ARGV[2] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
---
--- Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was
--- refused)}, or nil when nobody held the lock.
+-- Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was refused)}, or nil
+-- when nobody held the lock.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
 local lock, forced = unpack(KEYS)
 local channel, publish, wordMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
-
--- Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
--- be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-local function holderOf(fields)
-  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-  if not holder then
-    return nil, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-  end
-  return holder
-end
 
 local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
 local fields = holderCount == 1 and redis.call('HGETALL', lock)
-local holder, conflict = holderOf(fields)
-if conflict then
-  return conflict
+-- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+-- thread. More fields, or one of another form, belong to something else.
+local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+if not holder then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
 end
 
 local ttlMs = redis.call('PTTL', lock)
@@ -247,6 +234,7 @@ local leftMs = ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs
 local left = redis.pcall('SET', forced, holder, 'PX', string.format('%.0f', leftMs))
 if left.err then
   redis.call('HSET', lock, holder, fields[2])
+  -- The lease ends when it would have ended before.
   if ttlMs > 0 then
     redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
@@ -259,17 +247,12 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: '0ff52b7e60570a42247109cf4ccd6916c3cfd683',
-    source: `-- Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
--- stand here. In a cluster, all keys are of one slot.
---
--- Each is answered for itself. What its own script would refuse (a command or key that is denied, a key of another
--- type, a full memory, a key that is not here any more) is left undone and answered by false, whatever becomes of the
--- others: sent by itself, it is told why. Nothing in this script raises an error; so an error that answers the whole call means that
--- nothing was done.
---
--- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing once something was written: what
--- comes behind a release is acquired all the same.)
+    sha1: '6ed7a5d86a8f5f8908bb7e41c16cdadba9b22786',
+    source: `-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
+-- cluster, all keys are of one slot.
+-- Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
+-- by itself, it is told why. Nothing in this script raises an error, so one that answers the whole call means that nothing was done.
+-- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing that comes behind a release.)
 --
 -- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
 -- a fencing token its counter (the last one that was given out)
@@ -279,7 +262,6 @@ return { holder, type(told) == 'table' and told.err or nil }
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
 -- token is remembered (integer, ms; 0: for ever), if it is given one
---
 -- Returns for each lock what its own script returns; false (null to a client) where nothing was done.
 local keys = KEYS
 local kinds, leaseMs, publish, owners = ARGV[1], ARGV[2], ARGV[3], ARGV
@@ -290,17 +272,14 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
   -- Takes the lock for the owner, with a token if there is a counter; or says who holds it.
   local isFree = redis.call('EXISTS', lock) == 0
   if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
-    -- Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-    -- be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-    local function holderOf(fields)
-      local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-      if not holder then
-        return nil, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-      end
-      return holder
+    local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+    -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    -- thread. More fields, or one of another form, belong to something else.
+    local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+    if not holder then
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
     end
-    local holder, conflict = holderOf(redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock))
-    return conflict or { holder, redis.call('PTTL', lock) }
+    return { holder, redis.call('PTTL', lock) }
   end
 
   local token, rememberMs
@@ -337,25 +316,27 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
     ttlMs = redis.call('PTTL', lock)
   end
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-  local done = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
-  if done == 1 and token then
-    -- Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+  local kept = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
+  local refused = kept ~= 1 and kept
+  if token and not refused then
+    -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
     local function setToken(counter, token, rememberMs)
-      if rememberMs then
-        return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-      end
-      return redis.pcall('SET', counter, token)
+      local ms = rememberMs and string.format('%.0f', rememberMs)
+      local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+      return reply.err and reply or nil
     end
-    done = setToken(counter, token, rememberMs)
+    refused = setToken(counter, token, rememberMs)
   end
-  if done ~= 1 and not done.ok then
+  if refused then
     -- Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
     if isFree then
       redis.call('HDEL', lock, owner)
-    elseif ttlMs > 0 then
+    end
+    -- The lease ends when it would have ended before.
+    if ttlMs > 0 then
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
-    return done
+    return refused
   end
   return token or 1
 end
@@ -402,13 +383,11 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'da92c7b82a5c8478eaa7e9f3d733b34a3274034f',
-    source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
--- the first in line: takes it for that one, and tells its client.
---
--- Safe to send twice and to arrive late: an owner is never used again after it went, and the lock is only handed
--- over when it is free. The lease of the lock ends when that of the place would have ended; so a receiver that
--- never learns of it delays the line no longer than a place in it would have.
+    sha1: 'c01fe000f8aa5a11d73624f8012cf83ac84df503',
+    source: `-- Gives up what an owner has, the fair lock or a place in line. If nobody holds the lock then, takes it for the first in line, and tells
+-- its client.
+-- Safe to send twice and to arrive late: an owner is never used again after it went, and only a free lock is handed over. Its lease ends
+-- when that of the place would have ended; so a receiver that never learns of it delays the line no longer than a place would have.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
@@ -420,11 +399,10 @@ return answers
 -- ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
---
--- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
--- fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody
--- is in line, -3: it is free, and it is to be called again, since many lapsed places were in the way), what was not told and
--- why (string, string: channel and error, only when publishing was refused)}.
+-- Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a fencing token
+-- "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free,
+-- and it is to be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and error,
+-- only when publishing was refused)}.
 local lock, line, places, counter = unpack(KEYS)
 local owner, channel, publish, grants, publishGrant = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local isCounted = ARGV[6] == '1'
@@ -549,6 +527,7 @@ redis.call('HSET', lock, receiver, wants % 2 == 1 and 0 or 1)
 local failed = refusal('PEXPIREAT', lock, expiresAtMs) or refusal('ZREM', line, unpack(leaving))
 if failed then
   redis.call('HDEL', lock, receiver)
+  -- The lease ends when it would have ended before.
   if ttlMs > 0 then
     redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
@@ -581,15 +560,14 @@ if counter and tonumber(wants) >= 2 then
     local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
     return string.format('%.0f', number), rememberMs
   end
-  -- Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+  -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
   local function setToken(counter, token, rememberMs)
-    if rememberMs then
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-    end
-    return redis.pcall('SET', counter, token)
+    local ms = rememberMs and string.format('%.0f', rememberMs)
+    local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+    return reply.err and reply or nil
   end
   local isKnown, token, rememberMs = pcall(nextToken, counter, tonumber(tokenTtl))
-  if isKnown and token and not setToken(counter, token, rememberMs).err then
+  if isKnown and token and not setToken(counter, token, rememberMs) then
     nonce = nonce .. ':' .. token
   end
 end
@@ -605,14 +583,11 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   join: {
     name: 'join',
-    sha1: 'dd73c3522c3edee1558e0bcaa382f5a5a28d0602',
+    sha1: '76326d46d4015f7ab75a86d9de8197fbc7d9b939',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
---
--- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
--- very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
--- takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
--- owner went, is not renewed by anybody and lapses. Of a fenced lock, each that finds the lock its owner's gives the next token: a
--- copy uses one up; none is given twice, and none is smaller than one before it.
+-- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
+-- or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
+-- nothing; one that makes a place anew, after its owner went, is renewed by nobody and lapses. A copy uses up a token, as in acquire.lua.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
@@ -627,28 +602,25 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
 -- ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
 -- ARGV[8] listensAt (string): the end of the name of the channel where the client listens for its grants
 -- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
---
--- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock
--- {1 or 2, token (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but
--- others are first), ticket (string; 0: not joined)}.
+-- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
+-- (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
+-- (string; 0: not joined)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, line, places, counter = unpack(KEYS)
-local owner, leaseMs, placeLeaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local placeLease, nonce, ticket, wants = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] -- as it came, for commands
-local isListening, listensAt, tokenTtlMs = ARGV[7], ARGV[8], tonumber(ARGV[9])
-local tokenTtl = ARGV[9] -- as it came, for the place
+local owner, leaseMs, placeLeaseMs, placeLease = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[3] -- as it came, for commands
+local nonce, ticket, wants, isListening = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local listensAt, tokenTtlMs, tokenTtl = ARGV[8], tonumber(ARGV[9]), ARGV[9] -- as it came, for the place
 
 -- The error of a command that is refused, or nil.
 local function refusal(...)
   local reply = redis.pcall(...)
   return type(reply) == 'table' and reply.err and reply or nil
 end
--- Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+-- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
 local function setToken(counter, token, rememberMs)
-  if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-  end
-  return redis.pcall('SET', counter, token)
+  local ms = rememberMs and string.format('%.0f', rememberMs)
+  local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+  return reply.err and reply or nil
 end
 
 local count = redis.call('HGET', lock, owner)
@@ -691,12 +663,13 @@ if count then
   local ttlMs = redis.call('PTTL', lock)
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
-  local given = token and setToken(counter, token, rememberMs)
-  if given and given.err then
+  local refused = token and setToken(counter, token, rememberMs)
+  if refused then
+    -- The lease ends when it would have ended before.
     if ttlMs > 0 then
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
-    return given
+    return refused
   end
   -- A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
   local answer = count == '0' and 2 or 1
@@ -710,14 +683,9 @@ if isFree and isFirst then
     redis.call('HDEL', places, '')
   end
   redis.call('HSET', lock, owner, 1)
-  local refused = refusal('PEXPIRE', lock, leaseMs)
-  if token and not refused then
-    -- If what follows is not permitted, a token was used up.
-    local given = setToken(counter, token, rememberMs)
-    refused = given.err and given
-  end
-  -- The lock is taken before the place goes.
-  refused = refused or mayHavePlace and refusal('ZREM', line, owner)
+  -- The lock is taken before the place goes. (If the last of these is not permitted, a token was used up.)
+  local refused = refusal('PEXPIRE', lock, leaseMs) or token and setToken(counter, token, rememberMs)
+    or mayHavePlace and refusal('ZREM', line, owner)
   if refused then
     redis.call('DEL', lock)
     return refused
@@ -728,26 +696,20 @@ if isFree and isFirst then
   return token and { 1, token } or 1
 end
 
-local holder = first[1]
+local inTheWay = first[1]
 if not isFree then
-  -- Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-  -- be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-  local function holderOf(fields)
-    local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-    if not holder then
-      return nil, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-    end
-    return holder
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  -- thread. More fields, or one of another form, belong to something else.
+  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+  if not holder then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
-  local conflict
-  holder, conflict = holderOf(redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock))
-  if conflict then
-    return conflict
-  end
+  inTheWay = holder
 end
 local ttlMs = redis.call('PTTL', lock)
 if placeLeaseMs == 0 then
-  return { holder, ttlMs, '0' }
+  return { inTheWay, ttlMs, '0' }
 end
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
@@ -792,61 +754,51 @@ if refused then
   end
   return refused
 end
-return { holder, ttlMs, string.format('%.0f', ticket) }
+return { inTheWay, ttlMs, string.format('%.0f', ticket) }
 `,
   },
   look: {
     name: 'look',
-    sha1: '85a5d30a3f1b93f7273ff8e3703be7d8a6b38000',
+    sha1: 'bc104afec24d4f9dab0f2b30e62746943e2e33a3',
     source: `-- Looks at a lock: who holds it, and for how long.
 --
 -- KEYS[1] lock (hash): owner -> hold count
---
 -- Returns {holder (string), ttlMs (integer, -1: no expiry)}, or nil when nobody holds it.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
 local lock = KEYS[1]
-
--- Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
--- be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-local function holderOf(fields)
-  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-  if not holder then
-    return nil, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-  end
-  return holder
-end
 
 local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
-local holder, conflict = holderOf(holderCount == 1 and redis.call('HKEYS', lock))
-return conflict or { holder, redis.call('PTTL', lock) }
+local fields = holderCount == 1 and redis.call('HKEYS', lock)
+-- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+-- thread. More fields, or one of another form, belong to something else.
+local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+if not holder then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+end
+return { holder, redis.call('PTTL', lock) }
 `,
   },
   raiseToken: {
     name: 'raise-token',
-    sha1: '11780c21087a36506074eb376dd3cee19ad7550a',
+    sha1: '1e30d3637ce3a76a2e72abd5d62fc2ca1fe3d71f',
     source: `-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
---
--- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
--- behind finds it there.
+-- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long.
 --
 -- KEYS[1] counter (string): the last fencing token that was given out
 -- ARGV[1] token (string): a whole number, below 2^53
 -- ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
---
 -- Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
 -- Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
-local counter = KEYS[1]
-local token, tokenTtlMs = ARGV[1], tonumber(ARGV[2])
+local counter, token, tokenTtlMs = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
--- Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+-- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
 local function setToken(counter, token, rememberMs)
-  if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-  end
-  return redis.pcall('SET', counter, token)
+  local ms = rememberMs and string.format('%.0f', rememberMs)
+  local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+  return reply.err and reply or nil
 end
 
 local last = redis.call('GET', counter) or '0'
@@ -868,26 +820,21 @@ if ttlMs ~= -1 then
   local aheadMs = math.ceil((number - time[1] * 1000000 - time[2]) / 1000)
   rememberMs = math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs)
 end
-local done = setToken(counter, token, rememberMs)
-return done.err and done or 1
+return setToken(counter, token, rememberMs) or 1
 `,
   },
   reenter: {
     name: 'reenter',
-    sha1: '9fd865281f28c62a701d68b8ece1ca6bc7945bfc',
-    source: `-- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
--- given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
--- extensions (the same count), and the question how a lock was lost.
---
--- Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
--- lease, and never takes a lock that lapsed in the meantime.
+    sha1: '647de117257a8cfa040b70299ffbc6f37fcf300a',
+    source: `-- Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
+-- nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
+-- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] holdCount (integer): the count to set, at least 1
 -- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
---
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock, forced = unpack(KEYS)
 local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -921,7 +868,8 @@ end
 if count ~= holdCount then
   local counted = redis.pcall('HSET', lock, owner, holdCount)
   if type(counted) == 'table' then
-    if newTtlMs ~= ttlMs and ttlMs > 0 then
+    -- The lease ends when it would have ended before.
+    if ttlMs > 0 then
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
     return counted
@@ -932,19 +880,16 @@ return 'kept'
   },
   release: {
     name: 'release',
-    sha1: '63b1f9a89a2d5d2f67add2ed4ff6477fc654f0ca',
+    sha1: '0725ad13cea0df6d0ebcc5e2169166e8c224bac0',
     source: `-- Gives a lock up, whatever its hold count, and wakes those who wait for it.
---
--- Safe to send twice and to arrive late: the owner's field is never used again after it went, so a copy that comes
--- later finds nothing to release.
+-- Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] channel (string): the lock's unlock channel
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub; empty: tell nobody
---
--- Returns 0 when this owner does not hold it (any more); when it was released 1, and 1 more for each listener that was told; why
--- nobody was told (string) when it was released, but publishing was refused.
+-- Returns 0 when this owner does not hold it (any more); when it was released 1, and 1 more for each listener that was told; why nobody was
+-- told (string) when it was released, but publishing was refused.
 local lock = KEYS[1]
 local owner, channel, publish = ARGV[1], ARGV[2], ARGV[3]
 
@@ -959,18 +904,14 @@ return type(told) == 'table' and told.err or 1 + told
   },
   remember: {
     name: 'remember',
-    sha1: '342f4bc2af22d247ec82c2b808cfed62e506aea7',
-    source: `-- Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
--- new ones vote.lua does. It is sent together with what asks for that.
---
--- Safe to send twice and to arrive late: the memory is only ever made longer.
+    sha1: 'e5969dac8877e7fcef2db2b89b2ea3ba2151602f',
+    source: `-- Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
+-- vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
 --
 -- KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
 -- ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
---
 -- Returns how many they are.
-local longest = KEYS
-local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came, for commands
+local longest, leaseMs, lease = KEYS, tonumber(ARGV[1]), ARGV[1] -- as it came, for commands
 
 -- The error of a command that is refused, or nil.
 local function refusal(...)
@@ -1008,23 +949,19 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: '61786ec23a4c3f23be1502c7193bf32d274c55ee',
+    sha1: '4e24fe417c7c12080e08a0ae894978fd856110b1',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
--- handed over to one of the owners, who may not have heard of it, is kept for as long as its place would have been.
+-- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
+-- the owners, who may not have heard of it, is kept for as long as its place would have been.
 --
 -- KEYS[1..] keys (hash, sorted set, hash): for the i-th place its lock at 3i-2, its line at 3i-1, its places at 3i
 -- ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
 -- ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
 -- ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
---
--- Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms;
--- -1: no expiry, -2: the lock is free).
-local keys = KEYS
-local placeLeaseMs = tonumber(ARGV[1])
-local placeLease, nonce = ARGV[1], ARGV[2] -- as it came: a number would be written out anew for each command
-local owners = ARGV
+-- Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms; -1: no expiry, -2: the
+-- lock is free).
+local keys, owners, nonce = KEYS, ARGV, ARGV[2]
+local placeLeaseMs, placeLease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would be written out anew for each command
 
 -- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
 -- from giving up what he has. Any other error is raised.
@@ -1099,20 +1036,17 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '45d22168669e0c0b7f5a409a17079b03ce45efc0',
+    sha1: '0404ffa8e46c0e4ddea5aa8784bdfa831284bf01',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
--- lock that was handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
+-- handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the owner of the i-th lock at 1+i
---
 -- Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-local locks = KEYS
-local owners, leaseMs = ARGV, tonumber(ARGV[1])
-local lease = ARGV[1] -- as it came: a number would be written out anew for each command
+local locks, owners = KEYS, ARGV
+local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would be written out anew for each command
 
 -- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
 -- from giving up what he has. Any other error is raised.
@@ -1134,6 +1068,7 @@ local function prolong(lock, owner, count)
     redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
   end
   if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
+    -- The lease ends when it would have ended before.
     if ttlMs > 0 then
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
@@ -1178,22 +1113,19 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: 'd2663ab41091bcb36db2df0445432954fb1ce2b7',
-    source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
--- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty. Of a fenced lock it
--- says with its vote what a token must be at least; raise-token.lua writes one when most masters have voted.
---
--- Safe to send twice. The owner's field is fresh for every election, so finding it means that this very command ran before
--- and its reply was lost: the vote is ours, and the lease starts anew. The memory is only ever made longer.
+    sha1: '4aad8ac6b15123b9992540bfcbdcb677c491b62d',
+    source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
+-- keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
+-- writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
+-- its reply was lost: the lease starts anew. The memory is only ever made longer.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] longest (string): the longest lease that was asked for, in ms; there until all of them are over
 -- KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
---
--- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock
--- {longestMs, token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+-- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock {longestMs,
+-- token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, longest, counter = unpack(KEYS)
 local owner, leaseMs, lease = ARGV[1], tonumber(ARGV[2]), ARGV[2] -- as it came, for commands
@@ -1245,18 +1177,12 @@ if isFree or isOurs then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   refused = refusal('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
 else
-  -- Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-  -- be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-  local function holderOf(fields)
-    local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-    if not holder then
-      return nil, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-    end
-    return holder
-  end
-  local holder, conflict = holderOf(redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock))
-  if conflict then
-    return conflict
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  -- thread. More fields, or one of another form, belong to something else.
+  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+  if not holder then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   answer = { longestMs, holder, ttlMs }
 end
@@ -1280,32 +1206,24 @@ return answer
   },
   waiters: {
     name: 'waiters',
-    sha1: '95be971780264d71023e83cb154a5e9309dafe0c',
+    sha1: 'd1d88efa531ca8833c1417603a42a3b3e1da8fd1',
     source: `-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
 -- KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
---
 -- Returns the owners (strings) whose places have not lapsed.
 -- Error KEYCONFLICT when the hash is no lock, or the line is that of a weighted lock; WRONGTYPE when a key is of another type.
 local lock, line, places = unpack(KEYS)
 
--- Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
--- be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-local function holderOf(fields)
-  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-  if not holder then
-    return nil, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-  end
-  return holder
-end
-
 local holderCount = redis.call('HLEN', lock)
 if holderCount > 0 then
-  local _, conflict = holderOf(holderCount == 1 and redis.call('HKEYS', lock))
-  if conflict then
-    return conflict
+  local fields = holderCount == 1 and redis.call('HKEYS', lock)
+  -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  -- thread. More fields, or one of another form, belong to something else.
+  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+  if not holder then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
 end
 
@@ -1327,10 +1245,8 @@ return owners
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: 'dfc1d405628e6061e9fd6620fd3692cc93a21fb0',
-    source: `-- Puts out those holders of a read-write lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
--- this sees to the line afterwards.
---
+    sha1: 'd993fe170659b35337ef0fe6b69550cd44b35279',
+    source: `-- Puts out those holders of a read-write lock that have so many permits, and leaves word for them. Whoever sends this sees to the line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -1340,7 +1256,6 @@ return owners
 -- ARGV[1] least (integer): how many permits those who are put out have, at least
 -- ARGV[2] most (integer): the same, at most
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
---
 -- Returns the owners that were put out (array of strings).
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
 local lock, leases, line, forced = unpack(KEYS)
@@ -1353,30 +1268,27 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local function whole(number)
   return string.format('%.0f', number)
 end
--- Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
--- fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-local READ_WRITE = 2147483648
-local function conflictOf(capacity, ttlMs, isReadWrite)
-  if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-  elseif capacity and (capacity == READ_WRITE) ~= isReadWrite then
-    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-  end
-  return nil
-end
 
 -- How many owners go into one command.
 local MANY = 500
 
+local isReadWrite = true
 local known = redis.call('HMGET', lock, 'capacity', 'used')
 local capacity = tonumber(known[1])
-local conflict = conflictOf(capacity, capacity and 0 or redis.call('PTTL', lock), true)
-if conflict or not capacity then
-  return conflict or {}
+local lockTtlMs = capacity and 0 or redis.call('PTTL', lock)
+-- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+-- as much.
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+elseif capacity and (capacity == 2147483648) ~= isReadWrite then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+end
+if not capacity then
+  return {}
 end
 
 local used = tonumber(known[2])
-local out, batches = {}, {}
+local out, batches, words = {}, {}, {}
 local lastEndMs = nowMs
 local live = redis.call('ZRANGEBYSCORE', leases, '(' .. whole(nowMs), '+inf', 'WITHSCORES')
 for i = 1, #live, 2 do
@@ -1386,9 +1298,12 @@ for i = 1, #live, 2 do
     lastEndMs = math.max(lastEndMs, tonumber(live[i + 1]))
     if #out % MANY == 0 then
       batches[#batches + 1] = {}
+      words[#words + 1] = {}
     end
     out[#out + 1] = live[i]
     table.insert(batches[#batches], live[i])
+    table.insert(words[#words], live[i])
+    table.insert(words[#words], 1)
   end
 end
 if #out == 0 then
@@ -1402,13 +1317,8 @@ redis.call('ZREM', leases, '')
 redis.call('HDEL', lock, '')
 local untilMs = math.max(nowMs + math.min(lastEndMs - nowMs, wordMs), nowMs + redis.call('PTTL', forced))
 -- First: a full memory refuses what takes memory only before anything is written.
-for _, batch in ipairs(batches) do
-  local words = {}
-  for _, owner in ipairs(batch) do
-    words[#words + 1] = owner
-    words[#words + 1] = 1
-  end
-  redis.call('HSET', forced, unpack(words))
+for _, batch in ipairs(words) do
+  redis.call('HSET', forced, unpack(batch))
 end
 local refused = redis.pcall('PEXPIREAT', forced, whole(untilMs))
 if type(refused) == 'table' then
@@ -1430,15 +1340,12 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: 'ef58e33204f6713b4858a6d0c3a7584f554c550b',
-    source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
--- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
---
--- Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again after it
--- went. A lease is only prolonged, but for that of permits that were handed over and are not confirmed: a hand-over leaves a "?"
--- at the weight, everything by which a holder comes to rely on more takes it away, and only with it may the lease become shorter.
--- The lease of who is let in ends when that of the place would have ended: so a receiver that never learns of it delays the others
--- no longer than a place in line would have.
+    sha1: '205a7bb22692c8f8eac01835e44700fe50d91e70',
+    source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
+-- keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
+-- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
+-- everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
+-- ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -1451,18 +1358,15 @@ return out
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
---
--- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left
--- in line; -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of
--- strings: "<nonce> <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when
--- publishing was refused)}.
+-- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left in line;
+-- -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
+-- <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
 local lock, leases, line, places = unpack(KEYS)
 local owner, target, leaseMs, isConfirmation = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 
 -- How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
-local MOST = 250
-local MOST_LOOKED_AT = 16
+local MOST, MOST_LOOKED_AT = 250, 16
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
@@ -1514,8 +1418,7 @@ local used = capacity and tonumber(known[2]) or 0
 local field = capacity and owner ~= '' and known[3] or nil
 local isTorn = used > 0 and not hadHolders
 if isTorn then
-  used = 0
-  field = nil
+  used, field = 0, nil
 end
 
 -- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
@@ -1550,10 +1453,8 @@ end
 
 local isHeld = field ~= nil and not isGoing[owner]
 local newEndMs
-if target == 0 then
-  if isHeld then
-    goes(owner, weightOf(field))
-  end
+if isHeld and target == 0 then
+  goes(owner, weightOf(field))
 elseif isHeld then
   local weight = weightOf(field)
   local isUnconfirmed = string.find(field, '?', 1, true) ~= nil
@@ -1570,19 +1471,13 @@ elseif isHeld then
   fields = { owner, whole(newWeight) }
 end
 
-local function parse(place)
+local function parse(text)
   local form = '^w(%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$'
-  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(place or '', form)
-  return weight
-    and {
-      weight = tonumber(weight),
-      nonce = nonce,
-      expiresAtMs = tonumber(expiresAtMs),
-      leaseMs = tonumber(lease),
-      isFixed = isFixed == '1',
-      isListening = isListening == '1',
-      listensAt = listensAt,
-    }
+  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(text or '', form)
+  return weight and {
+    weight = tonumber(weight), nonce = nonce, expiresAtMs = tonumber(expiresAtMs), leaseMs = tonumber(lease),
+    isFixed = isFixed == '1', isListening = isListening == '1', listensAt = listensAt,
+  }
 end
 
 -- Whom to tell what: by client, in the order of the line.
@@ -1622,19 +1517,17 @@ end
 local waiting
 local isMore = #going >= MOST
 -- Two at a time to begin with: mostly one goes in and the next one has to wait.
-local index, count = 0, 2
-local hasLine = false
+local index, count, hasLine = 0, 2, false
 while capacity and not isMore and not waiting do
   local inLine = ours('ZRANGE', line, index, index + count - 1) or {}
   local found = inLine[1] and (ours('HMGET', places, unpack(inLine)) or {})
   hasLine = hasLine or inLine[1] ~= nil
   for i, candidate in ipairs(inLine) do
+    local place = parse(found[i])
     isMore = #going + #leaving >= MOST
     if isMore then
       break
-    end
-    local place = parse(found[i])
-    if candidate ~= owner or target ~= 0 then
+    elseif candidate ~= owner or target ~= 0 then
       if hasToWait(candidate, place) then
         waiting = place
         break
@@ -1760,13 +1653,10 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '675eac325d8aa76e7b67b69d775bee8420d72554',
-    source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
--- in it).
---
--- Safe to send twice: the owner is fresh for every acquisition. Finding it among the holders means that this very command ran
--- before, or that it was let in meanwhile: the permits are ours. A place keeps its ticket and takes the higher nonce, so a copy
--- that arrives late changes nothing; one that makes a place anew, after its owner went, is not renewed by anybody and lapses.
+    sha1: 'e1487caabc4fd901bbf0f4e08d17ab8060fcb8a8',
+    source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
+-- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
+-- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -1784,12 +1674,12 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
 -- ARGV[9] isListening (0 or 1): whether the client's subscription to its grants is known to stand
 -- ARGV[10] listensAt (string): the end of the name of the channel where the client listens for its grants
 -- ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
---
--- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the
--- way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
--- at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
--- capacity was declared by others, or the owner wants more than there is.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
+-- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
+-- (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
+-- ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+-- by others, or the owner wants more than there is.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+-- another type.
 local lock, leases, line, places, permits = unpack(KEYS)
 local owner, weight, declared, leaseMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local placeLeaseMs, nonce, ticket, isFixed = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), ARGV[8]
@@ -1807,26 +1697,19 @@ local function refusal(...)
   local reply = redis.pcall(...)
   return type(reply) == 'table' and reply.err and reply or nil
 end
--- Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
--- fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-local READ_WRITE = 2147483648
-local function conflictOf(capacity, ttlMs, isReadWrite)
-  if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-  elseif capacity and (capacity == READ_WRITE) ~= isReadWrite then
-    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-  end
-  return nil
-end
 
+local isReadWrite = declared == 2147483648
 local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
 local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
 local lockTtlMs = redis.call('PTTL', lock)
-local conflict = conflictOf(capacity, lockTtlMs, declared == READ_WRITE)
-if conflict then
-  return conflict
+-- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+-- as much.
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+elseif capacity and (capacity == 2147483648) ~= isReadWrite then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
 if isNew then
   -- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
@@ -1836,11 +1719,10 @@ end
 local holder = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
 local isTorn = isNew and holder[1] or used > 0 and not holder[1]
 if isTorn then
-  holder = {}
-  used = 0
+  holder, used = {}, 0
 end
 
-local set = capacity ~= declared and declared ~= READ_WRITE and redis.call('GET', permits)
+local set = capacity ~= declared and not isReadWrite and redis.call('GET', permits)
 if set and not string.match(set, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
 elseif isNew then
@@ -2004,32 +1886,24 @@ return answer({ inTheWay, lookMs, whole(ticket) })
   },
   weightedLast: {
     name: 'weighted-last',
-    sha1: '083498b8e391df8fc610b2e85bb90a11c244269b',
+    sha1: 'a03a1eab31682e3bec290753719f332c6da6f42e',
     source: `-- Which of a read-write lock's holders keeps it for longest: whether there is one, and until when somebody has it.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
---
 -- Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
 local lock, leases = unpack(KEYS)
 
--- Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
--- fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-local READ_WRITE = 2147483648
-local function conflictOf(capacity, ttlMs, isReadWrite)
-  if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-  elseif capacity and (capacity == READ_WRITE) ~= isReadWrite then
-    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-  end
-  return nil
-end
-
+local isReadWrite = true
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-local conflict = conflictOf(capacity, redis.call('PTTL', lock), true)
-if conflict then
-  return conflict
+local lockTtlMs = redis.call('PTTL', lock)
+-- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+-- as much.
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+elseif capacity and (capacity == 2147483648) ~= isReadWrite then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
@@ -2045,9 +1919,8 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: '47129b22a528c480d94b44bf5e98816b505a350e',
-    source: `-- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
--- walks them all.
+    sha1: '8a0801841cb8a46b50cd9171d7e76903c1688832',
+    source: `-- How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2055,32 +1928,25 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
 -- KEYS[5] permits (string): the capacity that was set, above what is declared
 -- ARGV[1] declared (integer): the capacity that the client takes the lock to have
---
--- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
--- (string) of each)} of those that have not lapsed.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
+-- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight (string)
+-- of each)} of those that have not lapsed.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+-- another type.
 local lock, leases, line, places, permits = unpack(KEYS)
 local declared = tonumber(ARGV[1])
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
--- Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
--- fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-local READ_WRITE = 2147483648
-local function conflictOf(capacity, ttlMs, isReadWrite)
-  if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-  elseif capacity and (capacity == READ_WRITE) ~= isReadWrite then
-    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-  end
-  return nil
-end
-
+local isReadWrite = declared == 2147483648
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-local conflict = conflictOf(capacity, redis.call('PTTL', lock), declared == READ_WRITE)
-if conflict then
-  return conflict
+local lockTtlMs = redis.call('PTTL', lock)
+-- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+-- as much.
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
+elseif capacity and (capacity == 2147483648) ~= isReadWrite then
+  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
 capacity = capacity or redis.call('GET', permits) or declared
 if not string.match(capacity, '^%d+$') then
@@ -2112,21 +1978,18 @@ return { tonumber(capacity), holders, waiters }
   },
   weightedRenewPlaces: {
     name: 'weighted-renew-places',
-    sha1: '6a05a63c6b60e62e6606c2aa3d9e21952e6e5cbc',
+    sha1: '137865efc13d5947708818315578fac8caa3ade4',
     source: `-- Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The
--- permits of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
+-- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The permits
+-- of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
 --
 -- KEYS[1..] keys (hash, sorted set, sorted set, hash): for the i-th place its lock at 4i-3, leases at 4i-2, line at 4i-1, places at 4i
 -- ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
 -- ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
 -- ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
---
--- Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first
--- lease of a holder ends, or that of the first place; -2: now).
-local keys = KEYS
-local placeLeaseMs, nonce, owners = tonumber(ARGV[1]), ARGV[2], ARGV
+-- Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first lease of
+-- a holder ends, or that of the first place; -2: now).
+local keys, owners, nonce, placeLeaseMs = KEYS, ARGV, ARGV[2], tonumber(ARGV[1])
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
@@ -2226,19 +2089,16 @@ return answers
   },
   weightedRenew: {
     name: 'weighted-renew',
-    sha1: '8a915e4af0d9aea8c39fc5a6909b2bc9713bc7e8',
+    sha1: '3c6c8b26e47bfa30a936e9d49bec134bddcfabc1',
     source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
--- "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
+-- the weight: its holder relies on it now, so no confirmation may shorten it.
 --
 -- KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the i-th holder at 1+i
---
 -- Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
-local keys = KEYS
-local leaseMs, owners = tonumber(ARGV[1]), ARGV
+local keys, owners, leaseMs = KEYS, ARGV, tonumber(ARGV[1])
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
@@ -2301,16 +2161,14 @@ return answers
   },
   weightedSetCapacity: {
     name: 'weighted-set-capacity',
-    sha1: 'e502504bab74d9524eb35544063ae395c2fef17d',
+    sha1: '9d53852fe3075cad50af3e1ad13f335830ed1651',
     source: `-- Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
---
 -- Safe to send twice: it is a target.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] permits (string): the capacity that was set, above what is declared
 -- ARGV[1] capacity (integer): how many permits there are from now on
 -- ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last
---
 -- Returns 1.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a read-write lock; WRONGTYPE when the lock's key is of another type.
 local lock, permits = unpack(KEYS)

@@ -35,19 +35,18 @@ export const memoryScripts: Readonly<Record<keyof typeof scripts, MemoryScript>>
 
 // lua/acquire.lua
 function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than all before.
-  //
-  // Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
-  // that this very command ran before and its reply was lost: the lock is ours, and the lease starts anew. A copy uses up a token;
-  // none is given twice, and none is smaller than one before it.
+  // Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
+  // all before.
+  // Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
+  // and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
   // ARGV[3] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
-  //
-  // Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no expiry)}.
+  // Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no
+  // expiry)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, counter] = [lua.get(KEYS, 1), lua.get(KEYS, 2)];
   const [owner, leaseMs, tokenTtlMs] = [lua.get(ARGV, 1), lua.get(ARGV, 2), lua.get(ARGV, 3)];
@@ -55,19 +54,14 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Takes the lock for the owner, with a token if there is a counter; or says who holds it.
   const isFree = redis.call('EXISTS', lock) === 0;
   if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
-    // Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-    // be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-    function holderOf(fields?: Value): Value[] {
-      const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-      if (!lua.truthy(holder)) {
-        return [undefined, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')];
-      }
-      return [holder];
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    const [holder, conflict] = holderOf(
-      redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock),
-    );
-    return lua.or(conflict, () => lua.list(holder, redis.call('PTTL', lock)));
+    return lua.list(holder, redis.call('PTTL', lock));
   }
 
   let token: Value, rememberMs: Value;
@@ -121,29 +115,37 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     ttlMs = redis.call('PTTL', lock);
   }
   // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-  let done: Value = redis.pcall(
+  const kept = redis.pcall(
     'PEXPIRE',
     lock,
     lua.or(isFree && leaseMs, () => string.format('%.0f', math.max(ttlMs, tonumber(leaseMs)))),
   );
-  if (done === 1 && lua.truthy(token)) {
-    // Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+  let refused: Value = kept !== 1 && kept;
+  if (lua.truthy(token) && !lua.truthy(refused)) {
+    // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
     function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-      if (lua.truthy(rememberMs)) {
-        return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-      }
-      return redis.pcall('SET', counter, token);
+      const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+      const reply = lua.or(
+        lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+        () => redis.pcall('SET', counter, token),
+      );
+      return lua.or(
+        lua.and(lua.get(reply, 'err'), () => reply),
+        () => undefined,
+      );
     }
-    done = setToken(counter, token, rememberMs);
+    refused = setToken(counter, token, rememberMs);
   }
-  if (done !== 1 && !lua.truthy(lua.get(done, 'ok'))) {
+  if (lua.truthy(refused)) {
     // Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
     if (isFree) {
       redis.call('HDEL', lock, owner);
-    } else if (lua.compare(ttlMs, '>', 0)) {
+    }
+    // The lease ends when it would have ended before.
+    if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
-    return done;
+    return refused;
   }
   return lua.or(token, () => 1);
 }
@@ -151,9 +153,8 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/confirm.lua
 function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
-  //
-  // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
-  // acquisition makes it 1 or more, and only while it is 0 may the lease become shorter.
+  // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
+  // or more, and only while it is 0 may the lease become shorter.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
@@ -165,7 +166,6 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
-  //
   // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
   const [lock, forced, line, places] = unpack(KEYS);
   // as it came, for commands
@@ -213,6 +213,7 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   redis.call('PEXPIRE', lock, lease);
   const counted = redis.pcall('HSET', lock, owner, 1);
   if (type(counted) === 'table') {
+    // The lease ends when it would have ended before.
     if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
@@ -235,7 +236,6 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/force-unlock.lua
 function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
-  //
   // The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
   //
   // KEYS[1] lock (hash): owner -> hold count
@@ -243,9 +243,8 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] channel (string): the lock's unlock channel
   // ARGV[2] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
   // ARGV[3] wordMs (integer, ms): how long to leave word at most
-  //
-  // Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was
-  // refused)}, or nil when nobody held the lock.
+  // Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was refused)}, or nil
+  // when nobody held the lock.
   // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
   const [lock, forced] = unpack(KEYS);
   const [channel, publish, wordMs] = [
@@ -254,24 +253,16 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     tonumber(lua.get(ARGV, 3)),
   ];
 
-  // Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-  // be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-  function holderOf(fields?: Value): Value[] {
-    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-    if (!lua.truthy(holder)) {
-      return [undefined, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')];
-    }
-    return [holder];
-  }
-
   const holderCount = redis.call('HLEN', lock);
   if (holderCount === 0) {
     return false;
   }
   const fields = holderCount === 1 && redis.call('HGETALL', lock);
-  const [holder, conflict] = holderOf(fields);
-  if (lua.truthy(conflict)) {
-    return conflict;
+  // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  // thread. More fields, or one of another form, belong to something else.
+  const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+  if (!lua.truthy(holder)) {
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
   }
 
   const ttlMs = redis.call('PTTL', lock);
@@ -281,6 +272,7 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const left = redis.pcall('SET', forced, holder, 'PX', string.format('%.0f', leftMs));
   if (lua.truthy(lua.get(left, 'err'))) {
     redis.call('HSET', lock, holder, lua.get(fields, 2));
+    // The lease ends when it would have ended before.
     if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
@@ -296,16 +288,11 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/gather.lua
 function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
-  // stand here. In a cluster, all keys are of one slot.
-  //
-  // Each is answered for itself. What its own script would refuse (a command or key that is denied, a key of another
-  // type, a full memory, a key that is not here any more) is left undone and answered by false, whatever becomes of the
-  // others: sent by itself, it is told why. Nothing in this script raises an error; so an error that answers the whole call means that
-  // nothing was done.
-  //
-  // Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing once something was written: what
-  // comes behind a release is acquired all the same.)
+  // Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
+  // cluster, all keys are of one slot.
+  // Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
+  // by itself, it is told why. Nothing in this script raises an error, so one that answers the whole call means that nothing was done.
+  // Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing that comes behind a release.)
   //
   // KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
   // a fencing token its counter (the last one that was given out)
@@ -315,7 +302,6 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
   // ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
   // token is remembered (integer, ms; 0: for ever), if it is given one
-  //
   // Returns for each lock what its own script returns; false (null to a client) where nothing was done.
   const keys = KEYS;
   const [kinds, leaseMs, publish, owners] = [
@@ -337,19 +323,14 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     // Takes the lock for the owner, with a token if there is a counter; or says who holds it.
     const isFree = redis.call('EXISTS', lock) === 0;
     if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
-      // Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-      // be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-      function holderOf(fields?: Value): Value[] {
-        const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-        if (!lua.truthy(holder)) {
-          return [undefined, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')];
-        }
-        return [holder];
+      const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+      // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+      // thread. More fields, or one of another form, belong to something else.
+      const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+      if (!lua.truthy(holder)) {
+        return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
       }
-      const [holder, conflict] = holderOf(
-        redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock),
-      );
-      return lua.or(conflict, () => lua.list(holder, redis.call('PTTL', lock)));
+      return lua.list(holder, redis.call('PTTL', lock));
     }
 
     let token: Value, rememberMs: Value;
@@ -403,29 +384,37 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       ttlMs = redis.call('PTTL', lock);
     }
     // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-    let done: Value = redis.pcall(
+    const kept = redis.pcall(
       'PEXPIRE',
       lock,
       lua.or(isFree && leaseMs, () => string.format('%.0f', math.max(ttlMs, tonumber(leaseMs)))),
     );
-    if (done === 1 && lua.truthy(token)) {
-      // Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+    let refused: Value = kept !== 1 && kept;
+    if (lua.truthy(token) && !lua.truthy(refused)) {
+      // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
       function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-        if (lua.truthy(rememberMs)) {
-          return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-        }
-        return redis.pcall('SET', counter, token);
+        const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+        const reply = lua.or(
+          lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+          () => redis.pcall('SET', counter, token),
+        );
+        return lua.or(
+          lua.and(lua.get(reply, 'err'), () => reply),
+          () => undefined,
+        );
       }
-      done = setToken(counter, token, rememberMs);
+      refused = setToken(counter, token, rememberMs);
     }
-    if (done !== 1 && !lua.truthy(lua.get(done, 'ok'))) {
+    if (lua.truthy(refused)) {
       // Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
       if (isFree) {
         redis.call('HDEL', lock, owner);
-      } else if (lua.compare(ttlMs, '>', 0)) {
+      }
+      // The lease ends when it would have ended before.
+      if (lua.compare(ttlMs, '>', 0)) {
         redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
       }
-      return done;
+      return refused;
     }
     return lua.or(token, () => 1);
   }
@@ -490,12 +479,10 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/hand-over.lua
 function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
-  // the first in line: takes it for that one, and tells its client.
-  //
-  // Safe to send twice and to arrive late: an owner is never used again after it went, and the lock is only handed
-  // over when it is free. The lease of the lock ends when that of the place would have ended; so a receiver that
-  // never learns of it delays the line no longer than a place in it would have.
+  // Gives up what an owner has, the fair lock or a place in line. If nobody holds the lock then, takes it for the first in line, and tells
+  // its client.
+  // Safe to send twice and to arrive late: an owner is never used again after it went, and only a free lock is handed over. Its lease ends
+  // when that of the place would have ended; so a receiver that never learns of it delays the line no longer than a place would have.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] line (sorted set): owner -> ticket
@@ -507,11 +494,10 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
   // ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
-  //
-  // Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
-  // fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody
-  // is in line, -3: it is free, and it is to be called again, since many lapsed places were in the way), what was not told and
-  // why (string, string: channel and error, only when publishing was refused)}.
+  // Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a fencing token
+  // "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free,
+  // and it is to be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and error,
+  // only when publishing was refused)}.
   const [lock, line, places, counter] = unpack(KEYS);
   const [owner, channel, publish, grants, publishGrant] = [
     lua.get(ARGV, 1),
@@ -680,6 +666,7 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   );
   if (lua.truthy(failed)) {
     redis.call('HDEL', lock, receiver);
+    // The lease ends when it would have ended before.
     if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
@@ -729,18 +716,23 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           : undefined;
       return [string.format('%.0f', number), rememberMs];
     }
-    // Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+    // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
     function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-      if (lua.truthy(rememberMs)) {
-        return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-      }
-      return redis.pcall('SET', counter, token);
+      const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+      const reply = lua.or(
+        lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+        () => redis.pcall('SET', counter, token),
+      );
+      return lua.or(
+        lua.and(lua.get(reply, 'err'), () => reply),
+        () => undefined,
+      );
     }
     const [isKnown, token, rememberMs] = pcall(() => nextToken(counter, tonumber(tokenTtl)));
     if (
       lua.truthy(isKnown) &&
       lua.truthy(token) &&
-      !lua.truthy(lua.get(setToken(counter, token, rememberMs), 'err'))
+      !lua.truthy(setToken(counter, token, rememberMs))
     ) {
       nonce = lua.concat(nonce, ':', token);
     }
@@ -758,12 +750,9 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/join.lua
 function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
-  //
-  // Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
-  // very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
-  // takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
-  // owner went, is not renewed by anybody and lapses. Of a fenced lock, each that finds the lock its owner's gives the next token: a
-  // copy uses one up; none is given twice, and none is smaller than one before it.
+  // Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
+  // or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
+  // nothing; one that makes a place anew, after its owner went, is renewed by nobody and lapses. A copy uses up a token, as in acquire.lua.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] line (sorted set): owner -> ticket
@@ -778,31 +767,30 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
   // ARGV[8] listensAt (string): the end of the name of the channel where the client listens for its grants
   // ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
-  //
-  // Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock
-  // {1 or 2, token (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but
-  // others are first), ticket (string; 0: not joined)}.
+  // Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
+  // (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
+  // (string; 0: not joined)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, line, places, counter] = unpack(KEYS);
-  const [owner, leaseMs, placeLeaseMs] = [
+  // as it came, for commands
+  const [owner, leaseMs, placeLeaseMs, placeLease] = [
     lua.get(ARGV, 1),
     lua.get(ARGV, 2),
     tonumber(lua.get(ARGV, 3)),
-  ];
-  // as it came, for commands
-  let [placeLease, nonce, ticket, wants]: Value[] = [
     lua.get(ARGV, 3),
+  ];
+  let [nonce, ticket, wants, isListening]: Value[] = [
     lua.get(ARGV, 4),
     tonumber(lua.get(ARGV, 5)),
     lua.get(ARGV, 6),
-  ];
-  const [isListening, listensAt, tokenTtlMs] = [
     lua.get(ARGV, 7),
-    lua.get(ARGV, 8),
-    tonumber(lua.get(ARGV, 9)),
   ];
   // as it came, for the place
-  const tokenTtl = lua.get(ARGV, 9);
+  const [listensAt, tokenTtlMs, tokenTtl] = [
+    lua.get(ARGV, 8),
+    tonumber(lua.get(ARGV, 9)),
+    lua.get(ARGV, 9),
+  ];
 
   // The error of a command that is refused, or nil.
   function refusal(...varargs: Value[]): Value {
@@ -812,12 +800,17 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       () => undefined,
     );
   }
-  // Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+  // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
   function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-    if (lua.truthy(rememberMs)) {
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-    }
-    return redis.pcall('SET', counter, token);
+    const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+    const reply = lua.or(
+      lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+      () => redis.pcall('SET', counter, token),
+    );
+    return lua.or(
+      lua.and(lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
   }
 
   const count = redis.call('HGET', lock, owner);
@@ -880,12 +873,13 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     const ttlMs = redis.call('PTTL', lock);
     // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
     redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))));
-    const given = lua.and(token, () => setToken(counter, token, rememberMs));
-    if (lua.truthy(given) && lua.truthy(lua.get(given, 'err'))) {
+    let refused: Value = lua.and(token, () => setToken(counter, token, rememberMs));
+    if (lua.truthy(refused)) {
+      // The lease ends when it would have ended before.
       if (lua.compare(ttlMs, '>', 0)) {
         redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
       }
-      return given;
+      return refused;
     }
     // A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
     const answer = count === '0' ? 2 : 1;
@@ -899,14 +893,13 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       redis.call('HDEL', places, '');
     }
     redis.call('HSET', lock, owner, 1);
-    let refused: Value = refusal('PEXPIRE', lock, leaseMs);
-    if (lua.truthy(token) && !lua.truthy(refused)) {
-      // If what follows is not permitted, a token was used up.
-      const given = setToken(counter, token, rememberMs);
-      refused = lua.and(lua.get(given, 'err'), () => given);
-    }
-    // The lock is taken before the place goes.
-    refused = lua.or(refused, () => lua.and(mayHavePlace, () => refusal('ZREM', line, owner)));
+    // The lock is taken before the place goes. (If the last of these is not permitted, a token was used up.)
+    let refused: Value = lua.or(
+      lua.or(refusal('PEXPIRE', lock, leaseMs), () =>
+        lua.and(token, () => setToken(counter, token, rememberMs)),
+      ),
+      () => lua.and(mayHavePlace, () => refusal('ZREM', line, owner)),
+    );
     if (lua.truthy(refused)) {
       redis.call('DEL', lock);
       return refused;
@@ -917,26 +910,20 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return lua.truthy(token) ? lua.list(1, token) : 1;
   }
 
-  let holder: Value = lua.get(first, 1);
+  let inTheWay: Value = lua.get(first, 1);
   if (!lua.truthy(isFree)) {
-    // Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-    // be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-    function holderOf(fields?: Value): Value[] {
-      let holder: Value = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-      if (!lua.truthy(holder)) {
-        return [undefined, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')];
-      }
-      return [holder];
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    let conflict: Value;
-    [holder, conflict] = holderOf(redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock));
-    if (lua.truthy(conflict)) {
-      return conflict;
-    }
+    inTheWay = holder;
   }
   const ttlMs = redis.call('PTTL', lock);
   if (placeLeaseMs === 0) {
-    return lua.list(holder, ttlMs, '0');
+    return lua.list(inTheWay, ttlMs, '0');
   }
 
   // The server's time, in seconds and microseconds, and in milliseconds.
@@ -994,7 +981,7 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return refused;
   }
-  return lua.list(holder, ttlMs, string.format('%.0f', ticket));
+  return lua.list(inTheWay, ttlMs, string.format('%.0f', ticket));
 }
 
 // lua/look.lua
@@ -1002,51 +989,51 @@ function look(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Looks at a lock: who holds it, and for how long.
   //
   // KEYS[1] lock (hash): owner -> hold count
-  //
   // Returns {holder (string), ttlMs (integer, -1: no expiry)}, or nil when nobody holds it.
   // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
   const lock = lua.get(KEYS, 1);
-
-  // Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-  // be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-  function holderOf(fields?: Value): Value[] {
-    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-    if (!lua.truthy(holder)) {
-      return [undefined, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')];
-    }
-    return [holder];
-  }
 
   const holderCount = redis.call('HLEN', lock);
   if (holderCount === 0) {
     return false;
   }
-  const [holder, conflict] = holderOf(holderCount === 1 && redis.call('HKEYS', lock));
-  return lua.or(conflict, () => lua.list(holder, redis.call('PTTL', lock)));
+  const fields = holderCount === 1 && redis.call('HKEYS', lock);
+  // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  // thread. More fields, or one of another form, belong to something else.
+  const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+  if (!lua.truthy(holder)) {
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+  }
+  return lua.list(holder, redis.call('PTTL', lock));
 }
 
 // lua/raise-token.lua
 function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
-  //
-  // Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
-  // behind finds it there.
+  // Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long.
   //
   // KEYS[1] counter (string): the last fencing token that was given out
   // ARGV[1] token (string): a whole number, below 2^53
   // ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
-  //
   // Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
   // Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
-  const counter = lua.get(KEYS, 1);
-  const [token, tokenTtlMs] = [lua.get(ARGV, 1), tonumber(lua.get(ARGV, 2))];
+  const [counter, token, tokenTtlMs] = [
+    lua.get(KEYS, 1),
+    lua.get(ARGV, 1),
+    tonumber(lua.get(ARGV, 2)),
+  ];
 
-  // Writes a token that is remembered for so long (nil: for ever); an {err} if that is refused.
+  // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
   function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-    if (lua.truthy(rememberMs)) {
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-    }
-    return redis.pcall('SET', counter, token);
+    const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+    const reply = lua.or(
+      lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+      () => redis.pcall('SET', counter, token),
+    );
+    return lua.or(
+      lua.and(lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
   }
 
   const last = lua.or(redis.call('GET', counter), () => '0');
@@ -1073,28 +1060,20 @@ function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
     rememberMs = math.max(ttlMs, tokenTtlMs, lua.num(tokenTtlMs) + aheadMs);
   }
-  const done = setToken(counter, token, rememberMs);
-  return lua.or(
-    lua.and(lua.get(done, 'err'), () => done),
-    () => 1,
-  );
+  return lua.or(setToken(counter, token, rememberMs), () => 1);
 }
 
 // lua/reenter.lua
 function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
-  // given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
-  // extensions (the same count), and the question how a lock was lost.
-  //
-  // Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
-  // lease, and never takes a lock that lapsed in the meantime.
+  // Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
+  // nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
+  // late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] holdCount (integer): the count to set, at least 1
   // ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
-  //
   // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
   const [lock, forced] = unpack(KEYS);
   const [owner, holdCount, leaseMs] = [
@@ -1135,7 +1114,8 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (count !== holdCount) {
     const counted = redis.pcall('HSET', lock, owner, holdCount);
     if (type(counted) === 'table') {
-      if (newTtlMs !== ttlMs && lua.compare(ttlMs, '>', 0)) {
+      // The lease ends when it would have ended before.
+      if (lua.compare(ttlMs, '>', 0)) {
         redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
       }
       return counted;
@@ -1147,17 +1127,14 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/release.lua
 function release(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Gives a lock up, whatever its hold count, and wakes those who wait for it.
-  //
-  // Safe to send twice and to arrive late: the owner's field is never used again after it went, so a copy that comes
-  // later finds nothing to release.
+  // Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] channel (string): the lock's unlock channel
   // ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub; empty: tell nobody
-  //
-  // Returns 0 when this owner does not hold it (any more); when it was released 1, and 1 more for each listener that was told; why
-  // nobody was told (string) when it was released, but publishing was refused.
+  // Returns 0 when this owner does not hold it (any more); when it was released 1, and 1 more for each listener that was told; why nobody was
+  // told (string) when it was released, but publishing was refused.
   const lock = lua.get(KEYS, 1);
   const [owner, channel, publish] = [lua.get(ARGV, 1), lua.get(ARGV, 2), lua.get(ARGV, 3)];
 
@@ -1172,18 +1149,14 @@ function release(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/remember.lua
 function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
-  // new ones vote.lua does. It is sent together with what asks for that.
-  //
-  // Safe to send twice and to arrive late: the memory is only ever made longer.
+  // Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
+  // vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
   //
   // KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
   // ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
-  //
   // Returns how many they are.
-  const longest = KEYS;
   // as it came, for commands
-  const [leaseMs, lease] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
+  const [longest, leaseMs, lease] = [KEYS, tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
 
   // The error of a command that is refused, or nil.
   function refusal(...varargs: Value[]): Value {
@@ -1228,22 +1201,18 @@ function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/renew-places.lua
 function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
-  // handed over to one of the owners, who may not have heard of it, is kept for as long as its place would have been.
+  // Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
+  // the owners, who may not have heard of it, is kept for as long as its place would have been.
   //
   // KEYS[1..] keys (hash, sorted set, hash): for the i-th place its lock at 3i-2, its line at 3i-1, its places at 3i
   // ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
   // ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
   // ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
-  //
-  // Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms;
-  // -1: no expiry, -2: the lock is free).
-  const keys = KEYS;
-  const placeLeaseMs = tonumber(lua.get(ARGV, 1));
+  // Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms; -1: no expiry, -2: the
+  // lock is free).
+  const [keys, owners, nonce] = [KEYS, ARGV, lua.get(ARGV, 2)];
   // as it came: a number would be written out anew for each command
-  const [placeLease, nonce] = [lua.get(ARGV, 1), lua.get(ARGV, 2)];
-  const owners = ARGV;
+  const [placeLeaseMs, placeLease] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
 
   // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
   // from giving up what he has. Any other error is raised.
@@ -1350,19 +1319,16 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/renew.lua
 function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
-  // lock that was handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+  // Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
+  // handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
   //
   // KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
   // ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
   // ARGV[2..] owners (string): the owner of the i-th lock at 1+i
-  //
   // Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-  const locks = KEYS;
-  const [owners, leaseMs] = [ARGV, tonumber(lua.get(ARGV, 1))];
+  const [locks, owners] = [KEYS, ARGV];
   // as it came: a number would be written out anew for each command
-  const lease = lua.get(ARGV, 1);
+  const [leaseMs, lease] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
 
   // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
   // from giving up what he has. Any other error is raised.
@@ -1391,6 +1357,7 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       );
     }
     if (count === '0' && type(redis.pcall('HSET', lock, owner, 1)) === 'table') {
+      // The lease ends when it would have ended before.
       if (lua.compare(ttlMs, '>', 0)) {
         redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
       }
@@ -1438,21 +1405,18 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/vote.lua
 function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
-  // long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty. Of a fenced lock it
-  // says with its vote what a token must be at least; raise-token.lua writes one when most masters have voted.
-  //
-  // Safe to send twice. The owner's field is fresh for every election, so finding it means that this very command ran before
-  // and its reply was lost: the vote is ours, and the lease starts anew. The memory is only ever made longer.
+  // One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
+  // keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
+  // writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
+  // its reply was lost: the lease starts anew. The memory is only ever made longer.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] longest (string): the longest lease that was asked for, in ms; there until all of them are over
   // KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
-  //
-  // Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock
-  // {longestMs, token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+  // Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock {longestMs,
+  // token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, longest, counter] = unpack(KEYS);
   // as it came, for commands
@@ -1525,20 +1489,12 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
     refused = refusal('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
   } else {
-    // Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-    // be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-    function holderOf(fields?: Value): Value[] {
-      const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-      if (!lua.truthy(holder)) {
-        return [undefined, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')];
-      }
-      return [holder];
-    }
-    const [holder, conflict] = holderOf(
-      redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock),
-    );
-    if (lua.truthy(conflict)) {
-      return conflict;
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     answer = lua.list(longestMs, holder, ttlMs);
   }
@@ -1567,26 +1523,18 @@ function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] line (sorted set): owner -> ticket
   // KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
-  //
   // Returns the owners (strings) whose places have not lapsed.
   // Error KEYCONFLICT when the hash is no lock, or the line is that of a weighted lock; WRONGTYPE when a key is of another type.
   const [lock, line, places] = unpack(KEYS);
 
-  // Who holds the lock, by the fields of its hash (false: not exactly one); or nil, and why that is no lock: {err}. A lock has one owner, which may
-  // be a negative number of a Redisson thread. More fields, or one of another form, belong to something else.
-  function holderOf(fields?: Value): Value[] {
-    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-    if (!lua.truthy(holder)) {
-      return [undefined, redis.error_reply('KEYCONFLICT the hash at this key is not a lock')];
-    }
-    return [holder];
-  }
-
   const holderCount = redis.call('HLEN', lock);
   if (lua.compare(holderCount, '>', 0)) {
-    const [_, conflict] = holderOf(holderCount === 1 && redis.call('HKEYS', lock));
-    if (lua.truthy(conflict)) {
-      return conflict;
+    const fields = holderCount === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
   }
 
@@ -1608,9 +1556,7 @@ function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-force.lua
 function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Puts out those holders of a read-write lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
-  // this sees to the line afterwards.
-  //
+  // Puts out those holders of a read-write lock that have so many permits, and leaves word for them. Whoever sends this sees to the line.
   // The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -1620,7 +1566,6 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] least (integer): how many permits those who are put out have, at least
   // ARGV[2] most (integer): the same, at most
   // ARGV[3] wordMs (integer, ms): how long to leave word at most
-  //
   // Returns the owners that were put out (array of strings).
   // Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
   const [lock, leases, line, forced] = unpack(KEYS);
@@ -1637,30 +1582,27 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   function whole(number?: Value): Value {
     return string.format('%.0f', number);
   }
-  // Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
-  // fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-  const READ_WRITE = 2147483648;
-  function conflictOf(capacity?: Value, ttlMs?: Value, isReadWrite?: Value): Value {
-    if (ttlMs !== -2 && (!lua.truthy(capacity) || ttlMs === -1)) {
-      return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-    } else if (lua.truthy(capacity) && (capacity === READ_WRITE) !== isReadWrite) {
-      return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
-    }
-    return undefined;
-  }
 
   // How many owners go into one command.
   const MANY = 500;
 
+  const isReadWrite = true;
   const known = redis.call('HMGET', lock, 'capacity', 'used');
   const capacity = tonumber(lua.get(known, 1));
-  const conflict = conflictOf(capacity, lua.truthy(capacity) ? 0 : redis.call('PTTL', lock), true);
-  if (lua.truthy(conflict) || !lua.truthy(capacity)) {
-    return lua.or(conflict, () => lua.list());
+  const lockTtlMs = lua.truthy(capacity) ? 0 : redis.call('PTTL', lock);
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
+    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
+  }
+  if (!lua.truthy(capacity)) {
+    return lua.list();
   }
 
   let used: Value = tonumber(lua.get(known, 2));
-  const [out, batches] = [lua.list(), lua.list()];
+  const [out, batches, words] = [lua.list(), lua.list(), lua.list()];
   let lastEndMs: Value = nowMs;
   const live = redis.call(
     'ZRANGEBYSCORE',
@@ -1681,9 +1623,12 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       lastEndMs = math.max(lastEndMs, tonumber(lua.get(live, i + 1)));
       if (lua.modulo(lua.length(out), MANY) === 0) {
         lua.set(batches, lua.length(batches) + 1, lua.list());
+        lua.set(words, lua.length(words) + 1, lua.list());
       }
       lua.set(out, lua.length(out) + 1, lua.get(live, i));
       table.insert(lua.get(batches, lua.length(batches)), lua.get(live, i));
+      table.insert(lua.get(words, lua.length(words)), lua.get(live, i));
+      table.insert(lua.get(words, lua.length(words)), 1);
     }
   }
   if (lua.length(out) === 0) {
@@ -1700,13 +1645,8 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     nowMs + lua.num(redis.call('PTTL', forced)),
   );
   // First: a full memory refuses what takes memory only before anything is written.
-  for (const [, batch] of ipairs(batches)) {
-    const words = lua.list();
-    for (const [, owner] of ipairs(batch)) {
-      lua.set(words, lua.length(words) + 1, owner);
-      lua.set(words, lua.length(words) + 1, 1);
-    }
-    redis.call('HSET', forced, ...unpack(words));
+  for (const [, batch] of ipairs(words)) {
+    redis.call('HSET', forced, ...unpack(batch));
   }
   const refused = redis.pcall('PEXPIREAT', forced, whole(untilMs));
   if (type(refused) === 'table') {
@@ -1728,14 +1668,11 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-hand-over.lua
 function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
-  // owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
-  //
-  // Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again after it
-  // went. A lease is only prolonged, but for that of permits that were handed over and are not confirmed: a hand-over leaves a "?"
-  // at the weight, everything by which a holder comes to rely on more takes it away, and only with it may the lease become shorter.
-  // The lease of who is let in ends when that of the place would have ended: so a receiver that never learns of it delays the others
-  // no longer than a place in line would have.
+  // Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
+  // keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
+  // weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
+  // everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
+  // ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -1748,11 +1685,9 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
   // ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
-  //
-  // Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left
-  // in line; -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of
-  // strings: "<nonce> <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when
-  // publishing was refused)}.
+  // Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left in line;
+  // -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
+  // <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
   const [lock, leases, line, places] = unpack(KEYS);
   const [owner, target, leaseMs, isConfirmation] = [
     lua.get(ARGV, 1),
@@ -1767,8 +1702,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   ];
 
   // How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
-  const MOST = 250;
-  const MOST_LOOKED_AT = 16;
+  const [MOST, MOST_LOOKED_AT] = [250, 16];
 
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
@@ -1854,8 +1788,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   );
   const isTorn = lua.compare(used, '>', 0) && !hadHolders;
   if (isTorn) {
-    used = 0;
-    field = undefined;
+    [used, field] = [0, undefined];
   }
 
   // Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
@@ -1905,10 +1838,8 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const isHeld = field !== undefined && !lua.truthy(lua.get(isGoing, owner));
   let newEndMs: Value;
-  if (target === 0) {
-    if (isHeld) {
-      goes(owner, weightOf(field));
-    }
+  if (isHeld && target === 0) {
+    goes(owner, weightOf(field));
   } else if (isHeld) {
     const weight = weightOf(field);
     const isUnconfirmed = string.find(field, '?', 1, true)[0] !== undefined;
@@ -1927,10 +1858,10 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     fields = lua.list(owner, whole(newWeight));
   }
 
-  function parse(place?: Value): Value {
+  function parse(text?: Value): Value {
     const form = '^w(%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$';
     const [weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt] = string.match(
-      lua.or(place, () => ''),
+      lua.or(text, () => ''),
       form,
     );
     return lua.and(weight, () =>
@@ -1991,10 +1922,9 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   // The first in line that has to wait.
   let waiting: Value;
-  let isMore: Value = lua.length(going) >= MOST;
+  let isMore: Value = lua.compare(lua.length(going), '>=', MOST);
   // Two at a time to begin with: mostly one goes in and the next one has to wait.
-  let [index, count]: Value[] = [0, 2];
-  let hasLine: Value = false;
+  let [index, count, hasLine]: Value[] = [0, 2, false];
   while (lua.truthy(capacity) && !lua.truthy(isMore) && !lua.truthy(waiting)) {
     const inLine = lua.or(ours('ZRANGE', line, index, lua.num(index) + lua.num(count) - 1), () =>
       lua.list(),
@@ -2004,12 +1934,11 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
     hasLine = lua.or(hasLine, () => lua.get(inLine, 1) !== undefined);
     for (const [i, candidate] of ipairs(inLine)) {
-      isMore = lua.length(going) + lua.length(leaving) >= MOST;
+      const place = parse(lua.get(found, i));
+      isMore = lua.compare(lua.length(going) + lua.length(leaving), '>=', MOST);
       if (lua.truthy(isMore)) {
         break;
-      }
-      const place = parse(lua.get(found, i));
-      if (candidate !== owner || target !== 0) {
+      } else if (candidate !== owner || target !== 0) {
         if (lua.truthy(hasToWait(candidate, place))) {
           waiting = place;
           break;
@@ -2163,12 +2092,9 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-join.lua
 function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
-  // in it).
-  //
-  // Safe to send twice: the owner is fresh for every acquisition. Finding it among the holders means that this very command ran
-  // before, or that it was let in meanwhile: the permits are ours. A place keeps its ticket and takes the higher nonce, so a copy
-  // that arrives late changes nothing; one that makes a place anew, after its owner went, is not renewed by anybody and lapses.
+  // Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
+  // Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
+  // that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2186,12 +2112,12 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[9] isListening (0 or 1): whether the client's subscription to its grants is known to stand
   // ARGV[10] listensAt (string): the end of the name of the channel where the client listens for its grants
   // ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
-  //
-  // Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the
-  // way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
-  // at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
-  // capacity was declared by others, or the owner wants more than there is.
-  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
+  // Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
+  // (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
+  // ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+  // by others, or the owner wants more than there is.
+  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+  // another type.
   const [lock, leases, line, places, permits] = unpack(KEYS);
   const [owner, weight, declared, leaseMs] = [
     lua.get(ARGV, 1),
@@ -2226,26 +2152,19 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       () => undefined,
     );
   }
-  // Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
-  // fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-  const READ_WRITE = 2147483648;
-  function conflictOf(capacity?: Value, ttlMs?: Value, isReadWrite?: Value): Value {
-    if (ttlMs !== -2 && (!lua.truthy(capacity) || ttlMs === -1)) {
-      return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-    } else if (lua.truthy(capacity) && (capacity === READ_WRITE) !== isReadWrite) {
-      return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
-    }
-    return undefined;
-  }
 
+  const isReadWrite = declared === 2147483648;
   const known = redis.call('HMGET', lock, 'capacity', 'used', owner);
   let capacity: Value = tonumber(lua.get(known, 1));
   let used: Value = tonumber(lua.or(lua.get(known, 2), () => 0));
   let isNew: Value = !lua.truthy(capacity);
   let lockTtlMs: Value = redis.call('PTTL', lock);
-  const conflict = conflictOf(capacity, lockTtlMs, declared === READ_WRITE);
-  if (lua.truthy(conflict)) {
-    return conflict;
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
+    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
   }
   if (lua.truthy(isNew)) {
     // The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
@@ -2258,11 +2177,10 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     () => lua.compare(used, '>', 0) && !lua.truthy(lua.get(holder, 1)),
   );
   if (lua.truthy(isTorn)) {
-    holder = lua.list();
-    used = 0;
+    [holder, used] = [lua.list(), 0];
   }
 
-  const set = capacity !== declared && declared !== READ_WRITE && redis.call('GET', permits);
+  const set = capacity !== declared && !isReadWrite && redis.call('GET', permits);
   if (lua.truthy(set) && !lua.truthy(string.match(set, '^%d+$')[0])) {
     return redis.error_reply(
       'KEYCONFLICT the key of the capacity that was set holds something else',
@@ -2490,27 +2408,19 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
-  //
   // Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
   // Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
   const [lock, leases] = unpack(KEYS);
 
-  // Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
-  // fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-  const READ_WRITE = 2147483648;
-  function conflictOf(capacity?: Value, ttlMs?: Value, isReadWrite?: Value): Value {
-    if (ttlMs !== -2 && (!lua.truthy(capacity) || ttlMs === -1)) {
-      return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-    } else if (lua.truthy(capacity) && (capacity === READ_WRITE) !== isReadWrite) {
-      return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
-    }
-    return undefined;
-  }
-
+  const isReadWrite = true;
   const capacity = tonumber(redis.call('HGET', lock, 'capacity'));
-  const conflict = conflictOf(capacity, redis.call('PTTL', lock), true);
-  if (lua.truthy(conflict)) {
-    return conflict;
+  const lockTtlMs = redis.call('PTTL', lock);
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
+    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
   }
 
   // The server's time, in seconds and microseconds, and in milliseconds.
@@ -2528,8 +2438,7 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-look.lua
 function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
-  // walks them all.
+  // How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2537,32 +2446,25 @@ function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
   // KEYS[5] permits (string): the capacity that was set, above what is declared
   // ARGV[1] declared (integer): the capacity that the client takes the lock to have
-  //
-  // Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
-  // (string) of each)} of those that have not lapsed.
-  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
+  // Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight (string)
+  // of each)} of those that have not lapsed.
+  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+  // another type.
   const [lock, leases, line, places, permits] = unpack(KEYS);
   const declared = tonumber(lua.get(ARGV, 1));
 
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  // Why the hash is no weighted lock of this kind: {err}; nil: it is one, or there is none. A hash without an end is somebody else's, whatever its
-  // fields are called. Of a read-write lock there is more than of any semaphore, and always as much.
-  const READ_WRITE = 2147483648;
-  function conflictOf(capacity?: Value, ttlMs?: Value, isReadWrite?: Value): Value {
-    if (ttlMs !== -2 && (!lua.truthy(capacity) || ttlMs === -1)) {
-      return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-    } else if (lua.truthy(capacity) && (capacity === READ_WRITE) !== isReadWrite) {
-      return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
-    }
-    return undefined;
-  }
-
+  const isReadWrite = declared === 2147483648;
   let capacity: Value = tonumber(redis.call('HGET', lock, 'capacity'));
-  const conflict = conflictOf(capacity, redis.call('PTTL', lock), declared === READ_WRITE);
-  if (lua.truthy(conflict)) {
-    return conflict;
+  const lockTtlMs = redis.call('PTTL', lock);
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
+    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
   }
   capacity = lua.or(
     lua.or(capacity, () => redis.call('GET', permits)),
@@ -2606,19 +2508,21 @@ function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-renew-places.lua
 function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The
-  // permits of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
+  // Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The permits
+  // of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
   //
   // KEYS[1..] keys (hash, sorted set, sorted set, hash): for the i-th place its lock at 4i-3, leases at 4i-2, line at 4i-1, places at 4i
   // ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
   // ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
   // ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
-  //
-  // Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first
-  // lease of a holder ends, or that of the first place; -2: now).
-  const keys = KEYS;
-  const [placeLeaseMs, nonce, owners] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 2), ARGV];
+  // Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first lease of
+  // a holder ends, or that of the first place; -2: now).
+  const [keys, owners, nonce, placeLeaseMs] = [
+    KEYS,
+    ARGV,
+    lua.get(ARGV, 2),
+    tonumber(lua.get(ARGV, 1)),
+  ];
 
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
@@ -2771,17 +2675,14 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-renew.lua
 function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
-  // "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
+  // Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
+  // the weight: its holder relies on it now, so no confirmation may shorten it.
   //
   // KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
   // ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
   // ARGV[2..] owners (string): the i-th holder at 1+i
-  //
   // Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
-  const keys = KEYS;
-  const [leaseMs, owners] = [tonumber(lua.get(ARGV, 1)), ARGV];
+  const [keys, owners, leaseMs] = [KEYS, ARGV, tonumber(lua.get(ARGV, 1))];
 
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
@@ -2871,14 +2772,12 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-set-capacity.lua
 function weightedSetCapacity(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
-  //
   // Safe to send twice: it is a target.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] permits (string): the capacity that was set, above what is declared
   // ARGV[1] capacity (integer): how many permits there are from now on
   // ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last
-  //
   // Returns 1.
   // Error KEYCONFLICT when the hash is no weighted lock, or a read-write lock; WRONGTYPE when the lock's key is of another type.
   const [lock, permits] = unpack(KEYS);

@@ -60,12 +60,13 @@ it('text that means something in a template literal comes through', async () => 
   expect(generated.scripts['oddOne']).toMatchObject({ name: 'odd-one', source });
 });
 
-it('a fragment stands where it is included, also in another one, and as far in; --print shows the whole script', () => {
-  writeFileSync(join(folder, 'lua/one.lua'), 'if KEYS[1] then\n  -- include: outer\nend\n');
-  writeFileSync(join(folder, 'lua/lib/outer.lua'), 'local a = 1\n\n-- include: inner\nreturn a\n');
+it('fragments stand where they are included, also in another one, and as far in; --print shows the whole script', () => {
+  writeFileSync(join(folder, 'lua/one.lua'), 'if KEYS[1] then\n  -- include: outer, last\nend\n');
+  writeFileSync(join(folder, 'lua/lib/outer.lua'), 'local a = 1\n\n-- include: inner\n');
   writeFileSync(join(folder, 'lua/lib/inner.lua'), 'a = 2\n');
+  writeFileSync(join(folder, 'lua/lib/last.lua'), 'return 3\n');
   const { stdout } = embed('--print', 'one');
-  expect(String(stdout)).toBe('if KEYS[1] then\n  local a = 1\n\n  a = 2\n  return a\nend\n');
+  expect(String(stdout)).toBe('if KEYS[1] then\n  local a = 1\n\n  a = 2\n  return 3\nend\n');
   expect(embed('--print', 'two').status).not.toBe(0);
 });
 

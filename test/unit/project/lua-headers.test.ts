@@ -141,7 +141,9 @@ function inCode(lua: string): string {
 }
 
 function includedBy(source: string): string[] {
-  return Array.from(source.matchAll(/^ *-- include: (.+)$/gm), ([, name]) => name!);
+  return Array.from(source.matchAll(/^ *-- include: (.+)$/gm), ([, names]) =>
+    names!.split(', '),
+  ).flat();
 }
 
 function readFolder(folder: string): { name: string; source: string }[] {
