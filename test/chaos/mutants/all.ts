@@ -341,8 +341,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: '  if isHeld then\n    goes(owner, weightOf(field))\n  end',
-        to: "  if isHeld then\n    goes(holders[1], weightOf(redis.call('HGET', lock, holders[1])))\n  end",
+        from: '  goes(owner, weightOf(field))\n',
+        to: "  goes(holders[1], weightOf(redis.call('HGET', lock, holders[1])))\n",
       },
     ],
   },
