@@ -1,7 +1,6 @@
 -- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
---
--- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
--- acquisition makes it 1 or more, and only while it is 0 may the lease become shorter.
+-- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
+-- or more, and only while it is 0 may the lease become shorter.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
@@ -13,46 +12,18 @@
 -- ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
---
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-local lock = KEYS[1]
-local forced = KEYS[2]
-local line = KEYS[3]
-local places = KEYS[4]
-local owner = ARGV[1]
-local leaseMs = tonumber(ARGV[2])
-local lease = ARGV[2] -- as it came, for commands
-local channel = ARGV[3]
-local publish = ARGV[4]
-local grants = ARGV[5]
-local publishGrant = ARGV[6]
+local lock, forced, line, places = unpack(KEYS)
+local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV[3] -- as it came, for commands
+local publish, grants, publishGrant = ARGV[4], ARGV[5], ARGV[6]
 
 local count = redis.call('HGET', lock, owner)
-local ttlMs = redis.call('PTTL', lock)
-if count == '0' then
-  -- In this order: a full memory refuses what takes memory only before anything is written.
-  redis.call('PEXPIRE', lock, lease)
-  local counted = redis.pcall('HSET', lock, owner, 1)
-  if type(counted) == 'table' then
-    if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-    end
-    return counted
-  end
-  -- The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
-  local first = redis.pcall('ZRANGE', line, 0, 0)[1]
-  local place = first and redis.pcall('HGET', places, first)
-  if type(place) == 'string' then
-    local listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')
-    redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
-  end
-  if 2 * leaseMs < ttlMs then
-    -- Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
-    redis.pcall(publish, channel, '0')
-  end
-  return 'kept'
+if not count then
+  -- include: ours, how-lost
 end
-if count then
+
+local ttlMs = redis.call('PTTL', lock)
+if count ~= '0' then
   if ttlMs >= 0 then
     -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
     redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
@@ -60,9 +31,22 @@ if count then
   return 'kept'
 end
 
-if redis.call('GET', forced) == owner then
-  -- pcall: where that is not permitted the word ends by itself.
-  redis.pcall('DEL', forced)
-  return 'forced'
+-- In this order: a full memory refuses what takes memory only before anything is written.
+redis.call('PEXPIRE', lock, lease)
+local counted = redis.pcall('HSET', lock, owner, 1)
+if type(counted) == 'table' then
+  -- include: undo-lease
+  return counted
 end
-return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+-- The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
+local first = redis.pcall('ZRANGE', line, 0, 0)[1]
+local place = first and redis.pcall('HGET', places, first)
+if type(place) == 'string' then
+  local listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')
+  redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
+end
+if 2 * leaseMs < ttlMs then
+  -- Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
+  redis.pcall(publish, channel, '0')
+end
+return 'kept'

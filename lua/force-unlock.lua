@@ -1,5 +1,4 @@
 -- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
---
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
 --
 -- KEYS[1] lock (hash): owner -> hold count
@@ -7,25 +6,18 @@
 -- ARGV[1] channel (string): the lock's unlock channel
 -- ARGV[2] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
---
--- Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was
--- refused)}, or nil when nobody held the lock.
+-- Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was refused)}, or nil
+-- when nobody held the lock.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
-local lock = KEYS[1]
-local forced = KEYS[2]
-local channel = ARGV[1]
-local publish = ARGV[2]
-local wordMs = tonumber(ARGV[3])
+local lock, forced = unpack(KEYS)
+local channel, publish, wordMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
-local fields = holderCount == 1 and redis.call('HGETALL', lock) or {}
-local holder = fields[1] or ''
-if not string.match(holder, '^.+:%-?%d+$') then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-end
+local fields = holderCount == 1 and redis.call('HGETALL', lock)
+-- include: holder
 
 local ttlMs = redis.call('PTTL', lock)
 -- In this order: a full memory refuses what takes memory only before anything is written.
@@ -34,9 +26,7 @@ local leftMs = ttlMs > 0 and math.min(ttlMs, wordMs) or wordMs
 local left = redis.pcall('SET', forced, holder, 'PX', string.format('%.0f', leftMs))
 if left.err then
   redis.call('HSET', lock, holder, fields[2])
-  if ttlMs > 0 then
-    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-  end
+  -- include: undo-lease
   return left
 end
 -- pcall: a user without permission for the channel must still be able to free it.

@@ -1,24 +1,14 @@
 -- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
---
--- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
--- behind finds it there.
+-- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long.
 --
 -- KEYS[1] counter (string): the last fencing token that was given out
 -- ARGV[1] token (string): a whole number, below 2^53
 -- ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
---
 -- Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
 -- Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
-local counter = KEYS[1]
-local token = ARGV[1]
-local tokenTtlMs = tonumber(ARGV[2])
+local counter, token, tokenTtlMs = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
-local function setToken(counter, token, rememberMs)
-  if rememberMs then
-    return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs))
-  end
-  return redis.pcall('SET', counter, token)
-end
+-- include: set-token
 
 local last = redis.call('GET', counter) or '0'
 local number = tonumber(token)
@@ -39,5 +29,4 @@ if ttlMs ~= -1 then
   local aheadMs = math.ceil((number - time[1] * 1000000 - time[2]) / 1000)
   rememberMs = math.max(ttlMs, tokenTtlMs, tokenTtlMs + aheadMs)
 end
-local done = setToken(counter, token, rememberMs)
-return done.err and done or 1
+return setToken(counter, token, rememberMs) or 1

@@ -1,46 +1,32 @@
--- Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
--- given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
--- extensions (the same count), and the question how a lock was lost.
---
--- Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
--- lease, and never takes a lock that lapsed in the meantime.
+-- Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
+-- nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
+-- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] holdCount (integer): the count to set, at least 1
 -- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
---
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-local lock = KEYS[1]
-local forced = KEYS[2]
-local owner = ARGV[1]
-local holdCount = ARGV[2]
-local leaseMs = tonumber(ARGV[3])
+local lock, forced = unpack(KEYS)
+local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local count = redis.call('HGET', lock, owner)
-if count then
-  local ttlMs = redis.call('PTTL', lock)
-  local newTtlMs = math.max(ttlMs, leaseMs)
-  -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
-  if ttlMs >= 0 and newTtlMs > 0 then
-    redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
-  end
-  if count ~= holdCount then
-    local counted = redis.pcall('HSET', lock, owner, holdCount)
-    if type(counted) == 'table' then
-      if newTtlMs ~= ttlMs and ttlMs > 0 then
-        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-      end
-      return counted
-    end
-  end
-  return 'kept'
+if not count then
+  -- include: ours, how-lost
 end
 
-if redis.call('GET', forced) == owner then
-  -- pcall: where that is not permitted the word ends by itself.
-  redis.pcall('DEL', forced)
-  return 'forced'
+local ttlMs = redis.call('PTTL', lock)
+local newTtlMs = math.max(ttlMs, leaseMs)
+-- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
+if ttlMs >= 0 and newTtlMs > 0 then
+  redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
 end
-return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+if count ~= holdCount then
+  local counted = redis.pcall('HSET', lock, owner, holdCount)
+  if type(counted) == 'table' then
+    -- include: undo-lease
+    return counted
+  end
+end
+return 'kept'

@@ -1,15 +1,12 @@
--- Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
--- new ones vote.lua does. It is sent together with what asks for that.
---
--- Safe to send twice and to arrive late: the memory is only ever made longer.
+-- Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
+-- vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
 --
 -- KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
 -- ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
---
 -- Returns how many they are.
-local longest = KEYS
-local leaseMs = tonumber(ARGV[1])
-local lease = ARGV[1] -- as it came, for commands
+local longest, leaseMs, lease = KEYS, tonumber(ARGV[1]), ARGV[1] -- as it came, for commands
+
+-- include: refusal
 
 local function remember(key)
   local known = redis.pcall('GET', key)
@@ -23,20 +20,17 @@ local function remember(key)
   if ttlMs ~= -2 and ttlMs < leaseMs then
     redis.call('PEXPIRE', key, lease)
   end
-  if knownMs >= leaseMs then
-    return known
-  end
-  local done = redis.pcall('SET', key, lease, 'PX', lease)
-  if done.err and ttlMs > 0 then
+  local refused = knownMs < leaseMs and refusal('SET', key, lease, 'PX', lease)
+  if refused and ttlMs > 0 then
     redis.call('PEXPIRE', key, string.format('%.0f', ttlMs))
   end
-  return done
+  return refused
 end
 
 for _, key in ipairs(longest) do
-  local reply = remember(key)
-  if type(reply) == 'table' and reply.err then
-    return reply
+  local refused = remember(key)
+  if refused then
+    return refused
   end
 end
 return #longest

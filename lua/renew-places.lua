@@ -1,23 +1,20 @@
 -- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
--- handed over to one of the owners, who may not have heard of it, is kept for as long as its place would have been.
+-- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
+-- the owners, who may not have heard of it, is kept for as long as its place would have been.
 --
 -- KEYS[1..] keys (hash, sorted set, hash): for the i-th place its lock at 3i-2, its line at 3i-1, its places at 3i
 -- ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
 -- ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
 -- ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
---
--- Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms;
--- -1: no expiry, -2: the lock is free).
-local keys = KEYS
-local placeLeaseMs = tonumber(ARGV[1])
-local placeLease = ARGV[1] -- as it came: a number would be written out anew for each command
-local nonce = ARGV[2]
-local owners = ARGV
+-- Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms; -1: no expiry, -2: the
+-- lock is free).
+local keys, owners, nonce = KEYS, ARGV, ARGV[2]
+local placeLeaseMs, placeLease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would be written out anew for each command
 
-local time = redis.call('TIME')
-local expiresAtMs = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + placeLeaseMs)
+-- include: ours
+
+-- include: now
+local expiresAtMs = string.format('%.0f', nowMs + placeLeaseMs)
 
 -- Whether anything was written: before, a full memory refuses what takes memory, and a place may just have its lease.
 local hasWritten = false
@@ -38,15 +35,6 @@ local function atLeast(key)
     redis.call('PEXPIRE', key, ttlMs > placeLeaseMs and string.format('%.0f', ttlMs) or placeLease)
     hasWritten = true
   end
-end
-
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
 end
 
 -- Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.

@@ -1,26 +1,15 @@
 -- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
--- lock that was handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
+-- handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the owner of the i-th lock at 1+i
---
 -- Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-local locks = KEYS
-local owners = ARGV
-local leaseMs = tonumber(ARGV[1])
-local lease = ARGV[1] -- as it came: a number would be written out anew for each command
+local locks, owners = KEYS, ARGV
+local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would be written out anew for each command
 
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
-end
+-- include: ours
 
 -- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 1; and for all locks on a
 -- server without GT.
@@ -32,9 +21,7 @@ local function prolong(lock, owner, count)
     redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
   end
   if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
-    if ttlMs > 0 then
-      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
-    end
+    -- include: undo-lease
     redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
   end
 end
@@ -45,22 +32,17 @@ local isGtKnown = true
 
 local function renew(lock, forced, owner)
   local count = ours('HGET', lock, owner)
-  if count then
-    if leaseMs > 0 then
-      local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
-      if prolonged ~= 1 then
-        isGtKnown = isGtKnown and type(prolonged) ~= 'table'
-        prolong(lock, owner, count)
-      end
+  if not count then
+    -- include: how-lost
+  end
+  if leaseMs > 0 then
+    local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
+    if prolonged ~= 1 then
+      isGtKnown = isGtKnown and type(prolonged) ~= 'table'
+      prolong(lock, owner, count)
     end
-    return 'kept'
   end
-  if ours('GET', forced) == owner then
-    -- pcall: where that is not permitted the word ends by itself.
-    redis.pcall('DEL', forced)
-    return 'forced'
-  end
-  return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+  return 'kept'
 end
 
 local answers = {}

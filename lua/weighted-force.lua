@@ -1,6 +1,4 @@
--- Puts out those holders of a read-write lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
--- this sees to the line afterwards.
---
+-- Puts out those holders of a read-write lock that have so many permits, and leaves word for them. Whoever sends this sees to the line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -10,39 +8,29 @@
 -- ARGV[1] least (integer): how many permits those who are put out have, at least
 -- ARGV[2] most (integer): the same, at most
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
---
 -- Returns the owners that were put out (array of strings).
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
-local lock = KEYS[1]
-local leases = KEYS[2]
-local line = KEYS[3]
-local forced = KEYS[4]
-local least = tonumber(ARGV[1])
-local most = tonumber(ARGV[2])
-local wordMs = tonumber(ARGV[3])
+local lock, leases, line, forced = unpack(KEYS)
+local least, most, wordMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- include: now, whole
 
 -- How many owners go into one command.
 local MANY = 500
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-
+local isReadWrite = true
 local known = redis.call('HMGET', lock, 'capacity', 'used')
-if not known[1] then
-  if redis.call('EXISTS', lock) == 1 then
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-  end
+local capacity = tonumber(known[1])
+local lockTtlMs = capacity and 0 or redis.call('PTTL', lock)
+-- include: weighted-kind
+if not capacity then
   return {}
 end
 
-if known[1] ~= '2147483648' then
-  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-end
-
 local used = tonumber(known[2])
-local out, batches = {}, {}
+local out, batches, words = {}, {}, {}
 local lastEndMs = nowMs
-local live = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', nowMs), '+inf', 'WITHSCORES')
+local live = redis.call('ZRANGEBYSCORE', leases, '(' .. whole(nowMs), '+inf', 'WITHSCORES')
 for i = 1, #live, 2 do
   local weight = tonumber(string.match(redis.call('HGET', lock, live[i]) or '', '^%d+'))
   if weight and weight >= least and weight <= most then
@@ -50,9 +38,12 @@ for i = 1, #live, 2 do
     lastEndMs = math.max(lastEndMs, tonumber(live[i + 1]))
     if #out % MANY == 0 then
       batches[#batches + 1] = {}
+      words[#words + 1] = {}
     end
     out[#out + 1] = live[i]
     table.insert(batches[#batches], live[i])
+    table.insert(words[#words], live[i])
+    table.insert(words[#words], 1)
   end
 end
 if #out == 0 then
@@ -66,22 +57,17 @@ redis.call('ZREM', leases, '')
 redis.call('HDEL', lock, '')
 local untilMs = math.max(nowMs + math.min(lastEndMs - nowMs, wordMs), nowMs + redis.call('PTTL', forced))
 -- First: a full memory refuses what takes memory only before anything is written.
-for _, batch in ipairs(batches) do
-  local words = {}
-  for _, owner in ipairs(batch) do
-    words[#words + 1] = owner
-    words[#words + 1] = 1
-  end
-  redis.call('HSET', forced, unpack(words))
+for _, batch in ipairs(words) do
+  redis.call('HSET', forced, unpack(batch))
 end
-local refused = redis.pcall('PEXPIREAT', forced, string.format('%.0f', untilMs))
+local refused = redis.pcall('PEXPIREAT', forced, whole(untilMs))
 if type(refused) == 'table' then
   for _, batch in ipairs(batches) do
     redis.pcall('HDEL', forced, unpack(batch))
   end
   return refused
 end
-redis.call('HSET', lock, 'used', string.format('%.0f', used))
+redis.call('HSET', lock, 'used', whole(used))
 for _, batch in ipairs(batches) do
   redis.call('ZREM', leases, unpack(batch))
   redis.call('HDEL', lock, unpack(batch))

@@ -1,11 +1,8 @@
--- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
--- owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
---
--- Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again after it
--- went. A lease is only prolonged, but for that of permits that were handed over and are not confirmed: a hand-over leaves a "?"
--- at the weight, everything by which a holder comes to rely on more takes it away, and only with it may the lease become shorter.
--- The lease of who is let in ends when that of the place would have ended: so a receiver that never learns of it delays the others
--- no longer than a place in line would have.
+-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
+-- keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
+-- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
+-- everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
+-- ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -18,44 +15,18 @@
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
---
--- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left
--- in line; -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of
--- strings: "<nonce> <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when
--- publishing was refused)}.
-local lock = KEYS[1]
-local leases = KEYS[2]
-local line = KEYS[3]
-local places = KEYS[4]
-local owner = ARGV[1]
-local target = tonumber(ARGV[2])
-local leaseMs = tonumber(ARGV[3])
-local isConfirmation = ARGV[4] == '1'
-local grants = ARGV[5]
-local publishGrant = ARGV[6]
-local isCounted = ARGV[7] == '1'
+-- Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left in line;
+-- -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
+-- <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
+local lock, leases, line, places = unpack(KEYS)
+local owner, target, leaseMs, isConfirmation = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 
 -- How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
-local MOST = 250
-local MOST_LOOKED_AT = 16
+local MOST, MOST_LOOKED_AT = 250, 16
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-
--- A key that became something else must not keep anybody in line, or permits from being released: there is nothing of ours.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
-end
-
--- The error of a command that is not permitted, or nil.
-local function refusal(...)
-  local reply = redis.pcall(...)
-  return type(reply) == 'table' and reply.err and reply or nil
-end
+-- include: now, ours
+-- include: refusal, whole, is-deaf
 
 local function weightOf(field)
   return tonumber(string.match(field or '', '^%d+')) or 0
@@ -74,8 +45,7 @@ local used = capacity and tonumber(known[2]) or 0
 local field = capacity and owner ~= '' and known[3] or nil
 local isTorn = used > 0 and not hadHolders
 if isTorn then
-  used = 0
-  field = nil
+  used, field = 0, nil
 end
 
 -- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
@@ -91,7 +61,7 @@ end
 
 if holders[2] and tonumber(holders[2]) <= nowMs then
   local lapsed = {}
-  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', nowMs), 'WITHSCORES', 'LIMIT', 0, MOST)
+  local found = redis.call('ZRANGEBYSCORE', leases, '-inf', whole(nowMs), 'WITHSCORES', 'LIMIT', 0, MOST)
   for i = 1, #found, 2 do
     lapsed[#lapsed + 1] = found[i]
     formerEnds[found[i]] = found[i + 1]
@@ -110,10 +80,8 @@ end
 
 local isHeld = field ~= nil and not isGoing[owner]
 local newEndMs
-if target == 0 then
-  if isHeld then
-    goes(owner, weightOf(field))
-  end
+if isHeld and target == 0 then
+  goes(owner, weightOf(field))
 elseif isHeld then
   local weight = weightOf(field)
   local isUnconfirmed = string.find(field, '?', 1, true) ~= nil
@@ -126,35 +94,17 @@ elseif isHeld then
     newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
   end
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
-  ends = { string.format('%.0f', newEndMs), owner }
-  fields = { owner, string.format('%.0f', newWeight) }
+  ends = { whole(newEndMs), owner }
+  fields = { owner, whole(newWeight) }
 end
 
--- Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
--- listen at a replica hear what no count counts: a grant that is taken back would be heard.
-local isGone = {}
-local function isDeaf(listensAt)
-  if isGone[listensAt] == nil then
-    -- pcall: a user without permission for PUBSUB must still be able to hand over.
-    local ask = publishGrant == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-    isGone[listensAt] = redis.pcall('PUBSUB', ask, grants .. listensAt)[2] == 0
-  end
-  return isGone[listensAt]
-end
-
-local function parse(place)
+local function parse(text)
   local form = '^w(%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$'
-  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(place or '', form)
-  return weight
-    and {
-      weight = tonumber(weight),
-      nonce = nonce,
-      expiresAtMs = tonumber(expiresAtMs),
-      leaseMs = tonumber(lease),
-      isFixed = isFixed == '1',
-      isListening = isListening == '1',
-      listensAt = listensAt,
-    }
+  local weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt = string.match(text or '', form)
+  return weight and {
+    weight = tonumber(weight), nonce = nonce, expiresAtMs = tonumber(expiresAtMs), leaseMs = tonumber(lease),
+    isFixed = isFixed == '1', isListening = isListening == '1', listensAt = listensAt,
+  }
 end
 
 -- Whom to tell what: by client, in the order of the line.
@@ -167,47 +117,45 @@ local function tell(listensAt, message)
   table.insert(messages[listensAt], message)
 end
 
--- The first in line that has to wait.
-local waiting
-local isMore = #going >= MOST
-
-local function letIn(candidate, place)
+-- Whether one in line has to wait. If not, its place goes: it is let in, or dropped.
+local function hasToWait(candidate, place)
   if not place or place.expiresAtMs <= nowMs then
-    return 'drop'
+    return false
   elseif place.weight > capacity then
     tell(place.listensAt, 'gone ' .. candidate)
-    return 'drop'
+    return false
   elseif place.isListening and isCounted and isDeaf(place.listensAt) then
-    -- Its client is gone. If it comes back, it has its ticket.
-    return 'drop'
+    return false -- its client is gone: if it comes back, it has its ticket
   elseif used + place.weight > capacity then
-    return 'wait'
+    return true
   end
   used = used + place.weight
+  isGoing[candidate] = nil -- who lapsed may be let in again
   fields[#fields + 1] = candidate
-  fields[#fields + 1] = string.format('%.0f', place.weight) .. (place.isFixed and '?' or '')
-  ends[#ends + 1] = string.format('%.0f', place.expiresAtMs)
+  fields[#fields + 1] = whole(place.weight) .. (place.isFixed and '?' or '')
+  ends[#ends + 1] = whole(place.expiresAtMs)
   ends[#ends + 1] = candidate
   given[#given + 1] = place.nonce .. ' ' .. candidate
   tell(place.listensAt, given[#given])
-  return 'let in'
+  return false
 end
 
+-- The first in line that has to wait.
+local waiting
+local isMore = #going >= MOST
 -- Two at a time to begin with: mostly one goes in and the next one has to wait.
-local index, count = 0, 2
-local hasLine = false
+local index, count, hasLine = 0, 2, false
 while capacity and not isMore and not waiting do
   local inLine = ours('ZRANGE', line, index, index + count - 1) or {}
   local found = inLine[1] and (ours('HMGET', places, unpack(inLine)) or {})
   hasLine = hasLine or inLine[1] ~= nil
   for i, candidate in ipairs(inLine) do
+    local place = parse(found[i])
     isMore = #going + #leaving >= MOST
     if isMore then
       break
-    end
-    local place = parse(found[i])
-    if candidate ~= owner or target ~= 0 then
-      if letIn(candidate, place) == 'wait' then
+    elseif candidate ~= owner or target ~= 0 then
+      if hasToWait(candidate, place) then
         waiting = place
         break
       end
@@ -223,35 +171,27 @@ if owner ~= '' and target == 0 and (hasLine or not isHeld) then
   leaving[#leaving + 1] = owner
 end
 
--- When the first of the holders to be lapses.
+-- When the first of the holders to be lapses; and the last lease of holders and of places in line, for as long as which the keys live.
+local mustLast = not hadHolders or newEndMs ~= nil
 local firstEndMs = math.huge
+local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
 for i = 1, #holders, 2 do
-  if not isGoing[holders[i]] and holders[i] ~= owner then
+  if holders[i] ~= owner then
     firstEndMs = math.min(firstEndMs, tonumber(holders[i + 1]))
   end
 end
 for i = 1, #ends, 2 do
   firstEndMs = math.min(firstEndMs, tonumber(ends[i]))
+  lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
 end
 local lookInMs = isMore and -3 or #given > 0 and -1 or -2
 if waiting then
   lookInMs = math.max(math.min(firstEndMs, waiting.expiresAtMs) - nowMs, 0)
 end
 
--- The keys live as long as the last lease, of holders and of places in line.
-local mustLast = not hadHolders or newEndMs ~= nil
-local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
-for i = 1, #ends, 2 do
-  lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
-end
-local lastEnd = string.format('%.0f', lastEndMs)
-
-local function write()
-  -- The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
-  local isNobodys = capacity and not hadHolders and not hasLine
-  if #going == 0 and #leaving == 0 and #fields == 0 and not isTorn and not isNobodys then
-    return nil
-  end
+-- The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
+local isNobodys = capacity and not hadHolders and not hasLine
+if #going > 0 or #leaving > 0 or #fields > 0 or isTorn or isNobodys then
   -- Writes that change nothing, before those that do: these commands are known to be permitted then, and after any write a full
   -- memory refuses nothing more.
   ours('ZREM', line, '')
@@ -265,8 +205,8 @@ local function write()
   end
   local isEmpty = used == 0 and #fields == 0 and not waiting and not isMore
   if not isEmpty then
-    local words = { 'capacity', known[1], 'used', string.format('%.0f', used), unpack(fields) }
-    local refused = mustLast and refusal('PEXPIREAT', leases, lastEnd) or refusal('HSET', lock, unpack(words))
+    local words = { 'capacity', known[1], 'used', whole(used), unpack(fields) }
+    local refused = mustLast and refusal('PEXPIREAT', leases, whole(lastEndMs)) or refusal('HSET', lock, unpack(words))
     if refused then
       -- No weight was given: nobody holds more than before.
       for i = 2, #ends, 2 do
@@ -280,18 +220,14 @@ local function write()
       return refused
     end
     if mustLast then
-      redis.call('PEXPIREAT', lock, lastEnd)
+      redis.call('PEXPIREAT', lock, whole(lastEndMs))
     end
   end
   if #leaving > 0 then
     ours('ZREM', line, unpack(leaving))
     ours('HDEL', places, unpack(leaving))
   end
-  -- Who lapsed may have been let in again.
   local gone = {}
-  for i = 2, #ends, 2 do
-    isGoing[ends[i]] = nil
-  end
   for _, holder in ipairs(going) do
     if isGoing[holder] then
       gone[#gone + 1] = holder
@@ -307,12 +243,6 @@ local function write()
   if #gone > 0 then
     ours('HDEL', lock, unpack(gone))
   end
-  return nil
-end
-
-local refused = write()
-if refused then
-  return refused
 end
 
 -- Somebody who is there has to look when permits may be free, or the first in line may be gone. Whoever waits is told by each
@@ -321,7 +251,7 @@ if waiting then
   local leftMs = waiting.expiresAtMs - nowMs
   if 2 * leftMs >= waiting.leaseMs then
     if 2 * lookInMs < leftMs then
-      tell(waiting.listensAt, 'ends ' .. string.format('%.0f', lookInMs))
+      tell(waiting.listensAt, 'ends ' .. whole(lookInMs))
     end
   else
     -- The first one missed its renewal. (pcall: what was done is done.)
@@ -330,7 +260,7 @@ if waiting then
     for i = 1, #inLine do
       local place = parse(found[i])
       if place and 2 * (place.expiresAtMs - nowMs) >= place.leaseMs then
-        tell(place.listensAt, 'ends ' .. string.format('%.0f', lookInMs))
+        tell(place.listensAt, 'ends ' .. whole(lookInMs))
         break
       end
     end

@@ -1,9 +1,6 @@
--- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
--- in it).
---
--- Safe to send twice: the owner is fresh for every acquisition. Finding it among the holders means that this very command ran
--- before, or that it was let in meanwhile: the permits are ours. A place keeps its ticket and takes the higher nonce, so a copy
--- that arrives late changes nothing; one that makes a place anew, after its owner went, is not renewed by anybody and lapses.
+-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
+-- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
+-- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -21,66 +18,38 @@
 -- ARGV[9] isListening (0 or 1): whether the client's subscription to its grants is known to stand
 -- ARGV[10] listensAt (string): the end of the name of the channel where the client listens for its grants
 -- ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
---
--- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the
--- way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
--- at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
--- capacity was declared by others, or the owner wants more than there is.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
-local lock = KEYS[1]
-local leases = KEYS[2]
-local line = KEYS[3]
-local places = KEYS[4]
-local permits = KEYS[5]
-local owner = ARGV[1]
-local weight = tonumber(ARGV[2])
-local declared = tonumber(ARGV[3])
-local leaseMs = tonumber(ARGV[4])
-local placeLeaseMs = tonumber(ARGV[5])
-local nonce = ARGV[6]
-local ticket = tonumber(ARGV[7])
-local isFixed = ARGV[8]
-local isListening = ARGV[9]
-local listensAt = ARGV[10]
-local permitsTtlMs = ARGV[11]
+-- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
+-- (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
+-- ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+-- by others, or the owner wants more than there is.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+-- another type.
+local lock, leases, line, places, permits = unpack(KEYS)
+local owner, weight, declared, leaseMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local placeLeaseMs, nonce, ticket, isFixed = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), ARGV[8]
+local isListening, listensAt, permitsTtlMs = ARGV[9], ARGV[10], ARGV[11]
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include: now, whole, refusal
 
-local function whole(number)
-  return string.format('%.0f', number)
-end
-
--- The error of a command that is not permitted, or nil.
-local function refusal(...)
-  local reply = redis.pcall(...)
-  return type(reply) == 'table' and reply.err and reply or nil
-end
-
+local isReadWrite = declared == 2147483648
 local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
 local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
--- The lock lives as long as its last lease, of holders and of places in line: a hash without an end is somebody else's, whatever
--- its fields are called. (Asked before anything is written.)
-local lockTtlMs = redis.call('PTTL', isNew and line or lock)
-if isNew and redis.call('EXISTS', lock) == 1 or not isNew and lockTtlMs == -1 then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-end
--- Of a read-write lock there is more than of any semaphore, and always as much.
-local READ_WRITE = 2147483648
-if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
-  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
+local lockTtlMs = redis.call('PTTL', lock)
+-- include: weighted-kind
+if isNew then
+  -- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
+  lockTtlMs = redis.call('PTTL', line)
 end
 -- Holders are in both keys, which have one time to live: with either of them missing there are none.
 local holder = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
 local isTorn = isNew and holder[1] or used > 0 and not holder[1]
 if isTorn then
-  holder = {}
-  used = 0
+  holder, used = {}, 0
 end
 
-local set = capacity ~= declared and declared ~= READ_WRITE and redis.call('GET', permits)
+local set = capacity ~= declared and not isReadWrite and redis.call('GET', permits)
 if set and not string.match(set, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')
 elseif isNew then
@@ -141,7 +110,7 @@ if isFirst and not hasLapsed and used + weight <= capacity then
   redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
   local mustLast = isNew or not holder[1] or leaseMs > lockTtlMs
   local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
-    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, ARGV[2])
+    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, whole(weight))
   if refused then
     -- No weight was given: nobody holds more than before.
     redis.pcall('ZREM', leases, owner)
@@ -172,8 +141,8 @@ local function lookInMs()
 end
 
 local inTheWay = holder[1] or first[1] or owner
+local lookMs = lookInMs()
 if placeLeaseMs == 0 then
-  local lookMs = lookInMs()
   if isNew then
     -- Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
     mend()
@@ -187,17 +156,8 @@ if placeLeaseMs == 0 then
   return answer({ inTheWay, lookMs, '0' })
 end
 
+-- include: place-of
 local untilMs = nowMs + placeLeaseMs
-local present = redis.call('ZSCORE', line, owner)
-local place = redis.call('HGET', places, owner)
-if present then
-  ticket = tonumber(present)
-elseif ticket == 0 then
-  -- The time in microseconds, so that it is also behind those who left and will be back.
-  local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
-  ticket = math.max(time[1] * 1000000 + time[2], (tonumber(last) or 0) + 1)
-end
-local lookMs = lookInMs()
 local lineTtlMs = redis.call('PTTL', line)
 mend()
 if present then
@@ -206,17 +166,14 @@ if present then
 else
   redis.call('ZADD', line, whole(ticket), owner)
 end
-local refused
-if isNew then
-  refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
-end
+local refused = isNew and refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
 -- A copy that comes late, when the line was deleted meanwhile, must not cut the keys of a place that was renewed since.
-local knownNonce, knownEndMs = string.match(place or '', '^w%d+ (%d+) (%d+) ')
+local formerNonce, formerEndMs = string.match(former or '', '^w%d+ (%d+) (%d+) ')
 local placeEndMs = untilMs
-if tonumber(knownNonce or 0) > tonumber(nonce) then
-  placeEndMs = math.max(untilMs, tonumber(knownEndMs))
+if tonumber(formerNonce or 0) > tonumber(nonce) then
+  placeEndMs = math.max(untilMs, tonumber(formerEndMs))
 elseif not refused then
-  local words = { 'w' .. whole(weight), nonce, whole(untilMs), ARGV[5], isFixed, isListening, listensAt }
+  local words = { 'w' .. whole(weight), nonce, whole(untilMs), whole(placeLeaseMs), isFixed, isListening, listensAt }
   refused = refusal('HSET', places, owner, table.concat(words, ' '))
 end
 for _, key in ipairs({ line, places }) do
@@ -228,15 +185,7 @@ if isNew or nowMs + lockTtlMs < placeEndMs then
   end
 end
 if refused then
-  -- As it was before: without one of them it would be no place, or one without an end.
-  if not present then
-    redis.pcall('ZREM', line, owner)
-  end
-  if place then
-    redis.pcall('HSET', places, owner, place)
-  else
-    redis.pcall('HDEL', places, owner)
-  end
+  -- include: undo-place
   if isNew then
     redis.pcall('DEL', lock)
   end

@@ -2,24 +2,16 @@
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
---
 -- Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
-local lock = KEYS[1]
-local leases = KEYS[2]
+local lock, leases = unpack(KEYS)
 
-local capacity = redis.call('HGET', lock, 'capacity')
-local ttlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called.
-if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-elseif capacity and capacity ~= '2147483648' then
-  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-end
+local isReadWrite = true
+local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
+local lockTtlMs = redis.call('PTTL', lock)
+-- include: weighted-kind
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-
+-- include: now
 local last = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES')
 if not last[1] or tonumber(last[2]) <= nowMs then
   return false

@@ -1,5 +1,4 @@
--- How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
--- walks them all.
+-- How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -7,32 +6,18 @@
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
 -- KEYS[5] permits (string): the capacity that was set, above what is declared
 -- ARGV[1] declared (integer): the capacity that the client takes the lock to have
---
--- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
--- (string) of each)} of those that have not lapsed.
--- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
-local lock = KEYS[1]
-local leases = KEYS[2]
-local line = KEYS[3]
-local places = KEYS[4]
-local permits = KEYS[5]
+-- Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight (string)
+-- of each)} of those that have not lapsed.
+-- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+-- another type.
+local lock, leases, line, places, permits = unpack(KEYS)
 local declared = tonumber(ARGV[1])
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-
+-- include: now
+local isReadWrite = declared == 2147483648
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
-local ttlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called.
-if ttlMs ~= -2 and (not capacity or ttlMs == -1) then
-  return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
-end
-
-local READ_WRITE = 2147483648
-if capacity and (capacity == READ_WRITE) ~= (declared == READ_WRITE) then
-  return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
-end
-
+local lockTtlMs = redis.call('PTTL', lock)
+-- include: weighted-kind
 capacity = capacity or redis.call('GET', permits) or declared
 if not string.match(capacity, '^%d+$') then
   return redis.error_reply('KEYCONFLICT the key of the capacity that was set holds something else')

@@ -1,33 +1,18 @@
 -- Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The
--- permits of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
+-- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The permits
+-- of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
 --
 -- KEYS[1..] keys (hash, sorted set, sorted set, hash): for the i-th place its lock at 4i-3, leases at 4i-2, line at 4i-1, places at 4i
 -- ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
 -- ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
 -- ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
---
--- Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first
--- lease of a holder ends, or that of the first place; -2: now).
-local keys = KEYS
-local placeLeaseMs = tonumber(ARGV[1])
-local nonce = ARGV[2]
-local owners = ARGV
+-- Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first lease of
+-- a holder ends, or that of the first place; -2: now).
+local keys, owners, nonce, placeLeaseMs = KEYS, ARGV, ARGV[2], tonumber(ARGV[1])
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include: now, ours
 local expiresAtMs = nowMs + placeLeaseMs
 local expiresAt = string.format('%.0f', expiresAtMs)
-
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
-end
 
 -- Asked for at the end: before anything is written it is known to be permitted.
 ours('ZRANGE', keys[3], 0, 0)

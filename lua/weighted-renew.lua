@@ -1,29 +1,15 @@
 -- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
---
--- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
--- "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
+-- the weight: its holder relies on it now, so no confirmation may shorten it.
 --
 -- KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
 -- ARGV[2..] owners (string): the i-th holder at 1+i
---
 -- Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
-local keys = KEYS
-local leaseMs = tonumber(ARGV[1])
-local owners = ARGV
+local keys, owners, leaseMs = KEYS, ARGV, tonumber(ARGV[1])
 
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include: now, ours
 local leaseEndMs = nowMs + leaseMs
-
--- One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-local function ours(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
-  end
-  return reply
-end
 
 -- Whose keys live long enough: a client has many holders of one lock.
 local isLasting = {}

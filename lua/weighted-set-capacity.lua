@@ -1,18 +1,14 @@
 -- Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
---
 -- Safe to send twice: it is a target.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] permits (string): the capacity that was set, above what is declared
 -- ARGV[1] capacity (integer): how many permits there are from now on
 -- ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last
---
 -- Returns 1.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a read-write lock; WRONGTYPE when the lock's key is of another type.
-local lock = KEYS[1]
-local permits = KEYS[2]
-local capacity = ARGV[1]
-local permitsTtlMs = ARGV[2]
+local lock, permits = unpack(KEYS)
+local capacity, permitsTtlMs = ARGV[1], ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
 -- A hash without an end is somebody else's, whatever its fields are called.

@@ -103,10 +103,11 @@ export class Expressions {
     const path = this.#path(base);
     const own = this.#names.find(path);
     if (path === 'pcall') {
-      const [body, ...rest] = list;
-      if (this.#names.find(body.name)?.gives !== 'several')
-        this.#names.fail(node, 'pcall of a function that gives one value');
-      return `pcall(${body.name}, ${this.#items(rest)})`;
+      const [{ name }, ...rest] = list;
+      const gives = this.#names.find(name)?.gives;
+      if (!['value', 'several'].includes(gives))
+        this.#names.fail(node, 'pcall of a function that gives nothing');
+      return `pcall(() => ${gives === 'several' ? '' : '['}${name}(${this.#items(rest)})${gives === 'several' ? '' : ']'})`;
     }
     const isVariadic = own?.isVariadic ?? VARIADIC.includes(path);
     if (!isVariadic && list.length > 0 && this.isSeveral(list.at(-1)))

@@ -34,7 +34,7 @@ export class GatheredCalls {
     this.#carrier = carrier;
   }
 
-  /** Acquires by acquire.lua or acquire-fenced.lua, or with other calls by gather.lua. */
+  /** Acquires by acquire.lua, or with other calls by gather.lua. */
   acquire<T>(
     keys: LockKeys,
     ownerId: string,
@@ -254,10 +254,8 @@ export function acquireScript(
   leaseMs: number,
   fencing: Fencing,
 ): { script: Script; keys: string[]; args: Argument[] } {
-  if (fencing === NO_FENCING)
-    return { script: scripts.acquire, keys: [lock], args: [ownerId, leaseMs] };
   const args = [ownerId, leaseMs, ...fencing.args];
-  return { script: scripts.acquireFenced, keys: [lock, ...fencing.keys], args };
+  return { script: scripts.acquire, keys: [lock, ...fencing.keys], args };
 }
 
 /** The keys that gather.lua takes. */

@@ -8,7 +8,6 @@ import type { MemoryScript, RedisApi, Table, Value } from './lua-runtime.js';
 const { cjson, ipairs, math, pcall, string, table, tonumber, type, unpack } = lua;
 
 export const memoryScripts: Readonly<Record<keyof typeof scripts, MemoryScript>> = {
-  acquireFenced,
   acquire,
   confirm,
   forceUnlock,
@@ -34,94 +33,80 @@ export const memoryScripts: Readonly<Record<keyof typeof scripts, MemoryScript>>
   weightedSetCapacity,
 };
 
-// lua/acquire-fenced.lua
-function acquireFenced(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Takes a lock that nobody holds, and gives its new holder a fencing token, larger than all before it: the outermost acquisition
-  // of an owner.
-  //
-  // Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
-  // that this very command ran before and its reply was lost: the lock is ours, the lease starts anew, and the token is
-  // the next one. A copy uses up a token; none is given twice, and none is smaller than one before it.
+// lua/acquire.lua
+function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
+  // Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
+  // all before.
+  // Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
+  // and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
   //
   // KEYS[1] lock (hash): owner -> hold count
-  // KEYS[2] counter (string): the last fencing token that was given out
+  // KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
-  // ARGV[3] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
-  //
-  // Returns the token (string) when the owner holds the lock now; otherwise {holder (string), ttlMs (integer, -1: no expiry)}.
+  // ARGV[3] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
+  // Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no
+  // expiry)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const counter = lua.get(KEYS, 2);
-  const owner = lua.get(ARGV, 1);
-  const leaseMs = lua.get(ARGV, 2);
-  const tokenTtlMs = tonumber(lua.get(ARGV, 3));
+  const [lock, counter] = [lua.get(KEYS, 1), lua.get(KEYS, 2)];
+  const [owner, leaseMs, tokenTtlMs] = [lua.get(ARGV, 1), lua.get(ARGV, 2), lua.get(ARGV, 3)];
 
-  // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
-  // Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
-  // forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
-  // back; never for less than now.
-  function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
-    const last = lua.or(redis.call('GET', counter), () => '0');
-    const time = redis.call('TIME');
-    const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
-    const lastNumber = lua.or(
-      lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
-      () => 2 ** 53,
-    );
-    const number = math.max(lua.num(lastNumber) + 1, nowUs);
-    // Lua counts exactly up to 2^53.
-    if (nowUs > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply(
-          'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
-        ),
-      ];
-    } else if (number > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
-      ];
-    }
-    let ttlMs: Value = lua.or(
-      lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter),
-      () => -1,
-    );
-    const rememberMs =
-      ttlMs !== -1
-        ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
-        : undefined;
-    return [string.format('%.0f', number), rememberMs];
-  }
-
-  function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-    if (lua.truthy(rememberMs)) {
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-    }
-    return redis.pcall('SET', counter, token);
-  }
-
+  // Takes the lock for the owner, with a token if there is a counter; or says who holds it.
   const isFree = redis.call('EXISTS', lock) === 0;
   if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
-    // A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
-    // to something else.
-    const holders = lua.or(redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock), () =>
-      lua.list(),
-    );
-    if (
-      lua.length(holders) !== 1 ||
-      !lua.truthy(string.match(lua.get(holders, 1), '^.+:%-?%d+$')[0])
-    ) {
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    return lua.list(lua.get(holders, 1), redis.call('PTTL', lock));
+    return lua.list(holder, redis.call('PTTL', lock));
   }
 
-  // Before anything is written: there may be something else at the counter's key.
-  const [token, remember] = nextToken(counter, tokenTtlMs);
-  if (!lua.truthy(token)) {
-    return remember;
+  let token: Value, rememberMs: Value;
+  if (lua.truthy(counter)) {
+    // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+    // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
+    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
+      const last = lua.or(redis.call('GET', counter), () => '0');
+      const time = redis.call('TIME');
+      const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
+      const lastNumber = lua.or(
+        lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
+        () => 2 ** 53,
+      );
+      const number = math.max(lua.num(lastNumber) + 1, nowUs);
+      // Lua counts exactly up to 2^53.
+      if (nowUs > 2 ** 53 - 1) {
+        return [
+          undefined,
+          redis.error_reply(
+            'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
+          ),
+        ];
+      } else if (number > 2 ** 53 - 1) {
+        return [
+          undefined,
+          redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
+        ];
+      }
+      let ttlMs: Value = lua.or(
+        lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter),
+        () => -1,
+      );
+      let rememberMs: Value =
+        ttlMs !== -1
+          ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
+          : undefined;
+      return [string.format('%.0f', number), rememberMs];
+    }
+    // Before anything is written: there may be something else at the counter's key.
+    [token, rememberMs] = nextToken(counter, tonumber(tokenTtlMs));
+    if (!lua.truthy(token)) {
+      return rememberMs;
+    }
   }
   let ttlMs: Value = 0;
   if (isFree) {
@@ -130,84 +115,46 @@ function acquireFenced(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     ttlMs = redis.call('PTTL', lock);
   }
   // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-  let done: Value = redis.pcall(
+  const kept = redis.pcall(
     'PEXPIRE',
     lock,
     lua.or(isFree && leaseMs, () => string.format('%.0f', math.max(ttlMs, tonumber(leaseMs)))),
   );
-  if (done === 1) {
-    done = setToken(counter, token, remember);
+  let refused: Value = kept !== 1 && kept;
+  if (lua.truthy(token) && !lua.truthy(refused)) {
+    // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
+    function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
+      const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+      const reply = lua.or(
+        lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+        () => redis.pcall('SET', counter, token),
+      );
+      return lua.or(
+        lua.and(lua.get(reply, 'err'), () => reply),
+        () => undefined,
+      );
+    }
+    refused = setToken(counter, token, rememberMs);
   }
-  if (type(done) !== 'table' || lua.truthy(lua.get(done, 'err'))) {
+  if (lua.truthy(refused)) {
     // Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
     if (isFree) {
       redis.call('HDEL', lock, owner);
-    } else if (lua.compare(ttlMs, '>', 0)) {
+    }
+    // The lease ends when it would have ended before.
+    if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
-    return done;
+    return refused;
   }
-  return token;
-}
-
-// lua/acquire.lua
-function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Takes a lock that nobody holds: the outermost acquisition of an owner.
-  //
-  // Safe to send twice. The owner's field is fresh for every outermost acquisition, so finding it means
-  // that this very command ran before and its reply was lost: the lock is ours, and the lease starts anew.
-  //
-  // KEYS[1] lock (hash): owner -> hold count
-  // ARGV[1] owner (string): "<clientId>:<n>"
-  // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
-  //
-  // Returns 1 when the owner holds the lock now; otherwise {holder (string), ttlMs (integer, -1: no expiry)}.
-  // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
-  const lock = lua.get(KEYS, 1);
-  const owner = lua.get(ARGV, 1);
-  const leaseMs = lua.get(ARGV, 2);
-
-  if (redis.call('EXISTS', lock) === 0) {
-    redis.call('HSET', lock, owner, 1);
-    const kept = redis.pcall('PEXPIRE', lock, leaseMs);
-    if (kept !== 1) {
-      // Not permitted: a lock without an end would stay for ever.
-      redis.call('HDEL', lock, owner);
-      return kept;
-    }
-    return 1;
-  }
-
-  if (redis.call('HEXISTS', lock, owner) === 1) {
-    // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-    redis.call(
-      'PEXPIRE',
-      lock,
-      string.format('%.0f', math.max(redis.call('PTTL', lock), tonumber(leaseMs))),
-    );
-    return 1;
-  }
-
-  // A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
-  // to something else.
-  const holders = lua.or(redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock), () =>
-    lua.list(),
-  );
-  if (
-    lua.length(holders) !== 1 ||
-    !lua.truthy(string.match(lua.get(holders, 1), '^.+:%-?%d+$')[0])
-  ) {
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
-  }
-  return lua.list(lua.get(holders, 1), redis.call('PTTL', lock));
+  return lua.or(token, () => 1);
 }
 
 // lua/confirm.lua
 function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
-  //
-  // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested
-  // acquisition makes it 1 or more, and only while it is 0 may the lease become shorter.
+  // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
+  // or more, and only while it is 0 may the lease become shorter.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
@@ -219,47 +166,42 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
-  //
   // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-  const lock = lua.get(KEYS, 1);
-  const forced = lua.get(KEYS, 2);
-  const line = lua.get(KEYS, 3);
-  const places = lua.get(KEYS, 4);
-  const owner = lua.get(ARGV, 1);
-  const leaseMs = tonumber(lua.get(ARGV, 2));
+  const [lock, forced, line, places] = unpack(KEYS);
   // as it came, for commands
-  const lease = lua.get(ARGV, 2);
-  const channel = lua.get(ARGV, 3);
-  const publish = lua.get(ARGV, 4);
-  const grants = lua.get(ARGV, 5);
-  const publishGrant = lua.get(ARGV, 6);
+  const [owner, leaseMs, lease, channel] = [
+    lua.get(ARGV, 1),
+    tonumber(lua.get(ARGV, 2)),
+    lua.get(ARGV, 2),
+    lua.get(ARGV, 3),
+  ];
+  const [publish, grants, publishGrant] = [lua.get(ARGV, 4), lua.get(ARGV, 5), lua.get(ARGV, 6)];
 
   const count = redis.call('HGET', lock, owner);
-  const ttlMs = redis.call('PTTL', lock);
-  if (count === '0') {
-    // In this order: a full memory refuses what takes memory only before anything is written.
-    redis.call('PEXPIRE', lock, lease);
-    const counted = redis.pcall('HSET', lock, owner, 1);
-    if (type(counted) === 'table') {
-      if (lua.compare(ttlMs, '>', 0)) {
-        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
+  if (!lua.truthy(count)) {
+    // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+    // from giving up what he has. Any other error is raised.
+    function ours(...varargs: Value[]): Value {
+      const reply = redis.pcall(...varargs);
+      if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
+        return (
+          !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
+          redis.call(...varargs)
+        );
       }
-      return counted;
+      return reply;
     }
-    // The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
-    const first = lua.get(redis.pcall('ZRANGE', line, 0, 0), 1);
-    const place = lua.and(first, () => redis.pcall('HGET', places, first));
-    if (type(place) === 'string') {
-      const listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')[0];
-      redis.pcall(publishGrant, lua.concat(grants, listensAt), lua.concat('ends ', leaseMs));
+    // How the owner lost the lock.
+    if (ours('GET', forced) === owner) {
+      // pcall: where that is not permitted the word ends by itself.
+      redis.pcall('DEL', forced);
+      return 'forced';
     }
-    if (lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
-      // Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
-      redis.pcall(publish, channel, '0');
-    }
-    return 'kept';
+    return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
   }
-  if (lua.truthy(count)) {
+
+  const ttlMs = redis.call('PTTL', lock);
+  if (count !== '0') {
     if (lua.compare(ttlMs, '>=', 0)) {
       // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
       redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
@@ -267,18 +209,33 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return 'kept';
   }
 
-  if (redis.call('GET', forced) === owner) {
-    // pcall: where that is not permitted the word ends by itself.
-    redis.pcall('DEL', forced);
-    return 'forced';
+  // In this order: a full memory refuses what takes memory only before anything is written.
+  redis.call('PEXPIRE', lock, lease);
+  const counted = redis.pcall('HSET', lock, owner, 1);
+  if (type(counted) === 'table') {
+    // The lease ends when it would have ended before.
+    if (lua.compare(ttlMs, '>', 0)) {
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
+    }
+    return counted;
   }
-  return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
+  // The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
+  const first = lua.get(redis.pcall('ZRANGE', line, 0, 0), 1);
+  const place = lua.and(first, () => redis.pcall('HGET', places, first));
+  if (type(place) === 'string') {
+    const listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')[0];
+    redis.pcall(publishGrant, lua.concat(grants, listensAt), lua.concat('ends ', leaseMs));
+  }
+  if (lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
+    // Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
+    redis.pcall(publish, channel, '0');
+  }
+  return 'kept';
 }
 
 // lua/force-unlock.lua
 function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
-  //
   // The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
   //
   // KEYS[1] lock (hash): owner -> hold count
@@ -286,23 +243,25 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] channel (string): the lock's unlock channel
   // ARGV[2] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
   // ARGV[3] wordMs (integer, ms): how long to leave word at most
-  //
-  // Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was
-  // refused)}, or nil when nobody held the lock.
+  // Returns {the owner that was forced out (string), why those who wait were not told (string, only when publishing was refused)}, or nil
+  // when nobody held the lock.
   // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
-  const lock = lua.get(KEYS, 1);
-  const forced = lua.get(KEYS, 2);
-  const channel = lua.get(ARGV, 1);
-  const publish = lua.get(ARGV, 2);
-  const wordMs = tonumber(lua.get(ARGV, 3));
+  const [lock, forced] = unpack(KEYS);
+  const [channel, publish, wordMs] = [
+    lua.get(ARGV, 1),
+    lua.get(ARGV, 2),
+    tonumber(lua.get(ARGV, 3)),
+  ];
 
   const holderCount = redis.call('HLEN', lock);
   if (holderCount === 0) {
     return false;
   }
-  const fields = lua.or(holderCount === 1 && redis.call('HGETALL', lock), () => lua.list());
-  const holder = lua.or(lua.get(fields, 1), () => '');
-  if (!lua.truthy(string.match(holder, '^.+:%-?%d+$')[0])) {
+  const fields = holderCount === 1 && redis.call('HGETALL', lock);
+  // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  // thread. More fields, or one of another form, belong to something else.
+  const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+  if (!lua.truthy(holder)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
   }
 
@@ -313,6 +272,7 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const left = redis.pcall('SET', forced, holder, 'PX', string.format('%.0f', leftMs));
   if (lua.truthy(lua.get(left, 'err'))) {
     redis.call('HSET', lock, holder, lua.get(fields, 2));
+    // The lease ends when it would have ended before.
     if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
@@ -328,16 +288,11 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/gather.lua
 function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
-  // stand here. In a cluster, all keys are of one slot.
-  //
-  // Each is answered for itself. What its own script would refuse (a command or key that is denied, a key of another
-  // type, a full memory, a key that is not here any more) is left undone and answered by false, whatever becomes of the
-  // others: sent by itself, it is told why. Nothing in this script raises an error; so an error that answers the whole call means that
-  // nothing was done.
-  //
-  // Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing once something was written: what
-  // comes behind a release is acquired all the same.)
+  // Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
+  // cluster, all keys are of one slot.
+  // Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
+  // by itself, it is told why. Nothing in this script raises an error, so one that answers the whole call means that nothing was done.
+  // Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing that comes behind a release.)
   //
   // KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
   // a fencing token its counter (the last one that was given out)
@@ -347,138 +302,130 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
   // ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
   // token is remembered (integer, ms; 0: for ever), if it is given one
-  //
   // Returns for each lock what its own script returns; false (null to a client) where nothing was done.
   const keys = KEYS;
-  const kinds = lua.get(ARGV, 1);
-  const leaseMs = lua.get(ARGV, 2);
-  const publish = lua.get(ARGV, 3);
-  const owners = ARGV;
+  const [kinds, leaseMs, publish, owners] = [
+    lua.get(ARGV, 1),
+    lua.get(ARGV, 2),
+    lua.get(ARGV, 3),
+    ARGV,
+  ];
 
   const [ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE] = string.byte('aofr', 1, 4);
 
-  // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
-  // Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
-  // forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
-  // back; never for less than now.
-  function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
-    const last = lua.or(redis.call('GET', counter), () => '0');
-    const time = redis.call('TIME');
-    const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
-    const lastNumber = lua.or(
-      lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
-      () => 2 ** 53,
-    );
-    const number = math.max(lua.num(lastNumber) + 1, nowUs);
-    // Lua counts exactly up to 2^53.
-    if (nowUs > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply(
-          'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
-        ),
-      ];
-    } else if (number > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
-      ];
-    }
-    const ttlMs = lua.or(lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter), () => -1);
-    const rememberMs =
-      ttlMs !== -1
-        ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
-        : undefined;
-    return [string.format('%.0f', number), rememberMs];
-  }
-
-  function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-    if (lua.truthy(rememberMs)) {
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-    }
-    return redis.pcall('SET', counter, token);
-  }
-
-  // A lock has one owner, as in acquire.lua. Anything else is none of ours, and acquire.lua says what it is.
-  function heldBy(lock?: Value): Value {
-    const holders = lua.or(redis.pcall('HLEN', lock) === 1 && redis.pcall('HKEYS', lock), () =>
-      lua.list(),
-    );
-    const ttlMs = redis.pcall('PTTL', lock);
-    if (
-      lua.length(holders) !== 1 ||
-      type(ttlMs) !== 'number' ||
-      !lua.truthy(string.match(lua.get(holders, 1), '^.+:%-?%d+$')[0])
-    ) {
-      return false;
-    }
-    return lua.list(lua.get(holders, 1), ttlMs);
-  }
-
-  function acquire(lock?: Value, owner?: Value, lease?: Value): Value {
-    const exists = redis.pcall('EXISTS', lock);
-    if (exists === 0) {
-      if (redis.pcall('HSET', lock, owner, 1) !== 1) {
-        return false;
-      }
-      if (redis.pcall('PEXPIRE', lock, lease) !== 1) {
-        redis.pcall('HDEL', lock, owner);
-        return false;
-      }
-      return 1;
-    }
-    const isOurs = exists === 1 && redis.pcall('HEXISTS', lock, owner);
-    if (isOurs === 1) {
-      const ttlMs = redis.pcall('PTTL', lock);
-      const longerMs = type(ttlMs) === 'number' && math.max(ttlMs, tonumber(lease));
-      return lua.and(
-        lua.and(
-          longerMs,
-          () => redis.pcall('PEXPIRE', lock, string.format('%.0f', longerMs)) === 1,
-        ),
-        () => 1,
-      );
-    }
-    return isOurs === 0 && heldBy(lock);
-  }
-
-  // (One that is its owner's already is seldom, and left to its own script.)
-  function acquireFenced(
+  function acquire(
     lock?: Value,
-    counter?: Value,
     owner?: Value,
-    lease?: Value,
+    leaseMs?: Value,
+    counter?: Value,
     tokenTtlMs?: Value,
   ): Value {
-    const exists = redis.pcall('EXISTS', lock);
-    if (exists !== 0) {
-      return exists === 1 && redis.pcall('HEXISTS', lock, owner) === 0 && heldBy(lock);
+    // Takes the lock for the owner, with a token if there is a counter; or says who holds it.
+    const isFree = redis.call('EXISTS', lock) === 0;
+    if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
+      const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+      // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+      // thread. More fields, or one of another form, belong to something else.
+      const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+      if (!lua.truthy(holder)) {
+        return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+      }
+      return lua.list(holder, redis.call('PTTL', lock));
     }
-    const [isKnown, token, rememberMs] = pcall(nextToken, counter, tokenTtlMs);
-    if (!lua.truthy(isKnown) || !lua.truthy(token) || redis.pcall('HSET', lock, owner, 1) !== 1) {
-      return false;
+
+    let token: Value, rememberMs: Value;
+    if (lua.truthy(counter)) {
+      // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+      // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
+      // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+      function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
+        const last = lua.or(redis.call('GET', counter), () => '0');
+        const time = redis.call('TIME');
+        const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
+        const lastNumber = lua.or(
+          lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
+          () => 2 ** 53,
+        );
+        const number = math.max(lua.num(lastNumber) + 1, nowUs);
+        // Lua counts exactly up to 2^53.
+        if (nowUs > 2 ** 53 - 1) {
+          return [
+            undefined,
+            redis.error_reply(
+              'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
+            ),
+          ];
+        } else if (number > 2 ** 53 - 1) {
+          return [
+            undefined,
+            redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
+          ];
+        }
+        let ttlMs: Value = lua.or(
+          lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter),
+          () => -1,
+        );
+        let rememberMs: Value =
+          ttlMs !== -1
+            ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
+            : undefined;
+        return [string.format('%.0f', number), rememberMs];
+      }
+      // Before anything is written: there may be something else at the counter's key.
+      [token, rememberMs] = nextToken(counter, tonumber(tokenTtlMs));
+      if (!lua.truthy(token)) {
+        return rememberMs;
+      }
     }
-    if (
-      redis.pcall('PEXPIRE', lock, lease) !== 1 ||
-      lua.truthy(lua.get(setToken(counter, token, rememberMs), 'err'))
-    ) {
-      redis.pcall('HDEL', lock, owner);
-      return false;
+    let ttlMs: Value = 0;
+    if (isFree) {
+      redis.call('HSET', lock, owner, 1);
+    } else {
+      ttlMs = redis.call('PTTL', lock);
     }
-    return token;
+    // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
+    const kept = redis.pcall(
+      'PEXPIRE',
+      lock,
+      lua.or(isFree && leaseMs, () => string.format('%.0f', math.max(ttlMs, tonumber(leaseMs)))),
+    );
+    let refused: Value = kept !== 1 && kept;
+    if (lua.truthy(token) && !lua.truthy(refused)) {
+      // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
+      function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
+        const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+        const reply = lua.or(
+          lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+          () => redis.pcall('SET', counter, token),
+        );
+        return lua.or(
+          lua.and(lua.get(reply, 'err'), () => reply),
+          () => undefined,
+        );
+      }
+      refused = setToken(counter, token, rememberMs);
+    }
+    if (lua.truthy(refused)) {
+      // Not permitted: a lock without an end would stay for ever, and one without a token guards nothing.
+      if (isFree) {
+        redis.call('HDEL', lock, owner);
+      }
+      // The lease ends when it would have ended before.
+      if (lua.compare(ttlMs, '>', 0)) {
+        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
+      }
+      return refused;
+    }
+    return lua.or(token, () => 1);
   }
 
-  function release(lock?: Value, owner?: Value, isTold?: Value): Value {
-    const removed = redis.pcall('HDEL', lock, owner);
-    if (removed !== 1 || !lua.truthy(isTold)) {
-      return type(removed) === 'number' && removed;
+  function release(lock?: Value, owner?: Value, channel?: Value, publish?: Value): Value {
+    // Gives up what the owner has of the lock, and tells those who wait.
+    if (redis.call('HDEL', lock, owner) === 0) {
+      return 0;
     }
-    // The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
-    const tag = lua.or(
-      lua.and(string.find(lock, '{', 1, true)[0], () => lock),
-      () => lua.concat('{', lock, '}'),
-    );
-    const told = redis.pcall(publish, lua.concat('redisson_lock__channel:', tag), '0');
+    // pcall: a user without permission for the channel must still be able to release.
+    const told = lua.or(publish !== '' && redis.pcall(publish, channel, '0'), () => 0);
     return lua.or(type(told) === 'table' && lua.get(told, 'err'), () => 1 + lua.num(told));
   }
 
@@ -491,40 +438,51 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     at = lua.num(at) + 1;
     const lock = lua.get(keys, key);
     const owner = lua.get(owners, at);
+    let isDone: Value, answer: Value;
     if (kind === ACQUIRE) {
-      lua.set(answers, i, acquire(lock, owner, leaseMs));
+      [isDone, answer] = pcall(() => [acquire(lock, owner, leaseMs)]);
     } else if (kind === ACQUIRE_FOR) {
       at = lua.num(at) + 1;
-      lua.set(answers, i, acquire(lock, owner, lua.get(owners, at)));
+      [isDone, answer] = pcall(() => [acquire(lock, owner, lua.get(owners, at))]);
     } else if (kind === ACQUIRE_FENCED) {
       key = lua.num(key) + 1;
       at = lua.num(at) + 2;
-      lua.set(
-        answers,
-        i,
-        acquireFenced(
+      [isDone, answer] = pcall(() => [
+        acquire(
           lock,
-          lua.get(keys, key),
           owner,
           lua.get(owners, lua.num(at) - 1),
-          tonumber(lua.get(owners, at)),
+          lua.get(keys, key),
+          lua.get(owners, at),
         ),
-      );
+      ]);
     } else {
-      lua.set(answers, i, release(lock, owner, kind === RELEASE));
+      // The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
+      const tag = lua.or(
+        lua.and(string.find(lock, '{', 1, true)[0], () => lock),
+        () => lua.concat('{', lock, '}'),
+      );
+      [isDone, answer] = pcall(() => [
+        release(
+          lock,
+          owner,
+          lua.concat('redisson_lock__channel:', tag),
+          lua.or(kind === RELEASE && publish, () => ''),
+        ),
+      ]);
     }
+    const isRefused = !lua.truthy(isDone) || (type(answer) === 'table' && lua.get(answer, 'err'));
+    lua.set(answers, i, !lua.truthy(isRefused) && answer);
   }
   return answers;
 }
 
 // lua/hand-over.lua
 function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
-  // the first in line: takes it for that one, and tells its client.
-  //
-  // Safe to send twice and to arrive late: an owner is never used again after it went, and the lock is only handed
-  // over when it is free. The lease of the lock ends when that of the place would have ended; so a receiver that
-  // never learns of it delays the line no longer than a place in it would have.
+  // Gives up what an owner has, the fair lock or a place in line. If nobody holds the lock then, takes it for the first in line, and tells
+  // its client.
+  // Safe to send twice and to arrive late: an owner is never used again after it went, and only a free lock is handed over. Its lease ends
+  // when that of the place would have ended; so a receiver that never learns of it delays the line no longer than a place would have.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] line (sorted set): owner -> ticket
@@ -536,62 +494,54 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[4] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[5] publishGrant (string): PUBLISH or SPUBLISH, for those
   // ARGV[6] isCounted (0 or 1): whether this server knows of all who listen to those
-  //
-  // Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a
-  // fencing token "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody
-  // is in line, -3: it is free, and it is to be called again, since many lapsed places were in the way), what was not told and
-  // why (string, string: channel and error, only when publishing was refused)}.
-  const lock = lua.get(KEYS, 1);
-  const line = lua.get(KEYS, 2);
-  const places = lua.get(KEYS, 3);
-  const counter = lua.get(KEYS, 4);
-  const owner = lua.get(ARGV, 1);
-  const channel = lua.get(ARGV, 2);
-  const publish = lua.get(ARGV, 3);
-  const grants = lua.get(ARGV, 4);
-  const publishGrant = lua.get(ARGV, 5);
+  // Returns {released (1, or 0: this owner did not hold it), grant (string: "<nonce> <owner>" of whom it was handed to, with a fencing token
+  // "<nonce>:<token> <owner>", or empty), ttlMs (integer: of the lock; -1: no expiry, -2: it is free, and nobody is in line, -3: it is free,
+  // and it is to be called again, since many lapsed places were in the way), what was not told and why (string, string: channel and error,
+  // only when publishing was refused)}.
+  const [lock, line, places, counter] = unpack(KEYS);
+  const [owner, channel, publish, grants, publishGrant] = [
+    lua.get(ARGV, 1),
+    lua.get(ARGV, 2),
+    lua.get(ARGV, 3),
+    lua.get(ARGV, 4),
+    lua.get(ARGV, 5),
+  ];
   const isCounted = lua.get(ARGV, 6) === '1';
 
-  // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
-  // Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
-  // forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
-  // back; never for less than now.
-  function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
-    const last = lua.or(redis.call('GET', counter), () => '0');
-    const time = redis.call('TIME');
-    const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
-    const lastNumber = lua.or(
-      lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
-      () => 2 ** 53,
-    );
-    const number = math.max(lua.num(lastNumber) + 1, nowUs);
-    // Lua counts exactly up to 2^53.
-    if (nowUs > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply(
-          'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
-        ),
-      ];
-    } else if (number > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
-      ];
+  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+  // from giving up what he has. Any other error is raised.
+  function ours(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
+      return (
+        !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
+        redis.call(...varargs)
+      );
     }
-    const ttlMs = lua.or(lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter), () => -1);
-    const rememberMs =
-      ttlMs !== -1
-        ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
-        : undefined;
-    return [string.format('%.0f', number), rememberMs];
+    return reply;
   }
-
-  function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-    if (lua.truthy(rememberMs)) {
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
+  // The error of a command that is refused, or nil.
+  function refusal(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    return lua.or(
+      lua.and(type(reply) === 'table' && lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
+  }
+  // Whether a client that said that it listens to its grants is gone, by what its channel ends with. Asked before anything is published, since those
+  // who listen at a replica hear what no count counts: a grant that is taken back would be heard.
+  const isGone = lua.list();
+  function isDeaf(listensAt?: Value): Value {
+    if (lua.get(isGone, listensAt) === undefined) {
+      // pcall: a user without permission for PUBSUB must still be able to hand over.
+      const ask = publishGrant === 'SPUBLISH' ? 'SHARDNUMSUB' : 'NUMSUB';
+      lua.set(
+        isGone,
+        listensAt,
+        lua.get(redis.pcall('PUBSUB', ask, lua.concat(grants, listensAt)), 2) === 0,
+      );
     }
-    return redis.pcall('SET', counter, token);
+    return lua.get(isGone, listensAt);
   }
 
   // How many lapsed places one call drops at most.
@@ -608,18 +558,6 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
 
-  // A key that became something else must not keep anybody in line, or a lock from being released: there is nothing of ours.
-  function ours(...varargs: Value[]): Value {
-    const reply = redis.pcall(...varargs);
-    if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
-      return (
-        !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
-        redis.call(...varargs)
-      );
-    }
-    return reply;
-  }
-
   // A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
   // (pcall: what was done is done, and the line may be gone.)
   function tellFirst(ttlMs?: Value): void {
@@ -634,119 +572,49 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
 
-  // Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
-  // listen at a replica hear what no count counts: a grant that is taken back would be heard.
-  function isDeaf(channel?: Value): Value {
-    // pcall: a user without permission for PUBSUB must still be able to hand over; nil: not known.
-    const counts = redis.pcall(
-      'PUBSUB',
-      publishGrant === 'SPUBLISH' ? 'SHARDNUMSUB' : 'NUMSUB',
-      channel,
-    );
-    return lua.get(counts, 2) === 0;
-  }
-
-  // Who goes out of the line, and which of its places was looked at.
+  // Who goes out of the line.
   const leaving = lua.list();
-  let index: Value = 0;
 
-  // A write that changes nothing, before those that do. If HDEL is not permitted nothing was done yet, and after any write a
-  // full memory refuses nothing more.
-  function beginWriting(): void {
+  function leaveLine(): void {
+    // First a write that changes nothing: if HDEL is not permitted nothing was done yet.
     ours('HDEL', places, '');
-  }
-
-  // What the new holder's token adds to its grant: it is remembered for as long as that holder wants. No lock must stay with a
-  // holder who gives it up because no token can be given: who gets the lock without one asks for it, and is told why it gets none.
-  function withToken(tokenTtlMs?: Value): Value {
-    const [isKnown, token, rememberMs] = pcall(nextToken, counter, tokenTtlMs);
-    const isGiven = lua.and(
-      lua.and(isKnown, () => token),
-      () => !lua.truthy(lua.get(setToken(counter, token, rememberMs), 'err')),
-    );
-    return lua.truthy(isGiven) ? lua.concat(':', token) : '';
-  }
-
-  function handTo(
-    first?: Value,
-    nonce?: Value,
-    expiresAtMs?: Value,
-    leaseMs?: Value,
-    wants?: Value,
-    listensAt?: Value,
-    tokenTtl?: Value,
-    isHeld?: Value,
-    ttlMs?: Value,
-  ): Value {
-    beginWriting();
-    // A count of 0 waits for a confirmation that sets another lease.
-    redis.call('HSET', lock, first, lua.modulo(lua.num(wants), 2) === 1 ? 0 : 1);
-    let done: Value = redis.pcall('PEXPIREAT', lock, expiresAtMs);
-    if (type(done) === 'number') {
-      done = redis.pcall('ZREM', line, ...unpack(leaving));
-    }
-    if (type(done) === 'table') {
-      redis.call('HDEL', lock, first);
-      if (lua.compare(ttlMs, '>', 0)) {
-        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
-      }
-      return done;
-    }
-    if (lua.truthy(isHeld)) {
-      redis.call('HDEL', lock, owner);
-    }
-    redis.call('HDEL', places, ...unpack(leaving));
-    const isFenced = lua.and(counter, () => lua.compare(tonumber(wants), '>=', 2));
-    const grant = lua.concat(
-      nonce,
-      lua.or(
-        lua.and(isFenced, () => withToken(tonumber(tokenTtl))),
-        () => '',
-      ),
-      ' ',
-      first,
-    );
-    tell(publishGrant, lua.concat(grants, listensAt), grant);
-    if (lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
-      tellFirst(leaseMs);
-      // Who waits for the reentrant lock of this name sleeps until the former lease ends.
-      tell(publish, channel, '0');
-    }
-    return lua.list(lua.truthy(isHeld) ? 1 : 0, grant, leaseMs, refused, reason);
+    ours('ZREM', line, ...unpack(leaving));
+    ours('HDEL', places, ...unpack(leaving));
   }
 
   const isHeld = owner !== '' && ours('HGET', lock, owner) !== false;
   const ttlMs = redis.call('PTTL', lock);
-  if (!isHeld) {
-    lua.set(
-      leaving,
-      1,
-      lua.or(owner !== '' && owner, () => undefined),
-    );
-    if (ttlMs !== -2) {
-      if (owner !== '') {
-        const wasFirst =
-          lua.get(
-            lua.or(ours('ZRANGE', line, 0, 0), () => lua.list()),
-            1,
-          ) === owner;
-        beginWriting();
-        ours('ZREM', line, owner);
-        ours('HDEL', places, owner);
-        if (wasFirst && lua.compare(ttlMs, '>=', 0)) {
-          tellFirst(ttlMs);
-        }
+  if (owner !== '' && !isHeld) {
+    lua.set(leaving, 1, owner);
+  }
+  if (!isHeld && ttlMs !== -2) {
+    if (owner !== '') {
+      const wasFirst =
+        lua.get(
+          lua.or(ours('ZRANGE', line, 0, 0), () => lua.list()),
+          1,
+        ) === owner;
+      leaveLine();
+      if (wasFirst && lua.compare(ttlMs, '>=', 0)) {
+        tellFirst(ttlMs);
       }
-      return lua.list(0, '', ttlMs, refused, reason);
     }
+    return lua.list(0, '', ttlMs, refused, reason);
   }
 
-  // From here on it is held by the owner, or free. What is new is written before the old goes: while a slot migrates, a key
-  // that is gone for a moment is out of reach.
-  const isGone = lua.list();
+  // From here on it is held by the owner, or free: who is to have it?
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  while (lua.compare(index, '<', MAX_DROPPED)) {
+  let receiver: Value,
+    nonce: Value,
+    expiresAtMs: Value,
+    wants: Value,
+    isListening: Value,
+    listensAt: Value,
+    tokenTtl: Value;
+  let [index, leaseMs]: Value[] = [0, 0];
+  while (!lua.truthy(receiver) && lua.compare(index, '<', MAX_DROPPED)) {
     const first = lua.get(
       lua.or(ours('ZRANGE', line, index, index), () => lua.list()),
       1,
@@ -757,60 +625,134 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     index = lua.num(index) + 1;
     if (first !== owner || isHeld) {
       lua.set(leaving, lua.length(leaving) + 1, first);
-      const place = lua.or(ours('HGET', places, first), () => '');
-      const [nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl] = string.match(
-        place,
-        '^(%d+) (%d+) (%d) (%d) (%S*) ?(%d*)$',
-      );
-      const leaseMs = lua.truthy(nonce) ? lua.num(expiresAtMs) - nowMs : 0;
-      // A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
-      if (leaseMs > 0 && first !== owner && !lua.truthy(lua.get(isGone, listensAt))) {
-        if (isListening === '1' && isCounted && lua.truthy(isDeaf(lua.concat(grants, listensAt)))) {
-          lua.set(isGone, listensAt, true);
-        } else {
-          return handTo(
-            first,
-            nonce,
-            expiresAtMs,
-            leaseMs,
-            wants,
-            listensAt,
-            tokenTtl,
-            isHeld,
-            ttlMs,
-          );
-        }
-      }
+    }
+    const place = lua.or(first !== owner && ours('HGET', places, first), () => '');
+    [nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl] = string.match(
+      place,
+      '^(%d+) (%d+) (%d) (%d) (%S*) ?(%d*)$',
+    );
+    leaseMs = lua.truthy(nonce) ? lua.num(expiresAtMs) - nowMs : 0;
+    // A place that was not renewed is dropped; so is that of a client that is gone. If it comes back, it has its ticket.
+    const isThere = lua.compare(leaseMs, '>', 0) && !lua.truthy(lua.get(isGone, listensAt));
+    if (isThere && !(isListening === '1' && isCounted && lua.truthy(isDeaf(listensAt)))) {
+      receiver = first;
     }
   }
 
-  if (lua.length(leaving) > 0) {
-    beginWriting();
-    ours('ZREM', line, ...unpack(leaving));
-    ours('HDEL', places, ...unpack(leaving));
+  if (!lua.truthy(receiver)) {
+    if (lua.length(leaving) > 0) {
+      leaveLine();
+    }
+    if (isHeld) {
+      redis.call('HDEL', lock, owner);
+      tell(publish, channel, '0');
+    }
+    return lua.list(
+      isHeld ? 1 : 0,
+      '',
+      lua.compare(index, '<', MAX_DROPPED) ? -2 : -3,
+      refused,
+      reason,
+    );
+  }
+
+  // A write that changes nothing comes first: if HDEL is not permitted nothing was done yet, and after any write a full memory refuses nothing
+  // more. What is new is written before the old goes: while a slot migrates, a key that is gone for a moment is out of reach.
+  ours('HDEL', places, '');
+  // A count of 0 waits for a confirmation that sets another lease.
+  redis.call('HSET', lock, receiver, lua.modulo(lua.num(wants), 2) === 1 ? 0 : 1);
+  const failed = lua.or(refusal('PEXPIREAT', lock, expiresAtMs), () =>
+    refusal('ZREM', line, ...unpack(leaving)),
+  );
+  if (lua.truthy(failed)) {
+    redis.call('HDEL', lock, receiver);
+    // The lease ends when it would have ended before.
+    if (lua.compare(ttlMs, '>', 0)) {
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
+    }
+    return failed;
   }
   if (isHeld) {
     redis.call('HDEL', lock, owner);
+  }
+  redis.call('HDEL', places, ...unpack(leaving));
+
+  // A fencing token is remembered for as long as the receiver wants. No lock must stay with a holder who gives it up because no token can be given:
+  // who gets the lock without one asks for it, and is told why it gets none.
+  if (lua.truthy(counter) && lua.compare(tonumber(wants), '>=', 2)) {
+    // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+    // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
+    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
+      const last = lua.or(redis.call('GET', counter), () => '0');
+      const time = redis.call('TIME');
+      const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
+      const lastNumber = lua.or(
+        lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
+        () => 2 ** 53,
+      );
+      const number = math.max(lua.num(lastNumber) + 1, nowUs);
+      // Lua counts exactly up to 2^53.
+      if (nowUs > 2 ** 53 - 1) {
+        return [
+          undefined,
+          redis.error_reply(
+            'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
+          ),
+        ];
+      } else if (number > 2 ** 53 - 1) {
+        return [
+          undefined,
+          redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
+        ];
+      }
+      const ttlMs = lua.or(
+        lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter),
+        () => -1,
+      );
+      const rememberMs =
+        ttlMs !== -1
+          ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
+          : undefined;
+      return [string.format('%.0f', number), rememberMs];
+    }
+    // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
+    function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
+      const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+      const reply = lua.or(
+        lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+        () => redis.pcall('SET', counter, token),
+      );
+      return lua.or(
+        lua.and(lua.get(reply, 'err'), () => reply),
+        () => undefined,
+      );
+    }
+    const [isKnown, token, rememberMs] = pcall(() => nextToken(counter, tonumber(tokenTtl)));
+    if (
+      lua.truthy(isKnown) &&
+      lua.truthy(token) &&
+      !lua.truthy(setToken(counter, token, rememberMs))
+    ) {
+      nonce = lua.concat(nonce, ':', token);
+    }
+  }
+  const grant = lua.concat(nonce, ' ', receiver);
+  tell(publishGrant, lua.concat(grants, listensAt), grant);
+  if (lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
+    tellFirst(leaseMs);
+    // Who waits for the reentrant lock of this name sleeps until the former lease ends.
     tell(publish, channel, '0');
   }
-  return lua.list(
-    isHeld ? 1 : 0,
-    '',
-    lua.compare(index, '<', MAX_DROPPED) ? -2 : -3,
-    refused,
-    reason,
-  );
+  return lua.list(isHeld ? 1 : 0, grant, leaseMs, refused, reason);
 }
 
 // lua/join.lua
 function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
-  //
-  // Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
-  // very command ran before, or that the lock was handed over meanwhile: it is ours. A place keeps its ticket and
-  // takes the higher nonce, so a copy that arrives late changes nothing; one that makes a place anew, after its
-  // owner went, is not renewed by anybody and lapses. Of a fenced lock, each that finds the lock its owner's gives the next token: a
-  // copy uses one up; none is given twice, and none is smaller than one before it.
+  // Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
+  // or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
+  // nothing; one that makes a place anew, after its owner went, is renewed by nobody and lapses. A copy uses up a token, as in acquire.lua.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] line (sorted set): owner -> ticket
@@ -825,172 +767,182 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[7] isListening (0 or 1): whether the client's subscription to its grants is known to stand
   // ARGV[8] listensAt (string): the end of the name of the channel where the client listens for its grants
   // ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
-  //
-  // Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock
-  // {1 or 2, token (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but
-  // others are first), ticket (string; 0: not joined)}.
+  // Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
+  // (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
+  // (string; 0: not joined)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const line = lua.get(KEYS, 2);
-  const places = lua.get(KEYS, 3);
-  const counter = lua.get(KEYS, 4);
-  const owner = lua.get(ARGV, 1);
-  const leaseMs = lua.get(ARGV, 2);
-  const placeLeaseMs = tonumber(lua.get(ARGV, 3));
+  const [lock, line, places, counter] = unpack(KEYS);
   // as it came, for commands
-  const placeLease = lua.get(ARGV, 3);
-  const nonce = lua.get(ARGV, 4);
-  let ticket: Value = tonumber(lua.get(ARGV, 5));
-  const wants = lua.get(ARGV, 6);
-  const isListening = lua.get(ARGV, 7);
-  const listensAt = lua.get(ARGV, 8);
-  const tokenTtlMs = tonumber(lua.get(ARGV, 9));
+  const [owner, leaseMs, placeLeaseMs, placeLease] = [
+    lua.get(ARGV, 1),
+    lua.get(ARGV, 2),
+    tonumber(lua.get(ARGV, 3)),
+    lua.get(ARGV, 3),
+  ];
+  let [nonce, ticket, wants, isListening]: Value[] = [
+    lua.get(ARGV, 4),
+    tonumber(lua.get(ARGV, 5)),
+    lua.get(ARGV, 6),
+    lua.get(ARGV, 7),
+  ];
   // as it came, for the place
-  const tokenTtl = lua.get(ARGV, 9);
+  const [listensAt, tokenTtlMs, tokenTtl] = [
+    lua.get(ARGV, 8),
+    tonumber(lua.get(ARGV, 9)),
+    lua.get(ARGV, 9),
+  ];
 
-  // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
-  // Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
-  // forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
-  // back; never for less than now.
-  function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
-    const last = lua.or(redis.call('GET', counter), () => '0');
-    const time = redis.call('TIME');
-    const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
-    const lastNumber = lua.or(
-      lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
-      () => 2 ** 53,
+  // The error of a command that is refused, or nil.
+  function refusal(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    return lua.or(
+      lua.and(type(reply) === 'table' && lua.get(reply, 'err'), () => reply),
+      () => undefined,
     );
-    const number = math.max(lua.num(lastNumber) + 1, nowUs);
-    // Lua counts exactly up to 2^53.
-    if (nowUs > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply(
-          'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
-        ),
-      ];
-    } else if (number > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
-      ];
-    }
-    const ttlMs = lua.or(lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter), () => -1);
-    const rememberMs =
-      ttlMs !== -1
-        ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
-        : undefined;
-    return [string.format('%.0f', number), rememberMs];
   }
-
+  // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
   function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-    if (lua.truthy(rememberMs)) {
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-    }
-    return redis.pcall('SET', counter, token);
+    const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+    const reply = lua.or(
+      lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+      () => redis.pcall('SET', counter, token),
+    );
+    return lua.or(
+      lua.and(lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
   }
 
   const count = redis.call('HGET', lock, owner);
-  if (lua.truthy(count)) {
-    let token: Value, remember: Value;
-    if (lua.truthy(counter)) {
-      [token, remember] = nextToken(counter, tokenTtlMs);
-      if (!lua.truthy(token)) {
-        return remember;
+  let [first, isFree, isFirst]: Value[] = [lua.list(), false, false];
+  if (!lua.truthy(count)) {
+    first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES');
+    isFree = redis.call('EXISTS', lock) === 0;
+    isFirst =
+      !lua.truthy(lua.get(first, 1)) ||
+      lua.get(first, 1) === owner ||
+      (lua.compare(ticket, '>', 0) && lua.compare(ticket, '<', tonumber(lua.get(first, 2))));
+  }
+
+  // Before anything is written: there may be something else at the counter's key.
+  let token: Value, rememberMs: Value;
+  if (lua.truthy(counter) && (lua.truthy(count) || (lua.truthy(isFree) && lua.truthy(isFirst)))) {
+    // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+    // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
+    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
+      const last = lua.or(redis.call('GET', counter), () => '0');
+      const time = redis.call('TIME');
+      const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
+      const lastNumber = lua.or(
+        lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
+        () => 2 ** 53,
+      );
+      const number = math.max(lua.num(lastNumber) + 1, nowUs);
+      // Lua counts exactly up to 2^53.
+      if (nowUs > 2 ** 53 - 1) {
+        return [
+          undefined,
+          redis.error_reply(
+            'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
+          ),
+        ];
+      } else if (number > 2 ** 53 - 1) {
+        return [
+          undefined,
+          redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
+        ];
       }
+      const ttlMs = lua.or(
+        lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter),
+        () => -1,
+      );
+      let rememberMs: Value =
+        ttlMs !== -1
+          ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
+          : undefined;
+      return [string.format('%.0f', number), rememberMs];
     }
+    [token, rememberMs] = nextToken(counter, tokenTtlMs);
+    if (!lua.truthy(token)) {
+      return rememberMs;
+    }
+  }
+
+  if (lua.truthy(count)) {
     const ttlMs = redis.call('PTTL', lock);
     // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
     redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))));
-    const given = lua.and(token, () => setToken(counter, token, remember));
-    if (lua.truthy(given) && lua.truthy(lua.get(given, 'err'))) {
+    let refused: Value = lua.and(token, () => setToken(counter, token, rememberMs));
+    if (lua.truthy(refused)) {
+      // The lease ends when it would have ended before.
       if (lua.compare(ttlMs, '>', 0)) {
         redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
       }
-      return given;
+      return refused;
     }
     // A count of 0 is a hand-over that was not confirmed yet: its lease may be longer than what is wanted.
     const answer = count === '0' ? 2 : 1;
     return lua.truthy(token) ? lua.list(answer, token) : answer;
   }
 
-  const first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES');
-  const isFree = redis.call('EXISTS', lock) === 0;
-  const isFirst =
-    !lua.truthy(lua.get(first, 1)) ||
-    lua.get(first, 1) === owner ||
-    (lua.compare(ticket, '>', 0) && lua.compare(ticket, '<', tonumber(lua.get(first, 2))));
-  if (isFree && isFirst) {
-    let token: Value, remember: Value;
-    if (lua.truthy(counter)) {
-      [token, remember] = nextToken(counter, tokenTtlMs);
-      if (!lua.truthy(token)) {
-        return remember;
-      }
+  if (lua.truthy(isFree) && lua.truthy(isFirst)) {
+    const mayHavePlace = lua.or(lua.get(first, 1), () => lua.compare(ticket, '>', 0));
+    if (lua.truthy(mayHavePlace)) {
+      // A write that changes nothing: from here on it is known to be permitted.
+      redis.call('HDEL', places, '');
     }
-    const place = lua.and(
-      lua.or(lua.get(first, 1), () => lua.compare(ticket, '>', 0)),
-      () => redis.call('HGET', places, owner),
-    );
-    // The lock is taken before the place goes, and not at all if something of that is not permitted.
     redis.call('HSET', lock, owner, 1);
-    let done: Value = redis.pcall('PEXPIRE', lock, leaseMs);
-    if (done === 1 && lua.truthy(token)) {
-      // If what follows is not permitted, a token was used up.
-      const given = setToken(counter, token, remember);
-      done = lua.or(
-        lua.and(lua.get(given, 'err'), () => given),
-        () => 1,
-      );
-    }
-    if (done === 1 && (lua.truthy(lua.get(first, 1)) || lua.compare(ticket, '>', 0))) {
-      done = redis.pcall('HDEL', places, owner);
-      if (type(done) === 'number') {
-        done = redis.pcall('ZREM', line, owner);
-        if (type(done) === 'table' && lua.truthy(place)) {
-          redis.call('HSET', places, owner, place);
-          redis.call('PEXPIRE', places, string.format('%.0f', redis.call('PTTL', line)));
-        }
-      }
-    }
-    if (type(done) === 'table') {
+    // The lock is taken before the place goes. (If the last of these is not permitted, a token was used up.)
+    let refused: Value = lua.or(
+      lua.or(refusal('PEXPIRE', lock, leaseMs), () =>
+        lua.and(token, () => setToken(counter, token, rememberMs)),
+      ),
+      () => lua.and(mayHavePlace, () => refusal('ZREM', line, owner)),
+    );
+    if (lua.truthy(refused)) {
       redis.call('DEL', lock);
-      return done;
+      return refused;
+    }
+    if (lua.truthy(mayHavePlace)) {
+      redis.call('HDEL', places, owner);
     }
     return lua.truthy(token) ? lua.list(1, token) : 1;
   }
 
-  let holder: Value = lua.get(first, 1);
-  if (!isFree) {
-    // A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
-    // to something else.
-    const holders = lua.or(redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock), () =>
-      lua.list(),
-    );
-    if (
-      lua.length(holders) !== 1 ||
-      !lua.truthy(string.match(lua.get(holders, 1), '^.+:%-?%d+$')[0])
-    ) {
+  let inTheWay: Value = lua.get(first, 1);
+  if (!lua.truthy(isFree)) {
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    holder = lua.get(holders, 1);
+    inTheWay = holder;
   }
   const ttlMs = redis.call('PTTL', lock);
   if (placeLeaseMs === 0) {
-    return lua.list(holder, ttlMs, '0');
+    return lua.list(inTheWay, ttlMs, '0');
   }
 
-  // Returns the error of one that is not permitted.
-  function refusal(...varargs: Value[]): Value {
-    const reply = redis.pcall(...varargs);
-    return type(reply) === 'table' && reply;
-  }
-
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
+  const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
+  // What the owner has of a place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is also behind those
+  // who left and will be back, and behind the last.
   const present = redis.call('ZSCORE', line, owner);
-  const known = redis.call('HGET', places, owner);
+  const former = redis.call('HGET', places, owner);
   if (lua.truthy(present)) {
     ticket = tonumber(present);
+  } else if (ticket === 0) {
+    const last = lua.get(redis.call('ZRANGE', line, -1, -1, 'WITHSCORES'), 2);
+    ticket = math.max(
+      lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2)),
+      lua.num(lua.or(tonumber(last), () => 0)) + 1,
+    );
+  }
+  if (lua.truthy(present)) {
     // First: a full memory refuses what takes memory only before anything is written.
     redis.call(
       'PEXPIRE',
@@ -998,22 +950,13 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       string.format('%.0f', math.max(redis.call('PTTL', line), placeLeaseMs)),
     );
   } else {
-    if (ticket === 0) {
-      // The time in microseconds, so that it is also behind those who left and will be back.
-      const last = lua.get(redis.call('ZRANGE', line, -1, -1, 'WITHSCORES'), 2);
-      ticket = math.max(
-        lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2)),
-        lua.num(lua.or(tonumber(last), () => 0)) + 1,
-      );
-    }
     redis.call('ZADD', line, string.format('%.0f', ticket), owner);
   }
   let refused: Value;
   if (
-    !lua.truthy(known) ||
-    lua.compare(tonumber(string.match(known, '^%d+')[0]), '<=', tonumber(nonce))
+    !lua.truthy(former) ||
+    lua.compare(tonumber(string.match(former, '^%d+')[0]), '<=', tonumber(nonce))
   ) {
-    const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
     const expiresAtMs = string.format('%.0f', nowMs + lua.num(placeLeaseMs));
     const place = table.concat(
       lua.list(nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl),
@@ -1027,18 +970,18 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
   if (lua.truthy(refused)) {
-    // As it was before: without one of them it would be no place, or one without an end.
+    // The place is as it was before: without one of its keys it would be no place, or one without an end.
     if (!lua.truthy(present)) {
-      redis.call('ZREM', line, owner);
+      redis.pcall('ZREM', line, owner);
     }
-    if (lua.truthy(known)) {
-      redis.pcall('HSET', places, owner, known);
+    if (lua.truthy(former)) {
+      redis.pcall('HSET', places, owner, former);
     } else {
       redis.pcall('HDEL', places, owner);
     }
     return refused;
   }
-  return lua.list(holder, ttlMs, string.format('%.0f', ticket));
+  return lua.list(inTheWay, ttlMs, string.format('%.0f', ticket));
 }
 
 // lua/look.lua
@@ -1046,7 +989,6 @@ function look(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Looks at a lock: who holds it, and for how long.
   //
   // KEYS[1] lock (hash): owner -> hold count
-  //
   // Returns {holder (string), ttlMs (integer, -1: no expiry)}, or nil when nobody holds it.
   // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when the key is no hash.
   const lock = lua.get(KEYS, 1);
@@ -1055,44 +997,43 @@ function look(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (holderCount === 0) {
     return false;
   }
-  // A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
-  // to something else.
-  const holders = lua.or(holderCount === 1 && redis.call('HKEYS', lock), () => lua.list());
-  if (
-    !lua.truthy(
-      string.match(
-        lua.or(lua.get(holders, 1), () => ''),
-        '^.+:%-?%d+$',
-      )[0],
-    )
-  ) {
+  const fields = holderCount === 1 && redis.call('HKEYS', lock);
+  // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  // thread. More fields, or one of another form, belong to something else.
+  const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+  if (!lua.truthy(holder)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
   }
-  return lua.list(lua.get(holders, 1), redis.call('PTTL', lock));
+  return lua.list(holder, redis.call('PTTL', lock));
 }
 
 // lua/raise-token.lua
 function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
-  //
-  // Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
-  // behind finds it there.
+  // Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long.
   //
   // KEYS[1] counter (string): the last fencing token that was given out
   // ARGV[1] token (string): a whole number, below 2^53
   // ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
-  //
   // Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
   // Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
-  const counter = lua.get(KEYS, 1);
-  const token = lua.get(ARGV, 1);
-  const tokenTtlMs = tonumber(lua.get(ARGV, 2));
+  const [counter, token, tokenTtlMs] = [
+    lua.get(KEYS, 1),
+    lua.get(ARGV, 1),
+    tonumber(lua.get(ARGV, 2)),
+  ];
 
+  // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
   function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-    if (lua.truthy(rememberMs)) {
-      return redis.pcall('SET', counter, token, 'PX', string.format('%.0f', rememberMs));
-    }
-    return redis.pcall('SET', counter, token);
+    const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+    const reply = lua.or(
+      lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+      () => redis.pcall('SET', counter, token),
+    );
+    return lua.or(
+      lua.and(lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
   }
 
   const last = lua.or(redis.call('GET', counter), () => '0');
@@ -1119,82 +1060,85 @@ function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
     rememberMs = math.max(ttlMs, tokenTtlMs, lua.num(tokenTtlMs) + aheadMs);
   }
-  const done = setToken(counter, token, rememberMs);
-  return lua.or(
-    lua.and(lua.get(done, 'err'), () => done),
-    () => 1,
-  );
+  return lua.or(setToken(counter, token, rememberMs), () => 1);
 }
 
 // lua/reenter.lua
 function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Confirms a lock that its owner must still hold: sets the hold count, and makes the lease end no earlier than a
-  // given time from now. Serves nested acquisitions (a higher count), nested releases (a lower one, and no lease),
-  // extensions (the same count), and the question how a lock was lost.
-  //
-  // Safe to send twice and to arrive late: it carries the target count, not a difference, never shortens the
-  // lease, and never takes a lock that lapsed in the meantime.
+  // Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
+  // nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
+  // late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] holdCount (integer): the count to set, at least 1
   // ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
-  //
   // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-  const lock = lua.get(KEYS, 1);
-  const forced = lua.get(KEYS, 2);
-  const owner = lua.get(ARGV, 1);
-  const holdCount = lua.get(ARGV, 2);
-  const leaseMs = tonumber(lua.get(ARGV, 3));
+  const [lock, forced] = unpack(KEYS);
+  const [owner, holdCount, leaseMs] = [
+    lua.get(ARGV, 1),
+    lua.get(ARGV, 2),
+    tonumber(lua.get(ARGV, 3)),
+  ];
 
   const count = redis.call('HGET', lock, owner);
-  if (lua.truthy(count)) {
-    const ttlMs = redis.call('PTTL', lock);
-    const newTtlMs = math.max(ttlMs, leaseMs);
-    // Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
-    if (lua.compare(ttlMs, '>=', 0) && newTtlMs > 0) {
-      redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs));
-    }
-    if (count !== holdCount) {
-      const counted = redis.pcall('HSET', lock, owner, holdCount);
-      if (type(counted) === 'table') {
-        if (newTtlMs !== ttlMs && lua.compare(ttlMs, '>', 0)) {
-          redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
-        }
-        return counted;
+  if (!lua.truthy(count)) {
+    // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+    // from giving up what he has. Any other error is raised.
+    function ours(...varargs: Value[]): Value {
+      const reply = redis.pcall(...varargs);
+      if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
+        return (
+          !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
+          redis.call(...varargs)
+        );
       }
+      return reply;
     }
-    return 'kept';
+    // How the owner lost the lock.
+    if (ours('GET', forced) === owner) {
+      // pcall: where that is not permitted the word ends by itself.
+      redis.pcall('DEL', forced);
+      return 'forced';
+    }
+    return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
   }
 
-  if (redis.call('GET', forced) === owner) {
-    // pcall: where that is not permitted the word ends by itself.
-    redis.pcall('DEL', forced);
-    return 'forced';
+  const ttlMs = redis.call('PTTL', lock);
+  const newTtlMs = math.max(ttlMs, leaseMs);
+  // Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
+  if (lua.compare(ttlMs, '>=', 0) && newTtlMs > 0) {
+    redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs));
   }
-  return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
+  if (count !== holdCount) {
+    const counted = redis.pcall('HSET', lock, owner, holdCount);
+    if (type(counted) === 'table') {
+      // The lease ends when it would have ended before.
+      if (lua.compare(ttlMs, '>', 0)) {
+        redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
+      }
+      return counted;
+    }
+  }
+  return 'kept';
 }
 
 // lua/release.lua
 function release(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Gives a lock up, whatever its hold count, and wakes those who wait for it.
-  //
-  // Safe to send twice and to arrive late: the owner's field is never used again after it went, so a copy that comes
-  // later finds nothing to release.
+  // Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] channel (string): the lock's unlock channel
   // ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub; empty: tell nobody
-  //
-  // Returns 0 when this owner does not hold it (any more); when it was released 1, and 1 more for each listener that was told; why
-  // nobody was told (string) when it was released, but publishing was refused.
+  // Returns 0 when this owner does not hold it (any more); when it was released 1, and 1 more for each listener that was told; why nobody was
+  // told (string) when it was released, but publishing was refused.
   const lock = lua.get(KEYS, 1);
-  const owner = lua.get(ARGV, 1);
-  const channel = lua.get(ARGV, 2);
-  const publish = lua.get(ARGV, 3);
+  const [owner, channel, publish] = [lua.get(ARGV, 1), lua.get(ARGV, 2), lua.get(ARGV, 3)];
 
+  // Gives up what the owner has of the lock, and tells those who wait.
   if (redis.call('HDEL', lock, owner) === 0) {
     return 0;
   }
@@ -1205,19 +1149,23 @@ function release(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/remember.lua
 function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Has a master remember for how long it is asked to keep Redlocks that are renewed, extended or nested, many at once; for
-  // new ones vote.lua does. It is sent together with what asks for that.
-  //
-  // Safe to send twice and to arrive late: the memory is only ever made longer.
+  // Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
+  // vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
   //
   // KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
   // ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
-  //
   // Returns how many they are.
-  const longest = KEYS;
-  const leaseMs = tonumber(lua.get(ARGV, 1));
   // as it came, for commands
-  const lease = lua.get(ARGV, 1);
+  const [longest, leaseMs, lease] = [KEYS, tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
+
+  // The error of a command that is refused, or nil.
+  function refusal(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    return lua.or(
+      lua.and(type(reply) === 'table' && lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
+  }
 
   function remember(key?: Value): Value {
     const known = redis.pcall('GET', key);
@@ -1234,20 +1182,17 @@ function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     if (ttlMs !== -2 && lua.compare(ttlMs, '<', leaseMs)) {
       redis.call('PEXPIRE', key, lease);
     }
-    if (lua.compare(knownMs, '>=', leaseMs)) {
-      return known;
-    }
-    const done = redis.pcall('SET', key, lease, 'PX', lease);
-    if (lua.truthy(lua.get(done, 'err')) && lua.compare(ttlMs, '>', 0)) {
+    const refused = lua.compare(knownMs, '<', leaseMs) && refusal('SET', key, lease, 'PX', lease);
+    if (lua.truthy(refused) && lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', key, string.format('%.0f', ttlMs));
     }
-    return done;
+    return refused;
   }
 
   for (const [, key] of ipairs(longest)) {
-    const reply = remember(key);
-    if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
-      return reply;
+    const refused = remember(key);
+    if (lua.truthy(refused)) {
+      return refused;
     }
   }
   return lua.length(longest);
@@ -1256,31 +1201,36 @@ function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/renew-places.lua
 function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was
-  // handed over to one of the owners, who may not have heard of it, is kept for as long as its place would have been.
+  // Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
+  // the owners, who may not have heard of it, is kept for as long as its place would have been.
   //
   // KEYS[1..] keys (hash, sorted set, hash): for the i-th place its lock at 3i-2, its line at 3i-1, its places at 3i
   // ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
   // ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
   // ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
-  //
-  // Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms;
-  // -1: no expiry, -2: the lock is free).
-  const keys = KEYS;
-  const placeLeaseMs = tonumber(lua.get(ARGV, 1));
+  // Returns for each place 'yours' (the lock was handed over), 'gone', or the time to live of the lock (integer, ms; -1: no expiry, -2: the
+  // lock is free).
+  const [keys, owners, nonce] = [KEYS, ARGV, lua.get(ARGV, 2)];
   // as it came: a number would be written out anew for each command
-  const placeLease = lua.get(ARGV, 1);
-  const nonce = lua.get(ARGV, 2);
-  const owners = ARGV;
+  const [placeLeaseMs, placeLease] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
 
+  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+  // from giving up what he has. Any other error is raised.
+  function ours(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
+      return (
+        !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
+        redis.call(...varargs)
+      );
+    }
+    return reply;
+  }
+
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
-  const expiresAtMs = string.format(
-    '%.0f',
-    lua.num(lua.get(time, 1)) * 1000 +
-      math.floor(lua.num(lua.get(time, 2)) / 1000) +
-      lua.num(placeLeaseMs),
-  );
+  const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
+  const expiresAtMs = string.format('%.0f', nowMs + lua.num(placeLeaseMs));
 
   // Whether anything was written: before, a full memory refuses what takes memory, and a place may just have its lease.
   let hasWritten: Value = false;
@@ -1308,18 +1258,6 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       );
       hasWritten = true;
     }
-  }
-
-  // One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
-  function ours(...varargs: Value[]): Value {
-    const reply = redis.pcall(...varargs);
-    if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
-      return (
-        !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
-        redis.call(...varargs)
-      );
-    }
-    return reply;
   }
 
   // Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.
@@ -1381,22 +1319,19 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/renew.lua
 function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a
-  // lock that was handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+  // Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
+  // handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
   //
   // KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
   // ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
   // ARGV[2..] owners (string): the owner of the i-th lock at 1+i
-  //
   // Returns 'kept' if all are; else for each lock 'kept', or how it was lost: 'taken', 'forced' or 'deleted' (also when it expired).
-  const locks = KEYS;
-  const owners = ARGV;
-  const leaseMs = tonumber(lua.get(ARGV, 1));
+  const [locks, owners] = [KEYS, ARGV];
   // as it came: a number would be written out anew for each command
-  const lease = lua.get(ARGV, 1);
+  const [leaseMs, lease] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
 
-  // One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+  // from giving up what he has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -1422,6 +1357,7 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       );
     }
     if (count === '0' && type(redis.pcall('HSET', lock, owner, 1)) === 'table') {
+      // The lease ends when it would have ended before.
       if (lua.compare(ttlMs, '>', 0)) {
         redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
       }
@@ -1436,24 +1372,25 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   function renew(lock?: Value, forced?: Value, owner?: Value): Value {
     const count = ours('HGET', lock, owner);
-    if (lua.truthy(count)) {
-      if (lua.compare(leaseMs, '>', 0)) {
-        const prolonged = lua.and(count !== '0' && isGtKnown, () =>
-          redis.pcall('PEXPIRE', lock, lease, 'GT'),
-        );
-        if (prolonged !== 1) {
-          isGtKnown = lua.and(isGtKnown, () => type(prolonged) !== 'table');
-          prolong(lock, owner, count);
-        }
+    if (!lua.truthy(count)) {
+      // How the owner lost the lock.
+      if (ours('GET', forced) === owner) {
+        // pcall: where that is not permitted the word ends by itself.
+        redis.pcall('DEL', forced);
+        return 'forced';
       }
-      return 'kept';
+      return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
     }
-    if (ours('GET', forced) === owner) {
-      // pcall: where that is not permitted the word ends by itself.
-      redis.pcall('DEL', forced);
-      return 'forced';
+    if (lua.compare(leaseMs, '>', 0)) {
+      const prolonged = lua.and(count !== '0' && isGtKnown, () =>
+        redis.pcall('PEXPIRE', lock, lease, 'GT'),
+      );
+      if (prolonged !== 1) {
+        isGtKnown = lua.and(isGtKnown, () => type(prolonged) !== 'table');
+        prolong(lock, owner, count);
+      }
     }
-    return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
+    return 'kept';
   }
 
   const answers = lua.list();
@@ -1468,63 +1405,30 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/vote.lua
 function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
-  // long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty. Of a fenced lock it
-  // says with its vote what a token must be at least; raise-token.lua writes one when most masters have voted.
-  //
-  // Safe to send twice. The owner's field is fresh for every election, so finding it means that this very command ran before
-  // and its reply was lost: the vote is ours, and the lease starts anew. The memory is only ever made longer.
+  // One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
+  // keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
+  // writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
+  // its reply was lost: the lease starts anew. The memory is only ever made longer.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] longest (string): the longest lease that was asked for, in ms; there until all of them are over
   // KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
-  //
-  // Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock
-  // {longestMs, token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+  // Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock {longestMs,
+  // token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const longest = lua.get(KEYS, 2);
-  const counter = lua.get(KEYS, 3);
-  const owner = lua.get(ARGV, 1);
-  const leaseMs = tonumber(lua.get(ARGV, 2));
+  const [lock, longest, counter] = unpack(KEYS);
   // as it came, for commands
-  const lease = lua.get(ARGV, 2);
+  const [owner, leaseMs, lease] = [lua.get(ARGV, 1), tonumber(lua.get(ARGV, 2)), lua.get(ARGV, 2)];
 
-  // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
-  // Larger than the last one, and no smaller than the time in microseconds: so tokens grow, too, when the last one was
-  // forgotten. It is remembered for `tokenTtlMs` (0: for ever), and longer by what it is ahead of the clock, which may have been set
-  // back; never for less than now.
-  function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
-    const last = lua.or(redis.call('GET', counter), () => '0');
-    const time = redis.call('TIME');
-    const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
-    const lastNumber = lua.or(
-      lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
-      () => 2 ** 53,
+  // The error of a command that is refused, or nil.
+  function refusal(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    return lua.or(
+      lua.and(type(reply) === 'table' && lua.get(reply, 'err'), () => reply),
+      () => undefined,
     );
-    const number = math.max(lua.num(lastNumber) + 1, nowUs);
-    // Lua counts exactly up to 2^53.
-    if (nowUs > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply(
-          'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
-        ),
-      ];
-    } else if (number > 2 ** 53 - 1) {
-      return [
-        undefined,
-        redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
-      ];
-    }
-    const ttlMs = lua.or(lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter), () => -1);
-    const rememberMs =
-      ttlMs !== -1
-        ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
-        : undefined;
-    return [string.format('%.0f', number), rememberMs];
   }
 
   const longestMs = lua.or(tonumber(redis.call('GET', longest)), () => 0);
@@ -1532,57 +1436,82 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const isFree = ttlMs === -2;
   const isOurs = !isFree && redis.call('HEXISTS', lock, owner) === 1;
   let answer: Value = lua.list(longestMs);
-  let done: Value;
+  let refused: Value;
 
-  if (lua.truthy(counter) && (isFree || isOurs)) {
-    // Before anything is written: there may be something else at the counter's key. (It is not given so far, nor remembered.)
-    const [token, refusal] = nextToken(counter, 0);
-    if (!lua.truthy(token)) {
-      return refusal;
+  if (isFree || isOurs) {
+    if (lua.truthy(counter)) {
+      // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+      // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
+      // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+      function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
+        const last = lua.or(redis.call('GET', counter), () => '0');
+        const time = redis.call('TIME');
+        const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
+        const lastNumber = lua.or(
+          lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
+          () => 2 ** 53,
+        );
+        const number = math.max(lua.num(lastNumber) + 1, nowUs);
+        // Lua counts exactly up to 2^53.
+        if (nowUs > 2 ** 53 - 1) {
+          return [
+            undefined,
+            redis.error_reply(
+              'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
+            ),
+          ];
+        } else if (number > 2 ** 53 - 1) {
+          return [
+            undefined,
+            redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
+          ];
+        }
+        const ttlMs = lua.or(
+          lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter),
+          () => -1,
+        );
+        const rememberMs =
+          ttlMs !== -1
+            ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
+            : undefined;
+        return [string.format('%.0f', number), rememberMs];
+      }
+      // Before anything is written: there may be something else at the counter's key. (It is not given so far, nor remembered.)
+      const [token, conflict] = nextToken(counter, 0);
+      if (!lua.truthy(token)) {
+        return conflict;
+      }
+      lua.set(answer, 2, token);
     }
-    lua.set(answer, 2, token);
-  }
-  if (isFree) {
-    redis.call('HSET', lock, owner, 1);
-    done = redis.pcall('PEXPIRE', lock, lease);
-  } else if (isOurs) {
+    if (isFree) {
+      redis.call('HSET', lock, owner, 1);
+    }
     // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-    done = redis.pcall('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
+    refused = refusal('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
   } else {
-    // A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
-    // to something else.
-    const holders = lua.or(redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock), () =>
-      lua.list(),
-    );
-    if (
-      lua.length(holders) !== 1 ||
-      !lua.truthy(string.match(lua.get(holders, 1), '^.+:%-?%d+$')[0])
-    ) {
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    answer = lua.list(longestMs, lua.get(holders, 1), ttlMs);
-    done = true;
-  }
-
-  function hasFailed(reply?: Value): Value {
-    return type(reply) === 'table' && lua.get(reply, 'err');
+    answer = lua.list(longestMs, holder, ttlMs);
   }
 
   // A vote that is not remembered must not count.
-  if (!lua.truthy(hasFailed(done))) {
-    if (lua.compare(longestMs, '<=', leaseMs)) {
-      done = redis.pcall('SET', longest, lease, 'PX', lease);
-    } else if (lua.compare(redis.call('PTTL', longest), '<', leaseMs)) {
-      done = redis.pcall('PEXPIRE', longest, lease);
-    }
+  if (lua.compare(longestMs, '<=', leaseMs)) {
+    refused = lua.or(refused, () => refusal('SET', longest, lease, 'PX', lease));
+  } else if (!lua.truthy(refused) && lua.compare(redis.call('PTTL', longest), '<', leaseMs)) {
+    refused = refusal('PEXPIRE', longest, lease);
   }
-  if (lua.truthy(hasFailed(done))) {
+  if (lua.truthy(refused)) {
     if (isFree) {
       redis.call('HDEL', lock, owner);
     } else if (isOurs && lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
-    return done;
+    return refused;
   }
   return answer;
 }
@@ -1594,29 +1523,22 @@ function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] line (sorted set): owner -> ticket
   // KEYS[3] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
-  //
   // Returns the owners (strings) whose places have not lapsed.
   // Error KEYCONFLICT when the hash is no lock, or the line is that of a weighted lock; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const line = lua.get(KEYS, 2);
-  const places = lua.get(KEYS, 3);
+  const [lock, line, places] = unpack(KEYS);
 
-  // A lock has one owner, which may be a negative number of a Redisson thread. More fields, or one of another form, belong
-  // to something else.
   const holderCount = redis.call('HLEN', lock);
-  const holders = lua.or(holderCount === 1 && redis.call('HKEYS', lock), () => lua.list());
-  if (
-    lua.compare(holderCount, '>', 0) &&
-    !lua.truthy(
-      string.match(
-        lua.or(lua.get(holders, 1), () => ''),
-        '^.+:%-?%d+$',
-      )[0],
-    )
-  ) {
-    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+  if (lua.compare(holderCount, '>', 0)) {
+    const fields = holderCount === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+    }
   }
 
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
   const owners = lua.list();
@@ -1634,9 +1556,7 @@ function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-force.lua
 function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Puts out those holders of a read-write lock that have so many permits, whoever they are, and leaves word for them. Whoever sends
-  // this sees to the line afterwards.
-  //
+  // Puts out those holders of a read-write lock that have so many permits, and leaves word for them. Whoever sends this sees to the line.
   // The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -1646,42 +1566,48 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] least (integer): how many permits those who are put out have, at least
   // ARGV[2] most (integer): the same, at most
   // ARGV[3] wordMs (integer, ms): how long to leave word at most
-  //
   // Returns the owners that were put out (array of strings).
   // Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const leases = lua.get(KEYS, 2);
-  const line = lua.get(KEYS, 3);
-  const forced = lua.get(KEYS, 4);
-  const least = tonumber(lua.get(ARGV, 1));
-  const most = tonumber(lua.get(ARGV, 2));
-  const wordMs = tonumber(lua.get(ARGV, 3));
+  const [lock, leases, line, forced] = unpack(KEYS);
+  const [least, most, wordMs] = [
+    tonumber(lua.get(ARGV, 1)),
+    tonumber(lua.get(ARGV, 2)),
+    tonumber(lua.get(ARGV, 3)),
+  ];
+
+  // The server's time, in seconds and microseconds, and in milliseconds.
+  const time = redis.call('TIME');
+  const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
+  // The digits of a number, for commands.
+  function whole(number?: Value): Value {
+    return string.format('%.0f', number);
+  }
 
   // How many owners go into one command.
   const MANY = 500;
 
-  const time = redis.call('TIME');
-  const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-
+  const isReadWrite = true;
   const known = redis.call('HMGET', lock, 'capacity', 'used');
-  if (!lua.truthy(lua.get(known, 1))) {
-    if (redis.call('EXISTS', lock) === 1) {
-      return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-    }
+  const capacity = tonumber(lua.get(known, 1));
+  const lockTtlMs = lua.truthy(capacity) ? 0 : redis.call('PTTL', lock);
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
+    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
+  }
+  if (!lua.truthy(capacity)) {
     return lua.list();
   }
 
-  if (lua.get(known, 1) !== '2147483648') {
-    return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
-  }
-
   let used: Value = tonumber(lua.get(known, 2));
-  const [out, batches] = [lua.list(), lua.list()];
+  const [out, batches, words] = [lua.list(), lua.list(), lua.list()];
   let lastEndMs: Value = nowMs;
   const live = redis.call(
     'ZRANGEBYSCORE',
     leases,
-    lua.concat('(', string.format('%.0f', nowMs)),
+    lua.concat('(', whole(nowMs)),
     '+inf',
     'WITHSCORES',
   );
@@ -1697,9 +1623,12 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       lastEndMs = math.max(lastEndMs, tonumber(lua.get(live, i + 1)));
       if (lua.modulo(lua.length(out), MANY) === 0) {
         lua.set(batches, lua.length(batches) + 1, lua.list());
+        lua.set(words, lua.length(words) + 1, lua.list());
       }
       lua.set(out, lua.length(out) + 1, lua.get(live, i));
       table.insert(lua.get(batches, lua.length(batches)), lua.get(live, i));
+      table.insert(lua.get(words, lua.length(words)), lua.get(live, i));
+      table.insert(lua.get(words, lua.length(words)), 1);
     }
   }
   if (lua.length(out) === 0) {
@@ -1716,22 +1645,17 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     nowMs + lua.num(redis.call('PTTL', forced)),
   );
   // First: a full memory refuses what takes memory only before anything is written.
-  for (const [, batch] of ipairs(batches)) {
-    const words = lua.list();
-    for (const [, owner] of ipairs(batch)) {
-      lua.set(words, lua.length(words) + 1, owner);
-      lua.set(words, lua.length(words) + 1, 1);
-    }
-    redis.call('HSET', forced, ...unpack(words));
+  for (const [, batch] of ipairs(words)) {
+    redis.call('HSET', forced, ...unpack(batch));
   }
-  const refused = redis.pcall('PEXPIREAT', forced, string.format('%.0f', untilMs));
+  const refused = redis.pcall('PEXPIREAT', forced, whole(untilMs));
   if (type(refused) === 'table') {
     for (const [, batch] of ipairs(batches)) {
       redis.pcall('HDEL', forced, ...unpack(batch));
     }
     return refused;
   }
-  redis.call('HSET', lock, 'used', string.format('%.0f', used));
+  redis.call('HSET', lock, 'used', whole(used));
   for (const [, batch] of ipairs(batches)) {
     redis.call('ZREM', leases, ...unpack(batch));
     redis.call('HDEL', lock, ...unpack(batch));
@@ -1744,14 +1668,11 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-hand-over.lua
 function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an
-  // owner that keeps them, the lease. Then lets in those in line, one after another, until one does not fit.
-  //
-  // Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again after it
-  // went. A lease is only prolonged, but for that of permits that were handed over and are not confirmed: a hand-over leaves a "?"
-  // at the weight, everything by which a holder comes to rely on more takes it away, and only with it may the lease become shorter.
-  // The lease of who is let in ends when that of the place would have ended: so a receiver that never learns of it delays the others
-  // no longer than a place in line would have.
+  // Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
+  // keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
+  // weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
+  // everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
+  // ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -1764,31 +1685,30 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
   // ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
-  //
-  // Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left
-  // in line; -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of
-  // strings: "<nonce> <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when
-  // publishing was refused)}.
-  const lock = lua.get(KEYS, 1);
-  const leases = lua.get(KEYS, 2);
-  const line = lua.get(KEYS, 3);
-  const places = lua.get(KEYS, 4);
-  const owner = lua.get(ARGV, 1);
-  const target = tonumber(lua.get(ARGV, 2));
-  const leaseMs = tonumber(lua.get(ARGV, 3));
-  const isConfirmation = lua.get(ARGV, 4) === '1';
-  const grants = lua.get(ARGV, 5);
-  const publishGrant = lua.get(ARGV, 6);
-  const isCounted = lua.get(ARGV, 7) === '1';
+  // Returns {held (1, or 0: this owner held nothing), lookInMs (integer: when somebody in line has to look again; -1: nobody is left in line;
+  // -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
+  // <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
+  const [lock, leases, line, places] = unpack(KEYS);
+  const [owner, target, leaseMs, isConfirmation] = [
+    lua.get(ARGV, 1),
+    tonumber(lua.get(ARGV, 2)),
+    tonumber(lua.get(ARGV, 3)),
+    lua.get(ARGV, 4) === '1',
+  ];
+  const [grants, publishGrant, isCounted] = [
+    lua.get(ARGV, 5),
+    lua.get(ARGV, 6),
+    lua.get(ARGV, 7) === '1',
+  ];
 
   // How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
-  const MOST = 250;
-  const MOST_LOOKED_AT = 16;
+  const [MOST, MOST_LOOKED_AT] = [250, 16];
 
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-
-  // A key that became something else must not keep anybody in line, or permits from being released: there is nothing of ours.
+  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+  // from giving up what he has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -1799,14 +1719,32 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return reply;
   }
-
-  // The error of a command that is not permitted, or nil.
+  // The error of a command that is refused, or nil.
   function refusal(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     return lua.or(
       lua.and(type(reply) === 'table' && lua.get(reply, 'err'), () => reply),
       () => undefined,
     );
+  }
+  // The digits of a number, for commands.
+  function whole(number?: Value): Value {
+    return string.format('%.0f', number);
+  }
+  // Whether a client that said that it listens to its grants is gone, by what its channel ends with. Asked before anything is published, since those
+  // who listen at a replica hear what no count counts: a grant that is taken back would be heard.
+  const isGone = lua.list();
+  function isDeaf(listensAt?: Value): Value {
+    if (lua.get(isGone, listensAt) === undefined) {
+      // pcall: a user without permission for PUBSUB must still be able to hand over.
+      const ask = publishGrant === 'SPUBLISH' ? 'SHARDNUMSUB' : 'NUMSUB';
+      lua.set(
+        isGone,
+        listensAt,
+        lua.get(redis.pcall('PUBSUB', ask, lua.concat(grants, listensAt)), 2) === 0,
+      );
+    }
+    return lua.get(isGone, listensAt);
   }
 
   function weightOf(field?: Value): Value {
@@ -1850,8 +1788,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   );
   const isTorn = lua.compare(used, '>', 0) && !hadHolders;
   if (isTorn) {
-    used = 0;
-    field = undefined;
+    [used, field] = [0, undefined];
   }
 
   // Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
@@ -1871,7 +1808,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       'ZRANGEBYSCORE',
       leases,
       '-inf',
-      string.format('%.0f', nowMs),
+      whole(nowMs),
       'WITHSCORES',
       'LIMIT',
       0,
@@ -1901,10 +1838,8 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const isHeld = field !== undefined && !lua.truthy(lua.get(isGoing, owner));
   let newEndMs: Value;
-  if (target === 0) {
-    if (isHeld) {
-      goes(owner, weightOf(field));
-    }
+  if (isHeld && target === 0) {
+    goes(owner, weightOf(field));
   } else if (isHeld) {
     const weight = weightOf(field);
     const isUnconfirmed = string.find(field, '?', 1, true)[0] !== undefined;
@@ -1914,35 +1849,19 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     newEndMs = tonumber(lua.get(formerEnds, owner));
     if (lua.compare(leaseMs, '>', 0)) {
       const mayShorten = isUnconfirmed && isConfirmation;
-      newEndMs = mayShorten
+      newEndMs = lua.truthy(mayShorten)
         ? nowMs + lua.num(leaseMs)
         : math.max(newEndMs, nowMs + lua.num(leaseMs));
     }
     // Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
-    ends = lua.list(string.format('%.0f', newEndMs), owner);
-    fields = lua.list(owner, string.format('%.0f', newWeight));
+    ends = lua.list(whole(newEndMs), owner);
+    fields = lua.list(owner, whole(newWeight));
   }
 
-  // Whether a client that said that it listens to its grants is gone. Asked before anything is published, since those who
-  // listen at a replica hear what no count counts: a grant that is taken back would be heard.
-  const isGone = lua.list();
-  function isDeaf(listensAt?: Value): Value {
-    if (lua.get(isGone, listensAt) === undefined) {
-      // pcall: a user without permission for PUBSUB must still be able to hand over.
-      const ask = publishGrant === 'SPUBLISH' ? 'SHARDNUMSUB' : 'NUMSUB';
-      lua.set(
-        isGone,
-        listensAt,
-        lua.get(redis.pcall('PUBSUB', ask, lua.concat(grants, listensAt)), 2) === 0,
-      );
-    }
-    return lua.get(isGone, listensAt);
-  }
-
-  function parse(place?: Value): Value {
+  function parse(text?: Value): Value {
     const form = '^w(%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$';
     const [weight, nonce, expiresAtMs, lease, isFixed, isListening, listensAt] = string.match(
-      lua.or(place, () => ''),
+      lua.or(text, () => ''),
       form,
     );
     return lua.and(weight, () =>
@@ -1968,46 +1887,44 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     table.insert(lua.get(messages, listensAt), message);
   }
 
-  // The first in line that has to wait.
-  let waiting: Value;
-  let isMore: Value = lua.length(going) >= MOST;
-
-  function letIn(candidate?: Value, place?: Value): Value {
+  // Whether one in line has to wait. If not, its place goes: it is let in, or dropped.
+  function hasToWait(candidate?: Value, place?: Value): Value {
     if (!lua.truthy(place) || lua.compare(lua.get(place, 'expiresAtMs'), '<=', nowMs)) {
-      return 'drop';
+      return false;
     } else if (lua.compare(lua.get(place, 'weight'), '>', capacity)) {
       tell(lua.get(place, 'listensAt'), lua.concat('gone ', candidate));
-      return 'drop';
+      return false;
     } else if (
       lua.truthy(lua.get(place, 'isListening')) &&
-      isCounted &&
+      lua.truthy(isCounted) &&
       lua.truthy(isDeaf(lua.get(place, 'listensAt')))
     ) {
-      // Its client is gone. If it comes back, it has its ticket.
-      return 'drop';
+      // its client is gone: if it comes back, it has its ticket
+      return false;
     } else if (lua.compare(lua.num(used) + lua.num(lua.get(place, 'weight')), '>', capacity)) {
-      return 'wait';
+      return true;
     }
     used = lua.num(used) + lua.num(lua.get(place, 'weight'));
+    // who lapsed may be let in again
+    lua.set(isGoing, candidate, undefined);
     lua.set(fields, lua.length(fields) + 1, candidate);
     lua.set(
       fields,
       lua.length(fields) + 1,
-      lua.concat(
-        string.format('%.0f', lua.get(place, 'weight')),
-        lua.truthy(lua.get(place, 'isFixed')) ? '?' : '',
-      ),
+      lua.concat(whole(lua.get(place, 'weight')), lua.truthy(lua.get(place, 'isFixed')) ? '?' : ''),
     );
-    lua.set(ends, lua.length(ends) + 1, string.format('%.0f', lua.get(place, 'expiresAtMs')));
+    lua.set(ends, lua.length(ends) + 1, whole(lua.get(place, 'expiresAtMs')));
     lua.set(ends, lua.length(ends) + 1, candidate);
     lua.set(given, lua.length(given) + 1, lua.concat(lua.get(place, 'nonce'), ' ', candidate));
     tell(lua.get(place, 'listensAt'), lua.get(given, lua.length(given)));
-    return 'let in';
+    return false;
   }
 
+  // The first in line that has to wait.
+  let waiting: Value;
+  let isMore: Value = lua.compare(lua.length(going), '>=', MOST);
   // Two at a time to begin with: mostly one goes in and the next one has to wait.
-  let [index, count]: Value[] = [0, 2];
-  let hasLine: Value = false;
+  let [index, count, hasLine]: Value[] = [0, 2, false];
   while (lua.truthy(capacity) && !lua.truthy(isMore) && !lua.truthy(waiting)) {
     const inLine = lua.or(ours('ZRANGE', line, index, lua.num(index) + lua.num(count) - 1), () =>
       lua.list(),
@@ -2017,13 +1934,12 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
     hasLine = lua.or(hasLine, () => lua.get(inLine, 1) !== undefined);
     for (const [i, candidate] of ipairs(inLine)) {
-      isMore = lua.length(going) + lua.length(leaving) >= MOST;
+      const place = parse(lua.get(found, i));
+      isMore = lua.compare(lua.length(going) + lua.length(leaving), '>=', MOST);
       if (lua.truthy(isMore)) {
         break;
-      }
-      const place = parse(lua.get(found, i));
-      if (candidate !== owner || target !== 0) {
-        if (letIn(candidate, place) === 'wait') {
+      } else if (candidate !== owner || target !== 0) {
+        if (lua.truthy(hasToWait(candidate, place))) {
           waiting = place;
           break;
         }
@@ -2039,46 +1955,38 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.set(leaving, lua.length(leaving) + 1, owner);
   }
 
-  // When the first of the holders to be lapses.
+  // When the first of the holders to be lapses; and the last lease of holders and of places in line, for as long as which the keys live.
+  const mustLast = !hadHolders || newEndMs !== undefined;
   let firstEndMs: Value = math.huge;
+  let lastEndMs: Value = mustLast
+    ? nowMs + lua.num(lua.or(lockTtlMs, () => redis.call('PTTL', lock)))
+    : nowMs;
   for (const i of lua.range(1, lua.length(holders), 2)) {
-    if (!lua.truthy(lua.get(isGoing, lua.get(holders, i))) && lua.get(holders, i) !== owner) {
+    if (lua.get(holders, i) !== owner) {
       firstEndMs = math.min(firstEndMs, tonumber(lua.get(holders, i + 1)));
     }
   }
   for (const i of lua.range(1, lua.length(ends), 2)) {
     firstEndMs = math.min(firstEndMs, tonumber(lua.get(ends, i)));
+    lastEndMs = math.max(lastEndMs, tonumber(lua.get(ends, i)));
   }
   let lookInMs: Value = lua.or(lua.truthy(isMore) ? -3 : lua.length(given) > 0 && -1, () => -2);
   if (lua.truthy(waiting)) {
     lookInMs = math.max(math.min(firstEndMs, lua.get(waiting, 'expiresAtMs')) - nowMs, 0);
   }
 
-  // The keys live as long as the last lease, of holders and of places in line.
-  const mustLast = !hadHolders || newEndMs !== undefined;
-  let lastEndMs: Value = mustLast
-    ? nowMs + lua.num(lua.or(lockTtlMs, () => redis.call('PTTL', lock)))
-    : nowMs;
-  for (const i of lua.range(1, lua.length(ends), 2)) {
-    lastEndMs = math.max(lastEndMs, tonumber(lua.get(ends, i)));
-  }
-  const lastEnd = string.format('%.0f', lastEndMs);
-
-  function write(): Value {
-    // The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
-    const isNobodys = lua.and(
-      lua.and(capacity, () => !hadHolders),
-      () => !lua.truthy(hasLine),
-    );
-    if (
-      lua.length(going) === 0 &&
-      lua.length(leaving) === 0 &&
-      lua.length(fields) === 0 &&
-      !isTorn &&
-      !lua.truthy(isNobodys)
-    ) {
-      return undefined;
-    }
+  // The last holders may have lapsed as many as one call drops: the call after that finds a lock that is nobody's.
+  const isNobodys = lua.and(
+    lua.and(capacity, () => !hadHolders),
+    () => !lua.truthy(hasLine),
+  );
+  if (
+    lua.length(going) > 0 ||
+    lua.length(leaving) > 0 ||
+    lua.length(fields) > 0 ||
+    isTorn ||
+    lua.truthy(isNobodys)
+  ) {
     // Writes that change nothing, before those that do: these commands are known to be permitted then, and after any write a full
     // memory refuses nothing more.
     ours('ZREM', line, '');
@@ -2093,14 +2001,8 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     const isEmpty =
       used === 0 && lua.length(fields) === 0 && !lua.truthy(waiting) && !lua.truthy(isMore);
     if (!isEmpty) {
-      const words = lua.list(
-        'capacity',
-        lua.get(known, 1),
-        'used',
-        string.format('%.0f', used),
-        ...unpack(fields),
-      );
-      const refused = lua.or(mustLast && refusal('PEXPIREAT', leases, lastEnd), () =>
+      const words = lua.list('capacity', lua.get(known, 1), 'used', whole(used), ...unpack(fields));
+      const refused = lua.or(mustLast && refusal('PEXPIREAT', leases, whole(lastEndMs)), () =>
         refusal('HSET', lock, ...unpack(words)),
       );
       if (lua.truthy(refused)) {
@@ -2116,18 +2018,14 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         return refused;
       }
       if (mustLast) {
-        redis.call('PEXPIREAT', lock, lastEnd);
+        redis.call('PEXPIREAT', lock, whole(lastEndMs));
       }
     }
     if (lua.length(leaving) > 0) {
       ours('ZREM', line, ...unpack(leaving));
       ours('HDEL', places, ...unpack(leaving));
     }
-    // Who lapsed may have been let in again.
     const gone = lua.list();
-    for (const i of lua.range(2, lua.length(ends), 2)) {
-      lua.set(isGoing, lua.get(ends, i), undefined);
-    }
     for (const [, holder] of ipairs(going)) {
       if (lua.truthy(lua.get(isGoing, holder))) {
         lua.set(gone, lua.length(gone) + 1, holder);
@@ -2143,12 +2041,6 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     if (lua.length(gone) > 0) {
       ours('HDEL', lock, ...unpack(gone));
     }
-    return undefined;
-  }
-
-  const refused = write();
-  if (lua.truthy(refused)) {
-    return refused;
   }
 
   // Somebody who is there has to look when permits may be free, or the first in line may be gone. Whoever waits is told by each
@@ -2157,7 +2049,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     const leftMs = lua.num(lua.get(waiting, 'expiresAtMs')) - nowMs;
     if (lua.compare(2 * leftMs, '>=', lua.get(waiting, 'leaseMs'))) {
       if (2 * lua.num(lookInMs) < leftMs) {
-        tell(lua.get(waiting, 'listensAt'), lua.concat('ends ', string.format('%.0f', lookInMs)));
+        tell(lua.get(waiting, 'listensAt'), lua.concat('ends ', whole(lookInMs)));
       }
     } else {
       // The first one missed its renewal. (pcall: what was done is done.)
@@ -2176,7 +2068,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
             lua.get(place, 'leaseMs'),
           )
         ) {
-          tell(lua.get(place, 'listensAt'), lua.concat('ends ', string.format('%.0f', lookInMs)));
+          tell(lua.get(place, 'listensAt'), lua.concat('ends ', whole(lookInMs)));
           break;
         }
       }
@@ -2200,12 +2092,9 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-join.lua
 function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place
-  // in it).
-  //
-  // Safe to send twice: the owner is fresh for every acquisition. Finding it among the holders means that this very command ran
-  // before, or that it was let in meanwhile: the permits are ours. A place keeps its ticket and takes the higher nonce, so a copy
-  // that arrives late changes nothing; one that makes a place anew, after its owner went, is not renewed by anybody and lapses.
+  // Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
+  // Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
+  // that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2223,37 +2112,39 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[9] isListening (0 or 1): whether the client's subscription to its grants is known to stand
   // ARGV[10] listensAt (string): the end of the name of the channel where the client listens for its grants
   // ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
-  //
-  // Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the
-  // way (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked
-  // at now), ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another
-  // capacity was declared by others, or the owner wants more than there is.
-  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const leases = lua.get(KEYS, 2);
-  const line = lua.get(KEYS, 3);
-  const places = lua.get(KEYS, 4);
-  const permits = lua.get(KEYS, 5);
-  const owner = lua.get(ARGV, 1);
-  const weight = tonumber(lua.get(ARGV, 2));
-  const declared = tonumber(lua.get(ARGV, 3));
-  const leaseMs = tonumber(lua.get(ARGV, 4));
-  const placeLeaseMs = tonumber(lua.get(ARGV, 5));
-  const nonce = lua.get(ARGV, 6);
-  let ticket: Value = tonumber(lua.get(ARGV, 7));
-  const isFixed = lua.get(ARGV, 8);
-  const isListening = lua.get(ARGV, 9);
-  const listensAt = lua.get(ARGV, 10);
-  const permitsTtlMs = lua.get(ARGV, 11);
+  // Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
+  // (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
+  // ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+  // by others, or the owner wants more than there is.
+  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+  // another type.
+  const [lock, leases, line, places, permits] = unpack(KEYS);
+  const [owner, weight, declared, leaseMs] = [
+    lua.get(ARGV, 1),
+    tonumber(lua.get(ARGV, 2)),
+    tonumber(lua.get(ARGV, 3)),
+    tonumber(lua.get(ARGV, 4)),
+  ];
+  let [placeLeaseMs, nonce, ticket, isFixed]: Value[] = [
+    tonumber(lua.get(ARGV, 5)),
+    lua.get(ARGV, 6),
+    tonumber(lua.get(ARGV, 7)),
+    lua.get(ARGV, 8),
+  ];
+  const [isListening, listensAt, permitsTtlMs] = [
+    lua.get(ARGV, 9),
+    lua.get(ARGV, 10),
+    lua.get(ARGV, 11),
+  ];
 
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-
+  // The digits of a number, for commands.
   function whole(number?: Value): Value {
     return string.format('%.0f', number);
   }
-
-  // The error of a command that is not permitted, or nil.
+  // The error of a command that is refused, or nil.
   function refusal(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     return lua.or(
@@ -2262,29 +2153,22 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
   }
 
+  const isReadWrite = declared === 2147483648;
   const known = redis.call('HMGET', lock, 'capacity', 'used', owner);
   let capacity: Value = tonumber(lua.get(known, 1));
   let used: Value = tonumber(lua.or(lua.get(known, 2), () => 0));
   let isNew: Value = !lua.truthy(capacity);
-  // The lock lives as long as its last lease, of holders and of places in line: a hash without an end is somebody else's, whatever
-  // its fields are called. (Asked before anything is written.)
-  const lockTtlMs = redis.call(
-    'PTTL',
-    lua.or(
-      lua.and(isNew, () => line),
-      () => lock,
-    ),
-  );
-  if (
-    (lua.truthy(isNew) && redis.call('EXISTS', lock) === 1) ||
-    (!lua.truthy(isNew) && lockTtlMs === -1)
-  ) {
+  let lockTtlMs: Value = redis.call('PTTL', lock);
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-  }
-  // Of a read-write lock there is more than of any semaphore, and always as much.
-  const READ_WRITE = 2147483648;
-  if (lua.truthy(capacity) && (capacity === READ_WRITE) !== (declared === READ_WRITE)) {
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
     return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
+  }
+  if (lua.truthy(isNew)) {
+    // The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
+    lockTtlMs = redis.call('PTTL', line);
   }
   // Holders are in both keys, which have one time to live: with either of them missing there are none.
   let holder: Value = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES');
@@ -2293,11 +2177,10 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     () => lua.compare(used, '>', 0) && !lua.truthy(lua.get(holder, 1)),
   );
   if (lua.truthy(isTorn)) {
-    holder = lua.list();
-    used = 0;
+    [holder, used] = [lua.list(), 0];
   }
 
-  const set = capacity !== declared && declared !== READ_WRITE && redis.call('GET', permits);
+  const set = capacity !== declared && !isReadWrite && redis.call('GET', permits);
   if (lua.truthy(set) && !lua.truthy(string.match(set, '^%d+$')[0])) {
     return redis.error_reply(
       'KEYCONFLICT the key of the capacity that was set holds something else',
@@ -2386,7 +2269,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           'used',
           whole(lua.num(used) + lua.num(weight)),
           owner,
-          lua.get(ARGV, 2),
+          whole(weight),
         ),
     );
     if (lua.truthy(refused)) {
@@ -2431,8 +2314,8 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.or(lua.get(holder, 1), () => lua.get(first, 1)),
     () => owner,
   );
+  const lookMs = lookInMs();
   if (placeLeaseMs === 0) {
-    const lookMs = lookInMs();
     if (lua.truthy(isNew)) {
       // Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
       mend();
@@ -2448,20 +2331,20 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return answer(lua.list(inTheWay, lookMs, '0'));
   }
 
-  const untilMs = nowMs + lua.num(placeLeaseMs);
+  // What the owner has of a place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is also behind those
+  // who left and will be back, and behind the last.
   const present = redis.call('ZSCORE', line, owner);
-  const place = redis.call('HGET', places, owner);
+  const former = redis.call('HGET', places, owner);
   if (lua.truthy(present)) {
     ticket = tonumber(present);
   } else if (ticket === 0) {
-    // The time in microseconds, so that it is also behind those who left and will be back.
     const last = lua.get(redis.call('ZRANGE', line, -1, -1, 'WITHSCORES'), 2);
     ticket = math.max(
       lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2)),
       lua.num(lua.or(tonumber(last), () => 0)) + 1,
     );
   }
-  const lookMs = lookInMs();
+  const untilMs = nowMs + lua.num(placeLeaseMs);
   const lineTtlMs = redis.call('PTTL', line);
   mend();
   if (lua.truthy(present)) {
@@ -2470,24 +2353,23 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   } else {
     redis.call('ZADD', line, whole(ticket), owner);
   }
-  let refused: Value;
-  if (lua.truthy(isNew)) {
-    refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0);
-  }
+  let refused: Value = lua.and(isNew, () =>
+    refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0),
+  );
   // A copy that comes late, when the line was deleted meanwhile, must not cut the keys of a place that was renewed since.
-  const [knownNonce, knownEndMs] = string.match(
-    lua.or(place, () => ''),
+  const [formerNonce, formerEndMs] = string.match(
+    lua.or(former, () => ''),
     '^w%d+ (%d+) (%d+) ',
   );
   let placeEndMs: Value = untilMs;
-  if (lua.compare(tonumber(lua.or(knownNonce, () => 0)), '>', tonumber(nonce))) {
-    placeEndMs = math.max(untilMs, tonumber(knownEndMs));
+  if (lua.compare(tonumber(lua.or(formerNonce, () => 0)), '>', tonumber(nonce))) {
+    placeEndMs = math.max(untilMs, tonumber(formerEndMs));
   } else if (!lua.truthy(refused)) {
     const words = lua.list(
       lua.concat('w', whole(weight)),
       nonce,
       whole(untilMs),
-      lua.get(ARGV, 5),
+      whole(placeLeaseMs),
       isFixed,
       isListening,
       listensAt,
@@ -2503,12 +2385,12 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
   if (lua.truthy(refused)) {
-    // As it was before: without one of them it would be no place, or one without an end.
+    // The place is as it was before: without one of its keys it would be no place, or one without an end.
     if (!lua.truthy(present)) {
       redis.pcall('ZREM', line, owner);
     }
-    if (lua.truthy(place)) {
-      redis.pcall('HSET', places, owner, place);
+    if (lua.truthy(former)) {
+      redis.pcall('HSET', places, owner, former);
     } else {
       redis.pcall('HDEL', places, owner);
     }
@@ -2526,24 +2408,24 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
-  //
   // Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
   // Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const leases = lua.get(KEYS, 2);
+  const [lock, leases] = unpack(KEYS);
 
-  const capacity = redis.call('HGET', lock, 'capacity');
-  const ttlMs = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called.
-  if (ttlMs !== -2 && (!lua.truthy(capacity) || ttlMs === -1)) {
+  const isReadWrite = true;
+  const capacity = tonumber(redis.call('HGET', lock, 'capacity'));
+  const lockTtlMs = redis.call('PTTL', lock);
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-  } else if (lua.truthy(capacity) && capacity !== '2147483648') {
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
     return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
   }
 
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-
   const last = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES');
   if (!lua.truthy(lua.get(last, 1)) || lua.compare(tonumber(lua.get(last, 2)), '<=', nowMs)) {
     return false;
@@ -2556,8 +2438,7 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-look.lua
 function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // How many permits of a weighted lock there are, how many are held, and who holds them and waits in line, in order. For people: it
-  // walks them all.
+  // How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2565,32 +2446,26 @@ function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
   // KEYS[5] permits (string): the capacity that was set, above what is declared
   // ARGV[1] declared (integer): the capacity that the client takes the lock to have
-  //
-  // Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight
-  // (string) of each)} of those that have not lapsed.
-  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const leases = lua.get(KEYS, 2);
-  const line = lua.get(KEYS, 3);
-  const places = lua.get(KEYS, 4);
-  const permits = lua.get(KEYS, 5);
+  // Returns {capacity (integer), holders (array: owner, weight (string), endsInMs (integer) of each), waiters (array: owner, weight (string)
+  // of each)} of those that have not lapsed.
+  // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
+  // another type.
+  const [lock, leases, line, places, permits] = unpack(KEYS);
   const declared = tonumber(lua.get(ARGV, 1));
 
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-
+  const isReadWrite = declared === 2147483648;
   let capacity: Value = tonumber(redis.call('HGET', lock, 'capacity'));
-  const ttlMs = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called.
-  if (ttlMs !== -2 && (!lua.truthy(capacity) || ttlMs === -1)) {
+  const lockTtlMs = redis.call('PTTL', lock);
+  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
+  // as much.
+  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
-  }
-
-  const READ_WRITE = 2147483648;
-  if (lua.truthy(capacity) && (capacity === READ_WRITE) !== (declared === READ_WRITE)) {
+  } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
     return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
   }
-
   capacity = lua.or(
     lua.or(capacity, () => redis.call('GET', permits)),
     () => declared,
@@ -2633,28 +2508,27 @@ function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-renew-places.lua
 function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The
-  // permits of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
+  // Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The permits
+  // of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
   //
   // KEYS[1..] keys (hash, sorted set, sorted set, hash): for the i-th place its lock at 4i-3, leases at 4i-2, line at 4i-1, places at 4i
   // ARGV[1] placeLeaseMs (integer, ms): how long each place is kept without a further renewal
   // ARGV[2] nonce (integer): of this command, higher than that of any earlier one of this client
   // ARGV[3..] owners (string, 0 or 1): for the i-th place its owner at 2i+1, and whether its client listens at 2i+2
-  //
-  // Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first
-  // lease of a holder ends, or that of the first place; -2: now).
-  const keys = KEYS;
-  const placeLeaseMs = tonumber(lua.get(ARGV, 1));
-  const nonce = lua.get(ARGV, 2);
-  const owners = ARGV;
+  // Returns for each place 'yours' (it was let in), 'gone', or in how many ms somebody in line has to look (integer: when the first lease of
+  // a holder ends, or that of the first place; -2: now).
+  const [keys, owners, nonce, placeLeaseMs] = [
+    KEYS,
+    ARGV,
+    lua.get(ARGV, 2),
+    tonumber(lua.get(ARGV, 1)),
+  ];
 
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  const expiresAtMs = nowMs + lua.num(placeLeaseMs);
-  const expiresAt = string.format('%.0f', expiresAtMs);
-
-  // One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+  // from giving up what he has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -2665,6 +2539,8 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return reply;
   }
+  const expiresAtMs = nowMs + lua.num(placeLeaseMs);
+  const expiresAt = string.format('%.0f', expiresAtMs);
 
   // Asked for at the end: before anything is written it is known to be permitted.
   ours('ZRANGE', lua.get(keys, 3), 0, 0);
@@ -2799,24 +2675,20 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-renew.lua
 function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  //
-  // Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the
-  // "?" from the weight: its holder relies on it now, so no confirmation may shorten it.
+  // Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
+  // the weight: its holder relies on it now, so no confirmation may shorten it.
   //
   // KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
   // ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
   // ARGV[2..] owners (string): the i-th holder at 1+i
-  //
   // Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
-  const keys = KEYS;
-  const leaseMs = tonumber(lua.get(ARGV, 1));
-  const owners = ARGV;
+  const [keys, owners, leaseMs] = [KEYS, ARGV, tonumber(lua.get(ARGV, 1))];
 
+  // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  const leaseEndMs = nowMs + lua.num(leaseMs);
-
-  // One key of another type must not fail the whole batch: there is nothing of ours. Any other error does.
+  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+  // from giving up what he has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -2827,6 +2699,7 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return reply;
   }
+  const leaseEndMs = nowMs + lua.num(leaseMs);
 
   // Whose keys live long enough: a client has many holders of one lock.
   const isLasting = lua.list();
@@ -2899,20 +2772,16 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-set-capacity.lua
 function weightedSetCapacity(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
-  //
   // Safe to send twice: it is a target.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] permits (string): the capacity that was set, above what is declared
   // ARGV[1] capacity (integer): how many permits there are from now on
   // ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last
-  //
   // Returns 1.
   // Error KEYCONFLICT when the hash is no weighted lock, or a read-write lock; WRONGTYPE when the lock's key is of another type.
-  const lock = lua.get(KEYS, 1);
-  const permits = lua.get(KEYS, 2);
-  const capacity = lua.get(ARGV, 1);
-  const permitsTtlMs = lua.get(ARGV, 2);
+  const [lock, permits] = unpack(KEYS);
+  const [capacity, permitsTtlMs] = [lua.get(ARGV, 1), lua.get(ARGV, 2)];
 
   const former = redis.call('HGET', lock, 'capacity');
   // A hash without an end is somebody else's, whatever its fields are called.

@@ -12,7 +12,7 @@ export interface FencedKind {
 }
 
 export const FENCED_KINDS: readonly FencedKind[] = [
-  { title: 'a fenced lock', options: {}, script: 'acquireFenced' },
+  { title: 'a fenced lock', options: {}, script: 'acquire' },
   { title: 'a fenced fair lock', options: { fair: true }, script: 'join' },
 ];
 

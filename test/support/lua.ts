@@ -35,9 +35,10 @@ class Script {
     );
   }
 
-  /** The arguments of each call of the function. */
+  /** The arguments of each call of the function, also by pcall(). */
   #calls(name: string): string[][] {
-    const calls = this.#body.matchAll(new RegExp(String.raw`(?<!function )\b${name}\(`, 'g'));
+    const call = String.raw`(?<!function )\b${name}\(|\bpcall\(${name}, `;
+    const calls = this.#body.matchAll(new RegExp(call, 'g'));
     return [...calls].map(({ 0: { length }, index }) =>
       split(upToEnd(this.#body.slice(index + length)), ','),
     );
@@ -66,8 +67,8 @@ class Script {
   }
 
   #returnsText(name: string, met: readonly string[], position: number): boolean {
-    const own = new RegExp(String.raw`local function ${name}\(.*?\n(.*?)\nend\n`, 's');
-    const returns = [...(own.exec(this.#body)?.[1]?.matchAll(/\breturn (.+)/g) ?? [])];
+    const own = new RegExp(String.raw`^( *)local function ${name}\(.*?\n(.*?)\n\1end\n`, 'ms');
+    const returns = [...(own.exec(this.#body)?.[2]?.matchAll(/\breturn (.+)/g) ?? [])];
     const values = returns.map(([, value]) => split(value!, ',')[position] ?? 'nil');
     return values.length > 0 && values.every((value) => this.#isText(value, met));
   }

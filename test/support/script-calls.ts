@@ -212,13 +212,10 @@ type Arguments = readonly [keys: readonly string[], args: readonly (string | num
 const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
   acquire(draw) {
     const keys = draw.lock(LOCK);
-    return [[keys.lock], [draw.owner(keys), draw.leaseMs()]];
-  },
-
-  acquireFenced(draw) {
-    const keys = draw.lock(LOCK);
-    const args = [draw.owner(keys), draw.leaseMs(), draw.leaseMsOrNone()];
-    return [[keys.lock, keys.counter(false)], args];
+    const counter = draw.counter(keys);
+    const args = [draw.owner(keys), draw.leaseMs()];
+    if (counter.length > 0) args.push(draw.leaseMsOrNone());
+    return [[keys.lock, ...counter], args];
   },
 
   confirm(draw) {

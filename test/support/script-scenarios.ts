@@ -10,7 +10,6 @@ const LONGEST = 'longest';
 const COUNTER = 'counter';
 const KEYS: Record<string, readonly string[]> = {
   acquire: [LOCK],
-  'acquire-fenced': [LOCK, COUNTER],
   confirm: [LOCK, FORCED, LINE, PLACES],
   'force-unlock': [LOCK, FORCED],
   gather: [LOCK],
@@ -69,6 +68,8 @@ const fencedFirst = { ...first, isFenced: true };
 const counter = { token: '5', ttl: 40 };
 const TOKEN_TTL_MS = 100_000;
 const acquired = ['me:1', 60_000];
+const fenced = [...acquired, TOKEN_TTL_MS];
+const fencedKeys = [LOCK, COUNTER];
 const handOver = (owner: string): string[] => [owner, 'ch', 'PUBLISH', 'grants:', 'PUBLISH', '1'];
 const request = ['me:1', 60_000, 160_000, 50];
 const join = (ticket: number, wants = 0): Args => [...request, ticket, wants, 1, 'listening'];
@@ -82,6 +83,11 @@ export const SCENARIOS: readonly Scenario[] = [
     ['of a free lock', {}, acquired],
     ['sent again', { lock: held }, acquired],
     ['of a lock that is held', { lock: byOther }, acquired],
+    ['fenced, of a free lock', {}, fenced, fencedKeys],
+    ['fenced, after others', { counter }, fenced, fencedKeys],
+    ['fenced, for ever', { counter }, [...acquired, 0], fencedKeys],
+    ['fenced, sent again', { lock: held, counter }, fenced, fencedKeys],
+    ['fenced, of a lock that is held', { lock: byOther, counter }, fenced, fencedKeys],
   ]),
   ...scenariosOf(scripts.gather, [
     ['to acquire a free lock', {}, ['a', 60_000, '', 'me:1']],
@@ -90,13 +96,6 @@ export const SCENARIOS: readonly Scenario[] = [
     ['of a lock that is held', { lock: byOther }, ['a', 60_000, '', 'me:1']],
     ['to release a held lock', { lock: held }, ['r', 0, 'PUBLISH', 'me:1']],
     ['to withdraw a held lock', { lock: held }, ['w', 0, '', 'me:1']],
-  ]),
-  ...scenariosOf(scripts.acquireFenced, [
-    ['of a free lock', {}, [...acquired, TOKEN_TTL_MS]],
-    ['after others', { counter }, [...acquired, TOKEN_TTL_MS]],
-    ['for ever', { counter }, [...acquired, 0]],
-    ['sent again', { lock: held, counter }, [...acquired, TOKEN_TTL_MS]],
-    ['of a lock that is held', { lock: byOther, counter }, [...acquired, TOKEN_TTL_MS]],
   ]),
   ...scenariosOf(scripts.reenter, [
     ['nested, for longer', { lock: held }, ['me:1', 2, 60_000]],

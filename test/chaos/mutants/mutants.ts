@@ -12,12 +12,11 @@ export interface Mutant {
   readonly edits: readonly Edit[];
 }
 
-/** Text that stands once in all of lua/ or src/, or as often as is said, and what stands there instead. */
+/** Text that stands once in all of lua/ or src/, and what stands there instead. */
 export interface Edit {
   readonly in: 'lua' | 'src';
   readonly from: string;
   readonly to: string;
-  readonly times?: number;
 }
 
 export const MUTANTS: readonly Mutant[] = [
@@ -70,11 +69,6 @@ export const MUTANTS: readonly Mutant[] = [
         from: "if redis.call('HDEL', lock, owner) == 0 then\n  return 0\nend",
         to: "if redis.call('DEL', lock) == 0 then\n  return 0\nend",
       },
-      {
-        in: 'lua',
-        from: "local removed = redis.pcall('HDEL', lock, owner)",
-        to: "local removed = redis.pcall('DEL', lock)",
-      },
     ],
   },
   {
@@ -110,11 +104,6 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: "local told = publish ~= '' and redis.pcall(publish, channel, '0') or 0\nreturn type(told)",
         to: 'local told = 0\nreturn type(told)',
-      },
-      {
-        in: 'lua',
-        from: "local told = redis.pcall(publish, 'redisson_lock__channel:' .. tag, '0')",
-        to: 'local told = tag and 0',
       },
     ],
   },
@@ -178,8 +167,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "if count ~= holdCount then\n    local counted = redis.pcall('HSET', lock, owner, holdCount)",
-        to: "if holdCount ~= '0' then\n    local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
+        from: "if count ~= holdCount then\n  local counted = redis.pcall('HSET', lock, owner, holdCount)",
+        to: "if holdCount ~= '0' then\n  local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
       },
       {
         in: 'src',
@@ -225,8 +214,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "local count = redis.call('HGET', lock, owner)\nif count then\n  local ttlMs = redis.call('PTTL', lock)\n  local newTtlMs",
-        to: "if redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET', lock, owner, 1)\n  redis.call('PEXPIRE', lock, math.max(leaseMs, 1000))\nend\nlocal count = redis.call('HGET', lock, owner)\nif count then\n  local ttlMs = redis.call('PTTL', lock)\n  local newTtlMs",
+        from: 'local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\n',
+        to: "local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\nif redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET', lock, owner, 1)\n  redis.call('PEXPIRE', lock, math.max(leaseMs, 1000))\nend\n",
       },
     ],
   },
@@ -323,8 +312,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "local done = redis.pcall('PEXPIREAT', lock, expiresAtMs)",
-        to: "local done = redis.pcall('PEXPIRE', lock, 600000)",
+        from: "refusal('PEXPIREAT', lock, expiresAtMs)",
+        to: "refusal('PEXPIRE', lock, 600000)",
       },
     ],
   },
@@ -361,7 +350,6 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: 'local number = math.max(lastNumber + 1, nowUs)',
         to: 'local number = nowUs',
-        times: 5,
       },
     ],
   },
@@ -374,7 +362,6 @@ export const MUTANTS: readonly Mutant[] = [
         in: 'lua',
         from: 'local number = math.max(lastNumber + 1, nowUs)',
         to: 'local number = lastNumber + 1\n  nowUs = math.min(nowUs, number)',
-        times: 5,
       },
     ],
   },
@@ -385,8 +372,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: '  local isGiven = isKnown and token and',
-        to: "  token = redis.call('GET', counter) or token\n  local isGiven = isKnown and token and",
+        from: '  if isKnown and token and not setToken',
+        to: "  token = redis.call('GET', counter) or token\n  if isKnown and token and not setToken",
       },
     ],
   },
@@ -409,8 +396,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: '  if isHeld then\n    goes(owner, weightOf(field))\n  end',
-        to: "  if isHeld then\n    goes(holders[1], weightOf(redis.call('HGET', lock, holders[1])))\n  end",
+        from: '  goes(owner, weightOf(field))\n',
+        to: "  goes(holders[1], weightOf(redis.call('HGET', lock, holders[1])))\n",
       },
     ],
   },
@@ -438,8 +425,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'lua',
-        from: "      if letIn(candidate, place) == 'wait' then\n        waiting = place\n        break\n      end\n      leaving[#leaving + 1] = candidate",
-        to: "      if letIn(candidate, place) == 'wait' then\n        waiting = waiting or place\n      else\n        leaving[#leaving + 1] = candidate\n      end",
+        from: '      if hasToWait(candidate, place) then\n        waiting = place\n        break\n      end\n      leaving[#leaving + 1] = candidate',
+        to: '      if hasToWait(candidate, place) then\n        waiting = waiting or place\n      else\n        leaving[#leaving + 1] = candidate\n      end',
       },
     ],
   },

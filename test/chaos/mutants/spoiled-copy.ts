@@ -45,7 +45,7 @@ export class SpoiledCopy implements Disposable {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  #apply({ in: part, from, to, times = 1 }: Edit): void {
+  #apply({ in: part, from, to }: Edit): void {
     const files = readdirSync(join(this.#folder, part), { recursive: true, encoding: 'utf8' })
       .filter((file) => /\.(ts|lua)$/.test(file))
       .map((file) => join(this.#folder, part, file))
@@ -54,8 +54,8 @@ export class SpoiledCopy implements Disposable {
       const parts = readFileSync(path, 'utf8').split(from);
       return parts.slice(1).map(() => ({ path, spoiled: parts.join(to) }));
     });
-    if (found.length !== times)
-      throw new Error(`${part}/ has this ${found.length} times, and not ${times}: ${from}`);
+    if (found.length !== 1)
+      throw new Error(`${part}/ has this ${found.length} times, and not once: ${from}`);
     for (const { path, spoiled } of found) {
       writeFileSync(path, spoiled);
       this.changed.set(relative(this.#folder, path), spoiled);

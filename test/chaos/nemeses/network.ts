@@ -1,8 +1,7 @@
 // What happens between a client and its servers: nothing passes, or late, or only one way; and to single commands, replies and
 // messages: lost, doubled, late.
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { scripts } from '../../../src/redis/scripts.generated.js';
 import type { Swallowed, Treatment } from '../../support/proxy-link.js';
 import type { TcpProxy } from '../../support/tcp-proxy.js';
 import type { PlannedFault } from '../plan.js';
@@ -160,13 +159,11 @@ async function deliver(
 }
 
 /** forceUnlock frees whoever holds the lock when it runs: nobody promises anything about a second time. */
-const FORCES = ['force-unlock', 'weighted-force'].map((name) =>
-  readFileSync(new URL(`../../../lua/${name}.lua`, import.meta.url)),
-);
-export const FORCE_SHA1S = FORCES.map((force) => createHash('sha1').update(force).digest('hex'));
+const FORCES = [scripts.forceUnlock, scripts.weightedForce];
+export const FORCE_SHA1S = FORCES.map(({ sha1 }) => sha1);
 
 /** Whether it may run when its connection is gone: a script does; what concerns a connection concerns another one. */
 function mayRunTwice([name, script]: readonly Buffer[]): boolean {
   if (/^evalsha$/i.test(String(name))) return !FORCE_SHA1S.includes(String(script));
-  return /^eval$/i.test(String(name)) && !FORCES.some((force) => force.equals(script!));
+  return /^eval$/i.test(String(name)) && !FORCES.some(({ source }) => source === String(script));
 }

@@ -189,11 +189,8 @@ async function putCounter(key: string, what: string): Promise<void> {
 async function single({ kind, name, owner, leaseMs, tokenTtlMs = 0 }: Call): Promise<unknown> {
   const { lock, channel } = new LockKeys(`s:${name}`);
   if (kind === 'f') {
-    // One that is its owner's already is left to its own script.
-    if ((await admin.type(lock)) === 'hash' && (await admin.hexists(lock, owner)) === 1)
-      return null;
     const keys = [lock, counterOf('s:', name)];
-    const { source } = scripts.acquireFenced;
+    const { source } = scripts.acquire;
     return await user.eval(source, 2, ...keys, owner, leaseMs, tokenTtlMs).catch(() => null);
   }
   const isAcquire = kind === 'a' || kind === 'o';

@@ -92,14 +92,14 @@ describe('a user who lacks', () => {
 
     it.each([
       ...FENCED_KINDS,
-      { title: 'a fenced lock whose calls are gathered', options: {}, script: 'acquireFenced' },
+      { title: 'a fenced lock whose calls are gathered', options: {}, script: 'acquire' },
     ])(
       'is told that one of the keys of $title is, and nothing is changed',
       async ({ title, options }) => {
         await using client = clientOf('without-counters');
         const isGathered = title.includes('gathered');
         const names = Array.from({ length: isGathered ? 30 : 1 }, () => uniqueName());
-        const script = 'fair' in options ? 'join' : 'acquire-fenced';
+        const script = 'fair' in options ? 'join' : 'acquire';
         const acquire = (name: string): Promise<unknown> =>
           rejectionOf(client.getFencedLock(name, options).acquire({ wait: 5_000 }));
         const errors = await Promise.all(names.map(acquire));
@@ -136,7 +136,7 @@ describe('a user who lacks', () => {
       const lock = client.getFencedLock(uniqueName());
       const error = await rejectionOf(lock.acquire({ wait: 2_000 }));
       expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-      expect((error as Error).message).toMatch(refusal(lock.name, 'acquire-fenced'));
+      expect((error as Error).message).toMatch(refusal(lock.name, 'acquire'));
       expect(await admin.exists(PREFIX + lock.name)).toBe(0);
     });
 
@@ -146,7 +146,7 @@ describe('a user who lacks', () => {
       const lock = client.getFencedLock(uniqueName());
       expect(await rejectionOf(lock.acquire({ wait: 5_000 }))).toMatchObject({
         code: 'REDIS_UNAVAILABLE',
-        message: expect.stringMatching(refusal(lock.name, 'acquire-fenced')) as string,
+        message: expect.stringMatching(refusal(lock.name, 'acquire')) as string,
       });
     });
   });

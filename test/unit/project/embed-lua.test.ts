@@ -1,4 +1,4 @@
-// The generated modules carry the Lua scripts, one of them unchanged, and embed-lua.mjs notices when they do not.
+// The generated modules carry the Lua scripts, whole, and embed-lua.mjs notices when they do not.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -23,7 +23,7 @@ let folder: string;
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-embed-'));
-  for (const part of ['scripts', 'lua', 'src/redis', 'src/testing'])
+  for (const part of ['scripts', 'lua/lib', 'src/redis', 'src/testing'])
     mkdirSync(join(folder, part), { recursive: true });
   for (const script of ['scripts/embed-lua.mjs', 'scripts/lua-to-js'])
     cpSync(script, join(folder, script), { recursive: true });
@@ -35,9 +35,11 @@ afterEach(() => {
 });
 
 it.each(Object.values<Script>(scripts))(
-  'lua/$name.lua is embedded as it is',
+  'lua/$name is embedded whole, with the fragments that it includes',
   ({ name, sha1, source }) => {
-    expect(source).toBe(readFileSync(`lua/${name}.lua`, 'utf8'));
+    const own = readFileSync(`lua/${name}.lua`, 'utf8').split(/^ *-- include: .*\n/m);
+    expect(own.map((part) => source.includes(part))).toEqual(own.map(() => true));
+    expect(source).not.toContain('-- include: ');
     expect(sha1).toBe(createHash('sha1').update(source).digest('hex'));
   },
 );
@@ -56,6 +58,30 @@ it('text that means something in a template literal comes through', async () => 
     scripts: Record<string, Script>;
   };
   expect(generated.scripts['oddOne']).toMatchObject({ name: 'odd-one', source });
+});
+
+it('fragments stand where they are included, also in another one, and as far in; --print shows the whole script', () => {
+  writeFileSync(join(folder, 'lua/one.lua'), 'if KEYS[1] then\n  -- include: outer, last\nend\n');
+  writeFileSync(join(folder, 'lua/lib/outer.lua'), 'local a = 1\n\n-- include: inner\n');
+  writeFileSync(join(folder, 'lua/lib/inner.lua'), 'a = 2\n');
+  writeFileSync(join(folder, 'lua/lib/last.lua'), 'return 3\n');
+  const { stdout } = embed('--print', 'one');
+  expect(String(stdout)).toBe('if KEYS[1] then\n  local a = 1\n\n  a = 2\n  return 3\nend\n');
+  expect(embed('--print', 'two').status).not.toBe(0);
+});
+
+it('a fragment that is not there fails', () => {
+  writeFileSync(join(folder, 'lua/one.lua'), '-- include: two\nreturn 1\n');
+  expect(embed().status).not.toBe(0);
+});
+
+it('--check fails after a change of a fragment', () => {
+  writeFileSync(join(folder, 'lua/one.lua'), '-- include: two\n');
+  writeFileSync(join(folder, 'lua/lib/two.lua'), 'return 1\n');
+  expect(embed().status).toBe(0);
+  expect(embed('--check').status).toBe(0);
+  writeFileSync(join(folder, 'lua/lib/two.lua'), 'return 2\n');
+  expect(embed('--check').status).toBe(1);
 });
 
 it.each(['src/redis/scripts.generated.ts', 'src/testing/scripts.memory.generated.ts'])(
@@ -77,6 +103,6 @@ it('--check fails after a change of a script', () => {
   expect(embed('--check').status).toBe(1);
 });
 
-function embed(...args: string[]): { status: number | null } {
+function embed(...args: string[]): { status: number | null; stdout: Buffer } {
   return spawnSync(process.execPath, [join(folder, 'scripts/embed-lua.mjs'), ...args]);
 }

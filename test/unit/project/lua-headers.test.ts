@@ -1,9 +1,12 @@
-// Holds each Lua script's header to its body: every key and argument is described, unpacked by its name, and used.
+// Holds each Lua script's header to its body: every key and argument is described, unpacked by its name, and used. And fragments stand once, for
+// scripts that use them.
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
 
-describe.each(readScripts())('lua/$file', ({ header, body }) => {
+describe.each(Object.values<Script>(scripts).map(inParts))('lua/$name', ({ header, body }) => {
   const described = describedInputs(header);
+  const unpacked = unpackedNames(body);
 
   it('says what it does first', () => {
     expect(header[0]).toMatch(/^-- [A-Z].+/);
@@ -33,16 +36,14 @@ describe.each(readScripts())('lua/$file', ({ header, body }) => {
   it.each(described)(
     'unpacks $kind[$index] into "$name" and uses it',
     ({ kind, index, name, isTail }) => {
-      const source = isTail
-        ? String.raw`[^\n]*\b${kind}\b`
-        : String.raw`(tonumber\()?${kind}\[${index}\]`;
-      expect(body).toMatch(new RegExp(String.raw`\blocal ${name} = ${source}`));
+      expect(unpacked.get(name)).toBe(isTail ? kind : `${kind}[${index}]`);
       expect(body.match(new RegExp(String.raw`\b${name}\b`, 'g'))?.length).toBeGreaterThan(1);
     },
   );
 
   it('uses no key or argument that the header leaves out', () => {
-    for (const [use, kind, index] of body.matchAll(/\b(KEYS|ARGV)\[([^\]]+)\]/g)) {
+    const uses = [...unpacked.values(), ...Array.from(body.matchAll(USE), ([use]) => use)];
+    for (const [use, kind, index] of uses.flatMap((text) => [...text.matchAll(USE)])) {
       const isDescribed = described.some(
         (input) =>
           input.kind === kind &&
@@ -53,14 +54,45 @@ describe.each(readScripts())('lua/$file', ({ header, body }) => {
   });
 });
 
-it.each(['nextToken', 'setToken'])('%s() is the same in every script that has it', (name) => {
-  const functions = readScripts().flatMap(({ source }) => {
-    const from = source.indexOf(`local function ${name}(`);
-    return from < 0 ? [] : [source.slice(from, source.indexOf('\nend\n', from))];
+describe.each(readFolder('lua/lib'))('lua/lib/$name', ({ name, source }) => {
+  const including = [...readFolder('lua'), ...readFolder('lua/lib')].filter((file) =>
+    includedBy(file.source).includes(name),
+  );
+
+  it('says what it does first', () => {
+    expect(source).toMatch(/^-- [A-Z].+/);
   });
-  expect(functions).toHaveLength(5);
-  expect(new Set(functions).size).toBe(1);
+
+  it('serves more than one script, and takes keys and arguments by their names', () => {
+    expect(including.length).toBeGreaterThan(1);
+    expect(source).not.toMatch(/\b(KEYS|ARGV)\b/);
+  });
 });
+
+it.each(Object.values<Script>(scripts).map(inParts))(
+  'lua/$name uses each of its functions, and has none twice',
+  ({ body }) => {
+    const functions = Array.from(body.matchAll(/\blocal function (\w+)/g), ([, called]) => called!);
+    expect(new Set(functions).size).toBe(functions.length);
+    for (const called of functions)
+      expect(
+        body.match(new RegExp(String.raw`\b${called}\b`, 'g'))?.length,
+        called,
+      ).toBeGreaterThan(1);
+  },
+);
+
+it('no function stands in two files', () => {
+  const functions = [...readFolder('lua'), ...readFolder('lua/lib')].flatMap(({ source }) =>
+    Array.from(inCode(source).matchAll(/^( *)local function .*?\n\1end$/gms), ([text]) =>
+      text.trim(),
+    ),
+  );
+  expect(functions.length).toBeGreaterThan(1);
+  expect(functions.filter((text, index) => functions.indexOf(text) !== index)).toEqual([]);
+});
+
+const USE = /\b(KEYS|ARGV)\[([^\]]+)\]/g;
 
 interface DescribedInput {
   kind: string;
@@ -81,16 +113,44 @@ function describedInputs(header: string[]): DescribedInput[] {
   });
 }
 
-function readScripts(): { file: string; header: string[]; body: string; source: string }[] {
-  const files = readdirSync('lua').filter((file) => file.endsWith('.lua'));
-  return files.map((file) => {
-    const lines = readFileSync(`lua/${file}`, 'utf8').split('\n');
-    const headerLength = lines.findIndex((line) => !line.startsWith('--'));
-    return {
-      file,
-      header: lines.slice(0, headerLength),
-      body: lines.slice(headerLength).join('\n').replace(/--.*$/gm, ''),
-      source: lines.join('\n'),
-    };
+/** By the name of each variable, the key or argument that is in it, or all of them. */
+function unpackedNames(body: string): Map<string, string> {
+  const statements = body.matchAll(/^local ([\w, ]+) = (.*\b(?:KEYS|ARGV)\b.*)$/gm);
+  const pairs = Array.from(statements, ([, names = '', values = '']) => {
+    const [, all] = /^unpack\((\w+)\)$/.exec(values) ?? [];
+    const sources = values
+      .split(', ')
+      .map((value) => /(KEYS|ARGV)(\[\d+\])?/.exec(value)?.[0] ?? '');
+    return names
+      .split(', ')
+      .map((name, i): [string, string] => [name, all ? `${all}[${i + 1}]` : sources[i]!]);
   });
+  return new Map(pairs.flat());
+}
+
+function inParts({ name, source }: Script): { name: string; header: string[]; body: string } {
+  const lines = source.split('\n');
+  const headerLength = lines.findIndex((line) => !line.startsWith('--'));
+  const body = inCode(lines.slice(headerLength).join('\n'));
+  return { name, header: lines.slice(0, headerLength), body };
+}
+
+/** Without comments. */
+function inCode(lua: string): string {
+  return lua.replace(/ *--.*$/gm, '');
+}
+
+function includedBy(source: string): string[] {
+  return Array.from(source.matchAll(/^ *-- include: (.+)$/gm), ([, names]) =>
+    names!.split(', '),
+  ).flat();
+}
+
+function readFolder(folder: string): { name: string; source: string }[] {
+  return readdirSync(folder)
+    .filter((file) => file.endsWith('.lua'))
+    .map((file) => ({
+      name: file.slice(0, -4),
+      source: readFileSync(`${folder}/${file}`, 'utf8'),
+    }));
 }

@@ -1,13 +1,13 @@
 // Holds that the Lua scripts hand digits to commands, and no numbers: Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 write a number that ends in
 // eight zeros as "1e+8" there. (test/integration/servers/round-numbers.test.ts shows what became of that.)
-import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
+import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
 import { numericArguments } from '../../support/lua.js';
 
-it.each(readdirSync('lua').filter((file) => file.endsWith('.lua')))(
-  'lua/%s hands no number to a command, but its digits',
-  (file) => {
-    expect(numericArguments(readFileSync(`lua/${file}`, 'utf8'))).toEqual([]);
+it.each(Object.values<Script>(scripts))(
+  'lua/$name hands no number to a command, but its digits',
+  ({ source }) => {
+    expect(numericArguments(source)).toEqual([]);
   },
 );
 
@@ -32,6 +32,10 @@ it.each([
   [
     `local function ms()\n  return 1, leaseMs\nend\nlocal a, b = ms()\nredis.call('SET', 'k', b)`,
     'b',
+  ],
+  [
+    `local function keep(key, ms)\n  redis.call('PEXPIRE', key, ms)\nend\npcall(keep, KEYS[1], leaseMs)`,
+    'ms',
   ],
 ])('a number is found: %s', (script, argument) => {
   expect(numericArguments(LEASE + script).map((found) => found.replace(/^.*?: /, ''))).toEqual([

@@ -19,10 +19,7 @@ it.each([
   ['local a = function() end', 'a FunctionDeclaration'],
   ['function f() end', 'functions that are not local'],
   ['local function f() end\nlocal a = f', 'the variable f'],
-  [
-    'local function f() return 1 end\nlocal a = pcall(f)',
-    'pcall of a function that gives one value',
-  ],
+  ['local function f() end\nlocal a = pcall(f)', 'pcall of a function that gives nothing'],
   ['local function f(a) end\nf(1, 2)', 'so many arguments of f'],
   ['local function f(a, b) end\nf(unpack(ARGV))', 'several values for f'],
   ['local function f() return 1, 2 end\nreturn f()', 'a script that returns several values'],
