@@ -35,7 +35,7 @@ export const scripts: {
 } = {
   acquireFenced: {
     name: 'acquire-fenced',
-    sha1: '937213a3ac8ffc6b3b6752365f3f4652275c6911',
+    sha1: '67d7f9d7bde15986acfeb9026b0df21a9bb1cc36',
     source: `-- Takes a lock that nobody holds, and gives its new holder a fencing token, larger than all before it: the outermost acquisition
 -- of an owner.
 --
@@ -67,10 +67,10 @@ local function nextToken(counter, tokenTtlMs)
   local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
   local number = math.max(lastNumber + 1, nowUs)
-  -- Lua counts exactly up to 2^53.
-  if nowUs > 2 ^ 53 - 1 then
+  -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+  if nowUs > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-  elseif number > 2 ^ 53 - 1 then
+  elseif number > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -292,7 +292,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: '1a8f452f4d1ea772cceb84dd1e53845fc024d249',
+    sha1: '013317ae6139d11bbf1b99bc12490e0423354f58',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua, acquire-fenced.lua or release.lua would, in the order in which they
 -- stand here. In a cluster, all keys are of one slot.
 --
@@ -332,10 +332,10 @@ local function nextToken(counter, tokenTtlMs)
   local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
   local number = math.max(lastNumber + 1, nowUs)
-  -- Lua counts exactly up to 2^53.
-  if nowUs > 2 ^ 53 - 1 then
+  -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+  if nowUs > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-  elseif number > 2 ^ 53 - 1 then
+  elseif number > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -436,7 +436,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: '6ae712bbb8e72dee92bc07063a4e4ef8597097eb',
+    sha1: 'a495b40ecf179bfc2d558b226e2711c8ca013e7d',
     source: `-- Gives up what an owner has, the fair lock or a place in line for it; and if nobody holds the lock then, hands it to
 -- the first in line: takes it for that one, and tells its client.
 --
@@ -480,10 +480,10 @@ local function nextToken(counter, tokenTtlMs)
   local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
   local number = math.max(lastNumber + 1, nowUs)
-  -- Lua counts exactly up to 2^53.
-  if nowUs > 2 ^ 53 - 1 then
+  -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+  if nowUs > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-  elseif number > 2 ^ 53 - 1 then
+  elseif number > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -647,7 +647,7 @@ return { isHeld and 1 or 0, '', index < MAX_DROPPED and -2 or -3, refused, reaso
   },
   join: {
     name: 'join',
-    sha1: '42084cbc372d0f672393ac0512ac96703db97158',
+    sha1: 'ebb4240e3f93d1690f300489b18d2a42da101eb5',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 --
 -- Safe to send twice: the owner is fresh for every outermost acquisition. Finding it in the lock means that this
@@ -700,10 +700,10 @@ local function nextToken(counter, tokenTtlMs)
   local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
   local number = math.max(lastNumber + 1, nowUs)
-  -- Lua counts exactly up to 2^53.
-  if nowUs > 2 ^ 53 - 1 then
+  -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+  if nowUs > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-  elseif number > 2 ^ 53 - 1 then
+  elseif number > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -868,14 +868,14 @@ return { holders[1], redis.call('PTTL', lock) }
   },
   raiseToken: {
     name: 'raise-token',
-    sha1: '2a98720711e1061e11ae02fb090ab53188f2a441',
+    sha1: 'cfa7beeae854210ce909fe2e618c555d087fba41',
     source: `-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
 --
 -- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long. A copy that comes
 -- behind finds it there.
 --
 -- KEYS[1] counter (string): the last fencing token that was given out
--- ARGV[1] token (string): a whole number, below 2^53
+-- ARGV[1] token (string): a whole number, at most 2^53 - 2^40
 -- ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
 --
 -- Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
@@ -893,9 +893,9 @@ end
 
 local last = redis.call('GET', counter) or '0'
 local number = tonumber(token)
--- Lua counts exactly up to 2^53.
+-- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
 local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-if lastNumber > 2 ^ 53 - 1 or number > 2 ^ 53 - 1 then
+if lastNumber > 2 ^ 53 - 2 ^ 40 or number > 2 ^ 53 - 2 ^ 40 then
   return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
 end
 if lastNumber >= number then
@@ -1209,7 +1209,7 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: 'f7d1510cc8588eb02782f96d6501854d5b60921a',
+    sha1: 'c5e70e039bfdeec7ac9d3257530fb8be3ae722ce',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Whether or not, the master remembers for how
 -- long it was asked to keep it, so that it can tell others after a master that forgot a lock has restarted empty. Of a fenced lock it
 -- says with its vote what a token must be at least; raise-token.lua writes one when most masters have voted.
@@ -1243,10 +1243,10 @@ local function nextToken(counter, tokenTtlMs)
   local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
   local number = math.max(lastNumber + 1, nowUs)
-  -- Lua counts exactly up to 2^53.
-  if nowUs > 2 ^ 53 - 1 then
+  -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+  if nowUs > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-  elseif number > 2 ^ 53 - 1 then
+  elseif number > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1

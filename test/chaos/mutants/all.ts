@@ -81,13 +81,13 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
-        to: 'return 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
+        from: 'const why = votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
+        to: 'const why = 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
       },
       {
         in: 'src',
-        from: "if (given?.answer !== 'acquired' || upMs >= required.upMs) return given;",
-        to: "if (given?.answer !== 'acquired' || upMs >= 0 * required.upMs) return given;",
+        from: "if (vote?.answer !== 'acquired' || node.upMs >= required.upMs) return vote ?? [];",
+        to: "if (vote?.answer !== 'acquired' || node.upMs >= 0 * required.upMs) return vote ?? [];",
       },
     ],
   },
@@ -98,8 +98,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'else takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));',
-        to: 'else void mayHaveBeenSeen;',
+        from: "if (result.outcome !== 'acquired') this.#takeBack(this.#mayHaveBeenSeen(result));",
+        to: 'this.#mayHaveBeenSeen(result);',
       },
     ],
   },
@@ -291,8 +291,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: "if (vote.outcome === 'acquired') return { ...vote, sentAt };",
-        to: "void sentAt;\n    if (vote.outcome === 'acquired') return { ...vote, sentAt: now(sentAt.clock) };",
+        from: "return { outcome: 'acquired', token: result.token, sentAt };",
+        to: "return { outcome: 'acquired', token: result.token, sentAt: now(sentAt.clock) };",
       },
     ],
   },

@@ -23,8 +23,8 @@ export const FENCED_MASTER_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '(master, index) => !excused[index] && !master.trouble && youthMs(master, asked) <= 0,',
-        to: "(master, index) => excused[index]?.answer !== 'unreachable' && !master.trouble,",
+        from: 'const counting = this.#nodes.filter((_, index) => !whyNot[index]);',
+        to: "const counting = this.#nodes.filter(\n        (_, index) => whyNot[index]?.answer !== 'unreachable',\n      );",
       },
     ],
   },
@@ -36,8 +36,8 @@ export const FENCED_MASTER_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '        : await writeBack({',
-        to: '        : Number(0) === 0 ? votes : await writeBack({',
+        from: 'const result = token === undefined ? votes :',
+        to: 'const result = token === undefined || Number(0) === 0 ? votes :',
       },
     ],
   },
