@@ -341,8 +341,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '    if (holds.length > 0) await undo(holds, this.#clock);',
-        to: '    void undo;',
+        from: '    if (holds.length > 0) await this.#undo(holds);',
+        to: '    void this.#undo;',
       },
     ],
   },
