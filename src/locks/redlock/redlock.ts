@@ -44,7 +44,7 @@ import {
   values,
 } from './election.js';
 import { Master } from './master.js';
-import { extensionLimit, kept, RedRenewer, type RedTarget, repairOn } from './renewal.js';
+import { extensionLimit, kept, RedRenewer, repairOn } from './renewal.js';
 import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js';
 
 export class RedLockBackend implements LockBackend {
@@ -68,19 +68,22 @@ export class RedLockBackend implements LockBackend {
       largest(await this.#all('not looked at', async ({ counter }) => await counter?.last())),
   };
   readonly #services: QuorumServices;
-  readonly #settings: RedLockSettings;
+  readonly #makeGuard: RedLockParts['guard'];
+  readonly #maxExtensions: number;
 
-  constructor({ name, masters, isFenced, settings }: RedLockParts, services: QuorumServices) {
+  constructor(parts: RedLockParts, services: QuorumServices) {
+    const { name, masters, isFenced } = parts;
     this.kind = isFenced ? 'FencedRedLock' : 'RedLock';
     this.isFenced = isFenced;
     this.name = name;
     this.masters = masters;
     this.quorum = Math.floor(masters.length / 2) + 1;
     this.clock = services.session.clock;
-    this.nodeTimeoutMs = settings.nodeTimeoutMs;
+    this.nodeTimeoutMs = parts.nodeTimeoutMs;
     this.id = `red ${[...this.memberIds].sort().join(' ')}`;
     this.newOwnerId = services.session.newOwnerId;
-    this.#settings = settings;
+    this.#makeGuard = parts.guard;
+    this.#maxExtensions = parts.maxExtensions;
     this.#services = services;
     services.listenTo(masters);
   }
@@ -145,11 +148,20 @@ export class RedLockBackend implements LockBackend {
   }
 
   watch(grant: Granted): void {
-    this.#services.watch({ lock: this, grant }, this.#settings.maxExtensions);
+    const { session, watchdog, renewer } = this.#services;
+    const { lockWatchdogTimeoutMs: leaseMs } = session;
+    if (this.#maxExtensions < Infinity)
+      grant.renewalLimit ??= extensionLimit(
+        this.#maxExtensions,
+        leaseMs,
+        grant.ageMs(),
+        this.clock,
+      );
+    watchdog.watch(grant, { lock: this, grant }, renewer);
   }
 
   unwatch(grant: Granted): void {
-    this.#services.unwatch(grant);
+    this.#services.watchdog.unwatch(grant);
   }
 
   readonly remembersAll = ({ lock }: Master): boolean =>
@@ -269,7 +281,7 @@ export class RedLockBackend implements LockBackend {
   }
 
   get #guard(): RestartGuard {
-    return this.#settings.guard(this.#services.longestLeaseMs);
+    return this.#makeGuard(this.#services.longestLeaseMs);
   }
 
   #count(is: (master: Master) => boolean): number {
@@ -382,22 +394,23 @@ export class QuorumServices {
   readonly session: Session;
   /** Where those of this client wait, for each lock in one line. */
   readonly lines: Lines<Line<Heir>> = new Lines<Line<Heir>>();
-  readonly #watchdog: Watchdog;
-  readonly #renewer: RedRenewer;
+  readonly watchdog: Watchdog;
+  readonly renewer: RedRenewer;
+  /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */
+  longestLeaseMs: number;
   /** The masters' connections, and what ends listening to them. */
   readonly #connections = new Map<RedisClient, () => void>();
   /** Who waits for the next change of any of these connections. */
   readonly #waiting = new Set<() => void>();
-  #longestLeaseMs: number;
 
   constructor(owner: Session, events: Events) {
     const { lockWatchdogTimeoutMs } = owner;
     const reachable = { ...ALWAYS_REACHABLE, surroundings: owner };
     // When the session is closed, all releases go out in that turn: the clients of the masters may be closing, too.
     this.session = new Session(owner, reachable, events, Infinity);
-    this.#longestLeaseMs = lockWatchdogTimeoutMs;
-    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs, owner.clock);
-    this.#watchdog = new Watchdog({
+    this.longestLeaseMs = lockWatchdogTimeoutMs;
+    this.renewer = new RedRenewer(lockWatchdogTimeoutMs, owner.clock);
+    this.watchdog = new Watchdog({
       schedule: owner.schedule,
       leaseMs: lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
@@ -418,7 +431,7 @@ export class QuorumServices {
       if (this.#connections.has(connection)) continue;
       const ready = (): void => {
         this.#changed();
-        this.#watchdog.renewAll();
+        this.watchdog.renewAll();
       };
       this.#connections.set(connection, connection.listen({ ready, failed: this.#changed }));
     }
@@ -442,89 +455,87 @@ export class QuorumServices {
     this.#waiting.clear();
   };
 
-  /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */
-  get longestLeaseMs(): number {
-    return this.#longestLeaseMs;
-  }
-
   noteLease(leaseMs: number): void {
-    if (leaseMs > this.#longestLeaseMs) this.#longestLeaseMs = leaseMs;
-  }
-
-  /** Watches the grant of a Redlock, and extends its lease `maxExtensions` times at most. */
-  watch(target: RedTarget, maxExtensions: number): void {
-    const { grant } = target;
-    const { lockWatchdogTimeoutMs: leaseMs, clock } = this.session;
-    if (maxExtensions < Infinity)
-      grant.renewalLimit ??= extensionLimit(maxExtensions, leaseMs, grant.ageMs(), clock);
-    this.#watchdog.watch(grant, target, this.#renewer);
-  }
-
-  unwatch(grant: Granted): void {
-    this.#watchdog.unwatch(grant);
+    this.longestLeaseMs = Math.max(this.longestLeaseMs, leaseMs);
   }
 
   /** Ends what Redlocks share. The clients of the masters are others', and may live on. */
   async close(): Promise<void> {
     await this.session.close();
-    this.#watchdog.stop();
+    this.watchdog.stop();
     for (const stopListening of this.#connections.values()) stopListening();
     this.#connections.clear();
     this.#changed();
   }
 }
 
-// What a Redlock may be made of: one lock of one name on each of several masters, reentrant ones or fenced ones.
+// What a Redlock is made of: one lock of one name on each of several masters, reentrant ones or fenced ones; and its options.
 
-const A_MEMBER = 'a lock of getLock() or getFencedLock()';
-
-/** What a Redlock is made of. */
 export interface RedLockParts {
   readonly name: string;
   readonly masters: readonly Master[];
   /** Whether its members are fenced locks, and so its holders get tokens. */
   readonly isFenced: boolean;
-  readonly settings: RedLockSettings;
+  /** How long one master may take to answer, in milliseconds. */
+  readonly nodeTimeoutMs: number;
+  /** Decides which masters have been up for too short a time to vote; `longestLeaseMs`: the longest lease that this client has used. */
+  readonly guard: (longestLeaseMs: number) => RestartGuard;
+  /** How often the watchdog extends a lease at most. */
+  readonly maxExtensions: number;
 }
+
+const A_MEMBER = 'a lock of getLock() or getFencedLock()';
 
 /** What `getRedLock()` was given: the locks, and then options, or none. */
 export function parseRedLock(given: readonly unknown[]): RedLockParts {
   const last = given.at(-1);
-  if (given.length === 0 || last instanceof BaseLock) {
-    const parts = parseMasters(given);
-    return { ...parts, settings: parseRedLockOptions(parts.name, {}, parts.isFenced) };
-  }
+  const hasOptions = given.length > 0 && !(last instanceof BaseLock);
   // If it were taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of
   // others.
-  if (!isPlainObject(last)) {
+  if (hasOptions && !isPlainObject(last)) {
     throw new OptionError(
       `argument ${String(given.length)} of getRedLock() is ${shownMember(last)}: it must be ${A_MEMBER}, or a plain object of options`,
     );
   }
-  const parts = parseMasters(given.slice(0, -1));
-  return { ...parts, settings: parseRedLockOptions(parts.name, last, parts.isFenced) };
+  const masters = parseMasters(hasOptions ? given.slice(0, -1) : given);
+  const name = masters[0]?.lock.name ?? '';
+  const isFenced = areFenced(masters);
+  const { nodeTimeout, restartGuard, maxExtensions } = parseOptions(
+    'the options of getRedLock()',
+    hasOptions ? last : {},
+    ['nodeTimeout', 'restartGuard', 'maxExtensions'],
+    name,
+  );
+  return {
+    name,
+    masters,
+    isFenced,
+    nodeTimeoutMs:
+      nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1, name),
+    guard: parseRestartGuard(name, restartGuard, isFenced),
+    maxExtensions: parseMaxExtensions(name, maxExtensions),
+  };
 }
 
-function parseMasters(locks: readonly unknown[]): Omit<RedLockParts, 'settings'> {
+function parseMasters(locks: readonly unknown[]): readonly Master[] {
   const right = `it must be ${A_MEMBER}`;
   const members = parseMembers('a Redlock', locks, right, ({ memberIds }) => !memberIds);
-  const name = members[0]?.name ?? '';
   const clients = new Set<object>();
-  const masters = members.map((member) => {
-    const { session, backend } = member.parts;
+  return members.map(({ name, parts: { session, backend } }) => {
     if (!(backend instanceof ReentrantLockBackend) || !backend.mayVote) {
       throw new OptionError(
-        `member "${member.name}" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority`,
+        `member "${name}" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority`,
       );
     }
-    if (member.name !== name) {
+    const { name: first = '' } = members[0] ?? {};
+    if (name !== first) {
       throw new OptionError(
-        `a Redlock has members "${name}" and "${member.name}": it must be one name on several masters`,
+        `a Redlock has members "${first}" and "${name}": it must be one name on several masters`,
       );
     }
     if (backend.connection.isCluster) {
       throw new OptionError(
-        `member "${member.name}" of a Redlock is in a cluster: each must be on a master of its own`,
+        `member "${name}" of a Redlock is in a cluster: each must be on a master of its own`,
       );
     }
     if (clients.has(session)) {
@@ -535,7 +546,6 @@ function parseMasters(locks: readonly unknown[]): Omit<RedLockParts, 'settings'>
     clients.add(session);
     return new Master(backend, session.cleanup);
   });
-  return { name, masters, isFenced: areFenced(masters) };
 }
 
 /** Whether all members are fenced locks; throws if only some are, since a token is worth something only if the next holder has one, too. */
@@ -552,73 +562,38 @@ function areFenced(masters: readonly Master[]): boolean {
 }
 
 /** Throws if two masters are one server, which would have two votes. That is known once they are connected. */
-export function assertDistinct(lockName: string, masters: readonly Master[]): void {
-  for (const [index, { name, lock }] of masters.entries()) {
-    const serverId = lock.connection.server.id;
-    if (serverId === undefined) continue;
-    const twin = masters.findIndex((other) => other.lock.connection.server.id === serverId);
-    if (twin === index) continue;
+function assertDistinct(lockName: string, masters: readonly Master[]): void {
+  const byServer = new Map<string, Master>();
+  for (const master of masters) {
+    const { id } = master.lock.connection.server;
+    const twin = id === undefined ? undefined : byServer.get(id);
+    if (id !== undefined) byServer.set(id, master);
+    if (!twin) continue;
     throw new OptionError(
-      `lock "${lockName}": the masters ${masters[twin]?.name ?? ''} and ${name} of the Redlock are the same server (run_id ${serverId}): each must be a server of its own`,
+      `lock "${lockName}": the masters ${twin.name} and ${master.name} of the Redlock are the same server (run_id ${String(id)}): each must be a server of its own`,
       { lockName },
     );
   }
-}
-
-// Reads the options of `getRedLock()`.
-
-export interface RedLockSettings {
-  /** How long one master may take to answer, in milliseconds. */
-  readonly nodeTimeoutMs: number;
-  /** Decides which masters have been up for too short a time to vote; `longestLeaseMs`: the longest lease that this client has used. */
-  readonly guard: (longestLeaseMs: number) => RestartGuard;
-  /** How often the watchdog extends a lease at most. */
-  readonly maxExtensions: number;
-}
-
-/** `isFenced`: whether its holders get tokens, which a master that has restarted may have forgotten. */
-export function parseRedLockOptions(
-  lockName: string,
-  options: unknown,
-  isFenced: boolean,
-): RedLockSettings {
-  const { nodeTimeout, restartGuard, maxExtensions } = parseOptions(
-    'the options of getRedLock()',
-    options,
-    ['nodeTimeout', 'restartGuard', 'maxExtensions'],
-    lockName,
-  );
-  return {
-    nodeTimeoutMs:
-      nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1, lockName),
-    guard: parseRestartGuard(lockName, restartGuard, isFenced),
-    maxExtensions: parseMaxExtensions(lockName, maxExtensions),
-  };
 }
 
 function parseRestartGuard(
   lockName: string,
   restartGuard: unknown,
   isFenced: boolean,
-): RedLockSettings['guard'] {
+): RedLockParts['guard'] {
   if (restartGuard === undefined) return learningGuard;
-  if (isFenced && (restartGuard === false || restartGuard === 0)) {
-    const right = 'at least 1 ms where the members are fenced locks';
-    throw invalid(
-      'restartGuard',
-      restartGuard,
-      `${right}: a master that restarted may have forgotten their tokens`,
-      lockName,
-    );
-  }
   const guardMs =
     restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0, lockName);
+  if (isFenced && guardMs === 0) {
+    const right =
+      'at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens';
+    throw invalid('restartGuard', restartGuard, right, lockName);
+  }
   return () => fixedGuard(guardMs);
 }
 
-function parseMaxExtensions(lockName: string, maxExtensions: unknown): number {
-  if (maxExtensions === undefined || maxExtensions === Infinity) return Infinity;
-  if (isWholeNumber(maxExtensions, 0)) return maxExtensions;
+function parseMaxExtensions(lockName: string, maxExtensions: unknown = Infinity): number {
+  if (maxExtensions === Infinity || isWholeNumber(maxExtensions, 0)) return maxExtensions;
   const right = 'a whole number of at least 0, or Infinity';
   throw invalid('maxExtensions', maxExtensions, right, lockName);
 }
