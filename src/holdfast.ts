@@ -12,8 +12,7 @@ import { FairLockBackend, FairSingleLock } from './locks/fair.js';
 import { fencedLock, fencedLockOver } from './locks/fenced.js';
 import { MultiLock } from './locks/multi.js';
 import { ReadWriteSingleLock } from './locks/read-write.js';
-import { FencedRedLockBackend, QuorumServices, RedLockBackend } from './locks/redlock/redlock.js';
-import { parseRedLock } from './locks/redlock/master.js';
+import { parseRedLock, QuorumServices, RedLockBackend } from './locks/redlock/redlock.js';
 import { ReentrantLockBackend } from './locks/plain.js';
 import { SingleSemaphore } from './locks/semaphore.js';
 import { SingleLock } from './locks/single-lock.js';
@@ -137,9 +136,10 @@ abstract class LockSource {
   getRedLock(...given: unknown[]): Lock {
     const parts = parseRedLock(given);
     const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#events));
+    const backend = new RedLockBackend(parts, quorum);
     return parts.isFenced
-      ? fencedLockOver(quorum.session, new FencedRedLockBackend(parts, quorum))
-      : new SingleLock(quorum.session, new RedLockBackend(parts, quorum));
+      ? fencedLockOver(quorum.session, backend)
+      : new SingleLock(quorum.session, backend);
   }
 
   /** What the Redlocks of this client share; undefined: it has made none. @internal */

@@ -7,10 +7,10 @@ local function nextToken(counter, tokenTtlMs)
   local nowUs = time[1] * 1000000 + time[2]
   local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
   local number = math.max(lastNumber + 1, nowUs)
-  -- Lua counts exactly up to 2^53.
-  if nowUs > 2 ^ 53 - 1 then
+  -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+  if nowUs > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-  elseif number > 2 ^ 53 - 1 then
+  elseif number > 2 ^ 53 - 2 ^ 40 then
     return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
   end
   local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1

@@ -265,7 +265,6 @@ abstract class GrantState extends GrantHolds implements Granted, Due {
 
   renewing(leaseMs: number): void {
     this.#isRenewalUnanswered = leaseMs > 0; // a mere look would not have prolonged it
-    if (leaseMs > 0) this.renewalLimit?.renewing();
   }
 
   renewed(reply: KeepReply, { sentAt, leaseMs, deadline, answeredAt }: Renewal): void {

@@ -312,8 +312,6 @@ export interface Renewal {
 export interface RenewalLimit {
   /** Whether the lease may be prolonged now; if not, the watchdog only looks whether it is still there. */
   readonly isDue: boolean;
-  /** A renewal is on its way. */
-  renewing(): void;
   /** A renewal that was sent at `sentAt` was answered. */
   renewed(sentAt: Instant): void;
 }

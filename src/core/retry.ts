@@ -62,11 +62,17 @@ function refused(lockName: string, cause: unknown): HoldfastError {
 
 // Several servers were asked, and what they answered decides nothing: asked again a little later, they may decide.
 
-export abstract class Undecided extends Error {
+export class Undecided extends Error {
   /** What the caller is told when nobody asks again. */
-  abstract readonly told: HoldfastError;
+  readonly told: HoldfastError;
   /** Whether one of the servers may have done what it was asked to do: asked again, it may find that done. */
-  abstract readonly mayHaveRun: boolean;
+  readonly mayHaveRun: boolean;
+
+  constructor(told: HoldfastError, mayHaveRun: boolean) {
+    super(told.message);
+    this.told = told;
+    this.mayHaveRun = mayHaveRun;
+  }
 }
 
 // A key that is in the way of a lock: which one, and what it is, looked for once a command has met it.

@@ -19,7 +19,7 @@ import {
 } from '../api/errors.js';
 import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../core/messages.js';
 import type { SingleHold } from '../core/hold.js';
-import type { Clock, Timer } from '../runtime/clock.js';
+import type { Clock } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { type HoldDescription, inspected } from '../api/description.js';
 
@@ -27,7 +27,7 @@ export class MultiLock extends BaseLock {
   readonly name: string;
   readonly #session: Session;
   readonly #members: readonly SingleLock[];
-  readonly #sameKeys: SameKeys;
+  readonly #suspects: Suspects;
 
   /** @throws OptionError a member cannot be one */
   constructor(session: Session, locks: readonly unknown[]) {
@@ -37,7 +37,7 @@ export class MultiLock extends BaseLock {
     this.#session = session;
     this.#members = parseMembers('a MultiLock', locks, right, () => true);
     this.name = `multi(${this.#members.map(({ name }) => name).join(', ')})`;
-    this.#sameKeys = new SameKeys(this.name, this.#members);
+    this.#suspects = suspectsAmong(this.#members);
   }
 
   protected override get kind(): string {
@@ -95,14 +95,9 @@ export class MultiLock extends BaseLock {
     origin: HoldOrigin,
     scope?: Scope,
   ): Promise<MultiHold> {
-    return new MultiAcquisition(this.#session, {
-      ...request,
-      lockName: this.name,
-      members: this.#members,
-      sameKeys: this.#sameKeys,
-      origin,
-      scope,
-    }).hold();
+    const [lockName, members, suspects] = [this.name, this.#members, this.#suspects];
+    const wanted = { ...request, lockName, members, suspects, origin, scope };
+    return new MultiAcquisition(this.#session, wanted).hold();
   }
 
   /** Does the same with all members, whatever becomes of the others; throws the first error. */
@@ -122,37 +117,45 @@ const MANY_ROUNDS = 3;
 /** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
 const DEFERRED_ROUND_TRIPS = 6;
 
-export interface MultiRequest extends AcquireRequest {
+/** The longest that is taken for a round trip, in milliseconds. */
+const LONGEST_ROUND_TRIP_MS = 20;
+
+/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
+const UNDO_LIMIT_MS = 100;
+
+interface MultiRequest extends AcquireRequest {
   readonly lockName: string;
   readonly members: readonly SingleLock[];
-  readonly sameKeys: SameKeys;
+  readonly suspects: Suspects;
   readonly origin: HoldOrigin;
   readonly scope: Scope | undefined;
 }
 
-const underWay = new WeakMap<Session, Set<MultiAcquisition>>();
+/** A member that could not be had. */
+interface Refusal {
+  readonly member: SingleLock;
+  readonly error: unknown;
+}
 
 /** All such acquisitions of one client that are under way. */
-export function underWayIn(session: Session): Set<MultiAcquisition> {
-  const known = underWay.get(session) ?? new Set();
-  underWay.set(session, known);
-  return known;
-}
+const underWay = new WeakMap<Session, Set<MultiAcquisition>>();
 
 export class MultiAcquisition {
   readonly #session: Session;
   readonly #request: MultiRequest;
   readonly #clock: Clock;
   readonly #random: () => number;
-  readonly #endsAtMs: number;
-  /** The error of the member that was last seen in the way. */
-  #lastHeld: LockTimeoutError | undefined;
+  readonly #others: Set<MultiAcquisition>;
   /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
   readonly #sinceMs: number;
-  /** How often it found a member in the way. */
-  #round = 0;
-  #roundTripMs = 0;
+  readonly #endsAtMs: number;
+  /** Aborts when nobody wants the locks any more. */
   readonly #stop = new AbortController();
+  /** The error of the member that was last seen in the way. */
+  #lastHeld: LockTimeoutError | undefined;
+  /** How many rounds have failed. */
+  #rounds = 0;
+  #roundTripMs = 0;
 
   constructor(session: Session, request: MultiRequest) {
     const { lockName, signal, waitMs } = request;
@@ -165,6 +168,8 @@ export class MultiAcquisition {
     this.#random = random;
     this.#sinceMs = clock.nowMs();
     this.#endsAtMs = waitMs === 0 ? Infinity : this.#sinceMs + waitMs;
+    this.#others = underWay.get(session) ?? new Set();
+    underWay.set(session, this.#others);
   }
 
   /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was in the way */
@@ -181,83 +186,148 @@ export class MultiAcquisition {
       anonymousLockId: anonymousLockId(origin, lockName, position),
       registry: this.#session.acquisitions,
     });
-    const others = underWayIn(this.#session).add(this);
-    const rounds = this.#rounds();
+    this.#others.add(this);
+    const holding = this.#playRounds();
     try {
-      return await waitLimit.within(rounds);
+      return await waitLimit.within(holding);
     } catch (error) {
       if (!(error instanceof WaitEnded)) throw error;
       this.#stop.abort();
       // The locks may just have been acquired.
-      rounds.then((hold) => hold.releaseQuietly()).catch(() => undefined);
+      holding.then((hold) => hold.releaseQuietly()).catch(() => undefined);
       if (error.ending === 'closed') throw this.#session.closedError(lockName);
       throw aborted(lockName, 'while waiting', signal);
     } finally {
       endCall?.();
       waitLimit.dispose();
-      others.delete(this);
+      this.#others.delete(this);
     }
   }
 
-  async #rounds(): Promise<MultiHold> {
-    const { members, waitMs } = this.#request;
+  async #playRounds(): Promise<MultiHold> {
+    const { members, waitMs, suspects } = this.#request;
     // Nobody but us has its signal, so there is nothing to dispose of.
     const signal = this.#stop.signal;
     const untilStopped = new WaitLimit({ clock: this.#clock, limitMs: Infinity, signal });
     let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
     for (;;) {
-      if (this.#request.sameKeys.areSuspected) {
+      if (suspects.length > 0) {
         const conflict = await this.#conflict(Math.min(this.#leftMs / 2, SLOW_ANSWER_MS));
         if (conflict instanceof OptionError) throw conflict; // anything else the members say themselves
       }
-      const outcome = await this.#tryAll(inTheWay);
+      const outcome = await this.#playRound(inTheWay);
       if (outcome instanceof MultiHold) return outcome;
       inTheWay = outcome;
-      this.#round++;
+      this.#rounds++;
       // Random, so that callers do not run in step.
       await untilStopped.pause(Math.min(this.#random() * this.#roundTripMs, this.#leftMs));
     }
   }
 
-  /**
-   * For how long it lets others try first when it is woken. Where locks are contended somebody would always be unlucky: so who
-   * has been disappointed more often goes first, by the only means there is among processes, time.
-   */
-  readonly #deferMs = (): number => {
-    const most = Math.max(...[...underWayIn(this.#session)].map((caller) => caller.#round));
-    if (most < MANY_ROUNDS) return 0;
-    const deferMs = DEFERRED_ROUND_TRIPS * this.#roundTripMs * (1 - this.#round / most);
-    return Math.min(deferMs, this.#leftMs / 2);
-  };
+  /** Waits for `first`, if given, while holding nothing, and then tries all others at once. Returns the hold, or which member was in the way. */
+  async #playRound(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
+    const { lockName, members, leaseMs, origin } = this.#request;
+    const acquired = new Map<SingleLock, SingleHold>();
+    const acquire = async (
+      member: SingleLock,
+      waitMs: number,
+      attemptMs: number,
+      newOwnerId: () => string,
+    ): Promise<Refusal | undefined> => {
+      const { scope } = this.#request;
+      const [signal, sinceMs, deferMs] = [this.#stop.signal, this.#sinceMs, this.#deferMs];
+      const request = { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs };
+      try {
+        // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
+        acquired.set(member, await member.acquireHold(request, 'acquire', scope, newOwnerId));
+        return undefined;
+      } catch (error) {
+        return { member, error };
+      }
+    };
 
-  /** One round, beginning with `first`, if given; returns the hold, or which member was in the way. */
-  async #tryAll(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
-    const { lockName, members, leaseMs } = this.#request;
-    const round = new MultiRound({
-      session: this.#session,
-      clock: this.#clock,
-      members,
-      leaseMs,
-      leftMs: () => this.#leftMs,
-      stop: this.#stop.signal,
-      acquire: this.#acquire,
-    });
-    const { holds, refusals, triedAtMs, roundTripMs } = await round.play(first);
-    this.#roundTripMs = roundTripMs ?? this.#roundTripMs;
+    let triedAtMs = this.#clock.nowMs();
+    let ownerId = '';
+    const newOwnerId = (): string => (ownerId = this.#session.newOwnerId());
+    const refused = first && (await acquire(first, this.#leftMs, this.#leftMs, newOwnerId));
+    const refusals = refused ? [refused] : [];
+    if (!refused) {
+      const waited = first && acquired.get(first);
+      // A waiter may have tried as one owner after another: the members share the last one. (A member that was held already keeps its own.)
+      const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
+      triedAtMs = this.#clock.nowMs();
+      // However short the wait is, there is an attempt; but none after one that took longer.
+      const attemptMs = first ? this.#leftMs : Math.max(this.#leftMs, 1);
+      const tries = members
+        .filter((member) => member !== first)
+        .map((member) => acquire(member, 0, attemptMs, onlyOnce(commonId, member.name)));
+      // All leases count from one instant.
+      if (first && waited && leaseMs !== undefined)
+        tries.push(this.#extend(first, waited, leaseMs));
+      for (const refusal of await Promise.all(tries)) if (refusal) refusals.push(refusal);
+      this.#roundTripMs = Math.min(this.#clock.nowMs() - triedAtMs, LONGEST_ROUND_TRIP_MS);
+    }
+
+    const holds = members.flatMap((member) => acquired.get(member) ?? []);
     const conflict =
       refusals.length === 0 && (await this.#conflict(Math.max(this.#leftMs, SLOW_ANSWER_MS)));
     const areHeld = holds.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
     if (!conflict && refusals.length === 0 && areHeld) {
-      for (const hold of holds) hold.becomeMember(this.#session, this.#request.origin);
+      for (const hold of holds) hold.becomeMember(this.#session, origin);
       return new MultiHold(lockName, holds);
     }
-    if (holds.length > 0) await undo(holds, this.#clock);
+    if (holds.length > 0) await this.#undo(holds);
     if (conflict instanceof OptionError) throw conflict;
-    if (refusals.length === 0) {
-      this.#lastHeld = undefined;
-      this.#throwIfOver(holds, conflict);
+    if (refusals.length > 0) return this.#inTheWay(refusals, first, triedAtMs);
+    this.#lastHeld = undefined;
+    if (!this.#isOver) return undefined;
+    const what = conflict
+      ? 'it is not known whether two of its members are the same key'
+      : 'a member was lost before all were acquired';
+    const losses = holds.map(({ signal }) => signal.reason as unknown);
+    const cause = [conflict, ...losses].find((reason) => reason instanceof Error);
+    throw this.#session.unavailable(lockName, `not acquired: ${what}`, cause);
+  }
+
+  /** Extends the lease of the member that was waited for, within the time that is left, and for as long as that is wanted. */
+  async #extend(
+    member: SingleLock,
+    hold: SingleHold,
+    leaseMs: number,
+  ): Promise<Refusal | undefined> {
+    const limitMs = this.#leftMs;
+    // The other members must not stay held until Redis answers, if nobody wants them any more.
+    const { signal } = this.#stop;
+    const clock = this.#clock;
+    const waitLimit = new WaitLimit({ clock, limitMs, signal, sparesAttempts: limitMs > 0 });
+    if (signal.aborted) waitLimit.end('aborted');
+    try {
+      await waitLimit.attempt(() => hold.extend(leaseMs));
       return undefined;
+    } catch (error) {
+      if (error instanceof LockLostError) return undefined; // a lost hold has nothing remaining
+      if (!(error instanceof WaitEnded)) return { member, error };
+      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
+      return { member, error: this.#session.unavailable(member.name, what) };
+    } finally {
+      waitLimit.dispose();
     }
+  }
+
+  /** Gives back what a round acquired. */
+  async #undo(holds: readonly SingleHold[]): Promise<void> {
+    const limit = new WaitLimit({ clock: this.#clock, limitMs: UNDO_LIMIT_MS });
+    const releases = Promise.allSettled(holds.map((hold) => hold.releaseQuietly()));
+    await limit.within(releases).catch(() => undefined);
+    limit.dispose();
+  }
+
+  /** Which of the members that refused is to be waited for. Throws if a refusal was worse than that, or if no time is left to wait. */
+  #inTheWay(
+    refusals: readonly Refusal[],
+    first: SingleLock | undefined,
+    triedAtMs: number,
+  ): SingleLock | undefined {
     // Members were held around us for a moment, and then not any more: the next round makes a new owner for all.
     if (refusals.every(({ error }) => error instanceof OwnerSpentError) && this.#leftMs > 0)
       return undefined;
@@ -270,58 +340,66 @@ export class MultiAcquisition {
       this.#lastHeld = undefined; // out of date when that member was waited for
       return unreachable.member;
     }
-    return this.#inTheWay(refusals, triedAtMs);
-  }
-
-  /** Whether two members are the same key: what `SameKeys.found` finds within this time, and within `commandTimeout`. */
-  #conflict(limitMs: number): Promise<unknown> {
-    const limit = Math.min(limitMs, this.#session.commandTimeoutMs);
-    return this.#request.sameKeys.found(this.#session, this.#clock, limit, this.#stop.signal);
-  }
-
-  /** Which of the members that refused somebody else holds. Throws if a refusal was worse than that, or if no time is left to wait. */
-  #inTheWay(refusals: readonly Refusal[], startedAtMs: number): SingleLock | undefined {
-    const { lockName, waitMs } = this.#request;
     const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
     const worse = refusals.find(({ error }) => !(error instanceof LockTimeoutError));
     const seen = (held?.error as LockTimeoutError | undefined) ?? this.#lastHeld;
     this.#lastHeld = seen;
-    if (!seen || (worse && !this.#isCutShort(worse.error, startedAtMs))) throw worse?.error;
+    if (!seen || (worse && !this.#isCutShort(worse.error, triedAtMs))) throw worse?.error;
+    const { lockName, waitMs } = this.#request;
     if (this.#isOver) throw memberHeldElsewhere(lockName, waitMs, seen);
     return held?.member;
   }
 
-  /** A member was lost before the last one was acquired, or `conflict` is not known: throws if there is no time for another round. */
-  #throwIfOver(holds: readonly SingleHold[], conflict: unknown): void {
-    if (!this.#isOver) return;
-    const what = conflict
-      ? 'not acquired: it is not known whether two of its members are the same key'
-      : 'not acquired: a member was lost before all were acquired';
-    const losses = holds.map(({ signal }) => signal.reason as unknown);
-    const cause = [conflict, ...losses].find(Boolean);
-    const reason = cause instanceof Error ? cause : undefined;
-    throw this.#session.unavailable(this.#request.lockName, what, reason);
-  }
-
-  readonly #acquire = (
-    member: SingleLock,
-    waitMs: number,
-    attemptMs: number,
-    newOwnerId: () => string,
-  ): Promise<SingleHold> => {
-    const { leaseMs, scope } = this.#request;
-    const { signal } = this.#stop;
-    const terms = { attemptMs, sinceMs: this.#sinceMs, deferMs: this.#deferMs };
-    const request = { waitMs, leaseMs, signal, ...terms };
-    // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
-    return member.acquireHold(request, 'acquire', scope, newOwnerId);
-  };
-
   /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
-  #isCutShort(error: unknown, startedAtMs: number): boolean {
-    const isYoung = Math.min(this.#clock.nowMs(), this.#endsAtMs) - startedAtMs <= SLOW_ANSWER_MS;
+  #isCutShort(error: unknown, triedAtMs: number): boolean {
+    const isYoung = Math.min(this.#clock.nowMs(), this.#endsAtMs) - triedAtMs <= SLOW_ANSWER_MS;
     return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
   }
+
+  /**
+   * Why the members may not be held together: an OptionError if two are the same key, or what kept that from being known; undefined:
+   * nothing. A server that may not say which one it is counts as one of its own, and so does a Redlock's master that is not connected.
+   */
+  async #conflict(mostMs: number): Promise<unknown> {
+    const { suspects, lockName } = this.#request;
+    if (suspects.length === 0) return undefined;
+    const { commandTimeoutMs, acquisitions: registry } = this.#session;
+    const limitMs = Math.min(mostMs, commandTimeoutMs);
+    const { signal } = this.#stop;
+    const limit = new WaitLimit({ clock: this.#clock, limitMs, signal, registry });
+    try {
+      for (const alike of suspects) {
+        const homes = await Promise.all(alike.map((place) => homeOf(place, limit)));
+        for (const [index, home] of homes.entries()) {
+          const [twin, place] = [alike[homes.indexOf(home)], alike[index]];
+          if (home === undefined || !twin || !place || twin === place) continue;
+          const [first = '', second = ''] = [twin, place].map(
+            (each) => `"${each.lockName}" by ${each.connection.place}`,
+          );
+          return new OptionError(
+            `lock "${lockName}": its members ${first} and ${second} are the same key, "${twin.key}", of the same server (${home}): each must be another lock`,
+            { lockName },
+          );
+        }
+      }
+      return undefined;
+    } catch (error) {
+      return error;
+    } finally {
+      limit.dispose();
+    }
+  }
+
+  /**
+   * For how long it lets others try first when it is woken. Where locks are contended somebody would always be unlucky: so who
+   * has been disappointed more often goes first, by the only means there is among processes, time.
+   */
+  readonly #deferMs = (): number => {
+    const most = Math.max(...[...this.#others].map((caller) => caller.#rounds));
+    if (most < MANY_ROUNDS) return 0;
+    const deferMs = DEFERRED_ROUND_TRIPS * this.#roundTripMs * (1 - this.#rounds / most);
+    return Math.min(deferMs, this.#leftMs / 2);
+  };
 
   /** Whether there is no time for another round. */
   get #isOver(): boolean {
@@ -338,129 +416,20 @@ function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
   return !(backend.isReachable ?? session.connection.isReady);
 }
 
-// One round of a caller who wants several locks: waits for one of them while holding nothing, if that one was in the way, then tries
-// all others at once.
+/** A member was to be tried once more as the owner that all members share, though what was asked for as that owner is being taken back. */
+class OwnerSpentError extends UnavailableError {}
 
-/** The longest that is taken for a round trip, in milliseconds. */
-const LONGEST_ROUND_TRIP_MS = 20;
-
-/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
-const UNDO_LIMIT_MS = 100;
-
-interface RoundOptions {
-  readonly session: Session;
-  readonly clock: Clock;
-  readonly members: readonly SingleLock[];
-  /** undefined: the watchdog renews it. */
-  readonly leaseMs: number | undefined;
-  /** Milliseconds until the caller gives up. */
-  readonly leftMs: () => number;
-  /** Aborts when nobody wants the locks any more. */
-  readonly stop: AbortSignal;
-  readonly acquire: (
-    member: SingleLock,
-    waitMs: number,
-    attemptMs: number,
-    newOwnerId: () => string,
-  ) => Promise<SingleHold>;
-}
-
-/** A member that could not be had. */
-export interface Refusal {
-  readonly member: SingleLock;
-  readonly error: unknown;
-}
-
-interface RoundOutcome {
-  /** The members that were acquired, in the caller's order: all of them, if none was refused. */
-  readonly holds: readonly SingleHold[];
-  readonly refusals: readonly Refusal[];
-  /** When the members that were refused began to be asked, on the monotonic clock. */
-  readonly triedAtMs: number;
-  /** How long it took to try all at once; undefined: it did not come to that. */
-  readonly roundTripMs?: number;
-}
-
-class MultiRound {
-  readonly #options: RoundOptions;
-  readonly #holds = new Map<SingleLock, SingleHold>();
-
-  constructor(options: RoundOptions) {
-    this.#options = options;
-  }
-
-  /** `first`: the member that was in the way; it is waited for before the others are tried. */
-  async play(first: SingleLock | undefined): Promise<RoundOutcome> {
-    const { session, clock, members, leaseMs, leftMs } = this.#options;
-    let ownerId = '';
-    const newOwnerId = (): string => (ownerId = session.newOwnerId());
-    const waitedSinceMs = clock.nowMs();
-    const refusal = first && (await this.#acquire(first, leftMs(), leftMs(), newOwnerId));
-    if (refusal) return { holds: [], refusals: [refusal], triedAtMs: waitedSinceMs };
-    const waited = first && this.#holds.get(first);
-    // A waiter may have tried as one owner after another: the members share the last one. (A member that was held already keeps its own.)
-    const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
-
-    const triedAtMs = clock.nowMs();
-    // However short the wait is, there is an attempt; but none after one that took longer.
-    const attemptMs = first ? leftMs() : Math.max(leftMs(), 1);
-    const tries = members
-      .filter((member) => member !== first)
-      .map((member) => this.#acquire(member, 0, attemptMs, commonOwner(commonId, member.name)));
-    // All leases count from one instant.
-    if (first && leaseMs !== undefined) tries.push(this.#extend(first, waited, leaseMs));
-    const refusals = (await Promise.all(tries)).filter((given) => given !== undefined);
-    const roundTripMs = Math.min(clock.nowMs() - triedAtMs, LONGEST_ROUND_TRIP_MS);
-    const holds = members.flatMap((member) => this.#holds.get(member) ?? []);
-    return { holds, refusals, triedAtMs, roundTripMs };
-  }
-
-  async #acquire(
-    member: SingleLock,
-    waitMs: number,
-    attemptMs: number,
-    newOwnerId: () => string,
-  ): Promise<Refusal | undefined> {
-    try {
-      this.#holds.set(member, await this.#options.acquire(member, waitMs, attemptMs, newOwnerId));
-      return undefined;
-    } catch (error) {
-      return { member, error };
+/** Gives one member the owner that all share, once; asked for it again, throws OwnerSpentError. */
+function onlyOnce(ownerId: string, lockName: string): () => string {
+  let isUsed = false;
+  return () => {
+    if (isUsed) {
+      const message = `lock "${lockName}" not acquired: what was asked for as ${ownerId} is being taken back`;
+      throw new OwnerSpentError(message, { lockName });
     }
-  }
-
-  /** Extends the lease of the member that was waited for, within the time that is left, and for as long as that is wanted. */
-  async #extend(
-    member: SingleLock,
-    hold: SingleHold | undefined,
-    leaseMs: number,
-  ): Promise<Refusal | undefined> {
-    const limitMs = this.#options.leftMs();
-    // The other members must not stay held until Redis answers, if nobody wants them any more.
-    const { stop: signal, clock } = this.#options;
-    const waitLimit = new WaitLimit({ clock, limitMs, signal, sparesAttempts: limitMs > 0 });
-    if (signal.aborted) waitLimit.end('aborted');
-    try {
-      if (hold) await waitLimit.attempt(() => hold.extend(leaseMs));
-      return undefined;
-    } catch (error) {
-      if (error instanceof LockLostError) return undefined; // a lost hold has nothing remaining
-      if (!(error instanceof WaitEnded)) return { member, error };
-      const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
-      return { member, error: this.#options.session.unavailable(member.name, what) };
-    } finally {
-      waitLimit.dispose();
-    }
-  }
-}
-
-/** Gives back what a round acquired. */
-async function undo(holds: Iterable<SingleHold>, clock: Clock): Promise<void> {
-  const releases = [...holds].map((hold) => hold.releaseQuietly());
-  let timer: Timer | undefined;
-  const tooLong = new Promise<void>((resolve) => (timer = clock.setTimer(resolve, UNDO_LIMIT_MS)));
-  await Promise.race([Promise.allSettled(releases), tooLong]);
-  clock.clearTimer(timer);
+    isUsed = true;
+    return ownerId;
+  };
 }
 
 // A hold of several locks at once: as good as its weakest member, and gone with the first that is lost.
@@ -573,93 +542,22 @@ interface Place extends KeyPlace {
   readonly isDispensable: boolean;
 }
 
-export class SameKeys {
-  readonly #lockName: string;
-  /** The places that have the same key, and perhaps the same server. */
-  readonly #suspects: readonly (readonly Place[])[];
+/** Places that have the same key, and perhaps the same server. */
+type Suspects = readonly (readonly Place[])[];
 
-  constructor(lockName: string, members: readonly SingleLock[]) {
-    this.#lockName = lockName;
-    const places = new Map<string, Place[]>();
-    for (const { name, parts } of members) {
-      const { keyPlaces = [], memberIds } = parts.backend;
-      for (const { key, connection } of keyPlaces) {
-        const place = { key, connection, lockName: name, isDispensable: memberIds !== undefined };
-        places.set(key, [...(places.get(key) ?? []), place]);
-      }
-    }
-    this.#suspects = [...places.values()].filter(({ length }) => length > 1);
-  }
-
-  /** Whether there is anything to find out. */
-  get areSuspected(): boolean {
-    return this.#suspects.length > 0;
-  }
-
-  /**
-   * Why the members may not be held together: an OptionError if two are the same key, or what kept that from being known; undefined:
-   * nothing. A server that may not say which one it is counts as one of its own, and so does a Redlock's master that is not connected.
-   *
-   * @param signal - aborts when nobody wants to know any more
-   */
-  async found(
-    session: Session,
-    clock: Clock,
-    limitMs: number,
-    signal: AbortSignal,
-  ): Promise<unknown> {
-    if (!this.areSuspected) return undefined;
-    const limit = new WaitLimit({ clock, limitMs, signal, registry: session.acquisitions });
-    try {
-      for (const alike of this.#suspects) {
-        const homes = await Promise.all(alike.map((place) => homeOf(place, limit)));
-        for (const [index, home] of homes.entries()) {
-          const [twin, place] = [alike[homes.indexOf(home)], alike[index]];
-          if (home !== undefined && twin && place && twin !== place)
-            return this.#refusal(twin, place, home);
-        }
-      }
-      return undefined;
-    } catch (error) {
-      return error;
-    } finally {
-      limit.dispose();
+function suspectsAmong(members: readonly SingleLock[]): Suspects {
+  const places = new Map<string, Place[]>();
+  for (const { name: lockName, parts } of members) {
+    const { keyPlaces = [], memberIds } = parts.backend;
+    for (const { key, connection } of keyPlaces) {
+      const place = { key, connection, lockName, isDispensable: memberIds !== undefined };
+      places.set(key, [...(places.get(key) ?? []), place]);
     }
   }
-
-  #refusal(one: Place, other: Place, home: string): OptionError {
-    const [first = '', second = ''] = [one, other].map(
-      ({ lockName, connection }) => `"${lockName}" by ${connection.place}`,
-    );
-    return new OptionError(
-      `lock "${this.#lockName}": its members ${first} and ${second} are the same key, "${one.key}", of the same server (${home}): each must be another lock`,
-      { lockName: this.#lockName },
-    );
-  }
+  return [...places.values()].filter(({ length }) => length > 1);
 }
 
 async function homeOf(place: Place, limit: WaitLimit): Promise<string | undefined> {
   const { key, connection, isDispensable } = place;
   return isDispensable && !connection.isReady ? undefined : await connection.homeOf(key, limit);
-}
-
-// One owner for all members of a lock of several.
-
-/**
- * A member was to be tried once more as the owner that all members share. What was asked for as that owner before is being taken back, so
- * it may not be used again.
- */
-class OwnerSpentError extends UnavailableError {}
-
-/** Gives one member the common owner, once; asked for it again, throws OwnerSpentError. */
-function commonOwner(ownerId: string, lockName: string): () => string {
-  let isUsed = false;
-  return () => {
-    if (isUsed) {
-      const message = `lock "${lockName}" not acquired: what was asked for as ${ownerId} is being taken back`;
-      throw new OwnerSpentError(message, { lockName });
-    }
-    isUsed = true;
-    return ownerId;
-  };
 }

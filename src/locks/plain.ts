@@ -41,7 +41,7 @@ abstract class ContestedBackend {
   readonly name: string;
   readonly id: string;
   protected readonly server: Server;
-  protected readonly keys: LockKeys;
+  readonly keys: LockKeys;
 
   constructor(server: Server, key: string, name: string) {
     this.name = name;
@@ -140,25 +140,6 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return connection.runReplicated(script, keys, args, readAcquire, isAcquired, limit);
   }
 
-  /** Acquires the lock on this master for a Redlock. The master remembers for how long it was asked to keep the lock. */
-  vote(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<VoteReply> {
-    const { lock, longestLease } = this.keys;
-    return this.server.connection.runReplicated(
-      scripts.vote,
-      [lock, longestLease, ...this.fencing.keys],
-      [ownerId, leaseMs],
-      readVote,
-      ({ reply }) => isAcquired(reply),
-      limit,
-    );
-  }
-
-  /** Has a master remember that the command which is sent next asks it to keep these locks for `leaseMs`. */
-  async remember(locks: readonly ReentrantLockBackend[], leaseMs: number): Promise<void> {
-    const keys = locks.map((lock) => lock.keys.longestLease);
-    await this.server.connection.run(scripts.remember, keys, [leaseMs], () => undefined);
-  }
-
   /**
    * A command that prolongs a lease must be acknowledged by replicas, too: one that takes over would let others in earlier than we expect.
    */
@@ -177,13 +158,9 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
       : connection.run(scripts.reenter, keys, args, read, limit);
   }
 
-  release(ownerId: string): Promise<boolean> {
-    return this.#release(ownerId, this.server.publishCommand(this.keys));
-  }
-
-  /** Releases it without telling those who wait. */
-  withdraw(ownerId: string): Promise<boolean> {
-    return this.#release(ownerId, '');
+  /** `isTold`: whether those who wait are told. */
+  release(ownerId: string, isTold = true): Promise<boolean> {
+    return this.#release(ownerId, isTold ? this.server.publishCommand(this.keys) : '');
   }
 
   /** Renews many locks of this node, each for its owner, as the watchdog does; with a lease of 0 only looks. */
@@ -533,18 +510,6 @@ class HoldRenewer implements Renewer<LockKeys> {
   }
 }
 
-// What one master answers when it is asked for its vote for a Redlock, and the last fencing token that it knows.
-
-export interface VoteReply {
-  /**
-   * For a fenced lock, `token` is the least that this master asks of the next token: larger than its last one, and no less than its clock.
-   * It is only proposed; the write-back gives it out.
-   */
-  readonly reply: AcquireReply;
-  /** The longest lease that this master was asked for before this vote and that may not be over, in milliseconds; 0: it knows of none. */
-  readonly longestLeaseMs: number;
-}
-
 /** The last fencing token of a lock on one server. */
 export interface LastToken {
   /** The key of the last token on the server. */
@@ -559,21 +524,5 @@ export interface LastToken {
   raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined>;
 }
 
-/** The scripts count in numbers, which are exact up to 2^53, and go no further. */
-export const LARGEST_TOKEN: bigint = 2n ** 53n - 1n;
-
-/** The tokens within this distance of the largest are the last few: as many as there are microseconds in twelve days. */
-const LAST_FEW = 2n ** 40n;
-
-/** Whether so few tokens come after this one that it cannot come from a clock: by clocks tokens last until the year 2255. */
-export function isNearTheEnd(token: bigint): boolean {
-  return token > LARGEST_TOKEN - LAST_FEW;
-}
-
-function readVote(reply: unknown): VoteReply {
-  const [longestLeaseMs, text, holderTtlMs] = reply as [number, string?, number?];
-  if (text === undefined) return { reply: { outcome: 'acquired' }, longestLeaseMs };
-  if (holderTtlMs === undefined)
-    return { reply: { outcome: 'acquired', token: BigInt(text) }, longestLeaseMs };
-  return { reply: { outcome: 'held', holder: text, holderTtlMs }, longestLeaseMs };
-}
+/** The largest token that is given out. Scripts count exactly up to 2^53: a counter that comes near to that can come from no clock before the year 2255. */
+export const LARGEST_TOKEN: bigint = 2n ** 53n - 2n ** 40n;

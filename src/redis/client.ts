@@ -40,6 +40,8 @@ export interface ClientListener {
   ready(isAnother: boolean): void;
   /** The server begins to refuse this client: waiting for it does not help. */
   refused(): void;
+  /** Something is wrong with the connection, which is not ready: `lastError` says what. */
+  failed(): void;
   /** While commands can be sent, a node of a cluster was lost, or slots have moved: whether that concerns the slot of a hash tag. */
   disturbed(isDisturbed: (hashTag: string) => boolean): void;
   /** A server may have become the home of other channels than before. */
@@ -82,6 +84,9 @@ export class RedisClient {
       },
       refused: () => {
         for (const listener of this.#listeners) listener.refused?.();
+      },
+      failed: () => {
+        for (const listener of this.#listeners) listener.failed?.();
       },
     });
     const outage = this.outageOf('acknowledged commands');

@@ -41,20 +41,21 @@ export interface Way {
   ready?(server: ServerFacts): void;
   /** The server refuses us by now: waiting for the connection does not help. */
   refused?(): void;
+  /** Something is wrong with the connection, which is not ready: `lastError` says what. */
+  failed?(): void;
 }
 
 /** Ends the wait of a call, well or with an error; not `isForAll`: only of one that makes a single attempt. */
 type Settle = (error?: Error, isForAll?: boolean) => void;
 
 export class Reconnecting {
-  /** The last thing that went wrong, until commands can be sent. */
-  lastError: Error | undefined;
   readonly #surroundings: Surroundings;
   readonly #outage: Outage;
   readonly #way: Way;
   readonly #awaiting = new Set<Settle>();
   #state: State;
   #attempt = 0;
+  #lastError: Error | undefined;
   #refusal: UnavailableError | undefined;
   #leftReplicaAtMs = -Infinity;
 
@@ -78,6 +79,11 @@ export class Reconnecting {
 
   get isReady(): boolean {
     return this.#state.kind === 'ready';
+  }
+
+  /** The last thing that went wrong, until commands can be sent. */
+  get lastError(): Error | undefined {
+    return this.#lastError;
   }
 
   /** Why waiting would not help; undefined: it would. */
@@ -138,7 +144,7 @@ export class Reconnecting {
     const { session } = this;
     this.#become({ kind: 'closed' });
     this.#outage.close();
-    this.lastError = new ClosedError('its client is closed');
+    this.#wentWrong(new ClosedError('its client is closed'));
     this.#settle(this.refusal);
     session?.end();
   }
@@ -161,7 +167,7 @@ export class Reconnecting {
       },
       hurt: (error) => {
         if (this.session !== session) return;
-        if (!this.isReady) this.lastError = error;
+        if (!this.isReady) this.#wentWrong(error);
         this.#outage.failed(error, this.#way.place());
       },
     });
@@ -177,7 +183,7 @@ export class Reconnecting {
         this.#become({ kind: 'ready', session });
         this.#attempt = 0;
         this.#refusal = undefined;
-        this.lastError = undefined;
+        this.#lastError = undefined;
         this.#outage.over(this.#way.place());
         this.#settle();
         this.#way.ready?.(server);
@@ -191,7 +197,7 @@ export class Reconnecting {
         const timer = clock.setTimer(again, refusal ? REFUSED_MS : UNANSWERED_MS);
         this.#become({ kind: 'opening', session, timer });
         if (refusal) this.#failed(refusal, refusal);
-        else if (isReply(error)) this.lastError = error; // told if the session ends by it
+        else if (isReply(error)) this.#wentWrong(error); // told if the session ends by it
       },
     );
   }
@@ -207,7 +213,7 @@ export class Reconnecting {
     const isUnsaid = !reason || isMereLoss(reason);
     if (wasReady && isUnsaid) {
       // A restart, or a balancer that drops what is idle: it is news only if the next attempt fails, too.
-      this.lastError = reason;
+      this.#wentWrong(reason);
       return;
     }
     // The server's own words say more than a mere loss.
@@ -220,13 +226,18 @@ export class Reconnecting {
   /** It cannot be ready for this reason: that is told, and ends waits. `refusal`: why all that wait now or later need not. */
   #failed(error: Error, refusal?: UnavailableError): void {
     const wasRefused = this.#refusal !== undefined;
-    this.lastError = error;
+    this.#wentWrong(error);
     this.#refusal = refusal;
     this.#outage.begin();
     this.#outage.failed(error, this.#way.place());
     // Who waits for a single attempt has seen it fail; who comes now waits for the next one.
     this.#settle(refusal ?? unavailable('Redis cannot be reached', error), refusal !== undefined);
     if (refusal && !wasRefused) this.#way.refused?.();
+  }
+
+  #wentWrong(error: Error | undefined): void {
+    this.#lastError = error;
+    this.#way.failed?.();
   }
 
   /** A master that has become a replica. */

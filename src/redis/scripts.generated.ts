@@ -34,7 +34,7 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: 'f72e8e2c72a77e445ba018959566332bb38d67a3',
+    sha1: '9c1ac14b1e60fe600cec0c487274e6b742dc1b30',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
 -- all before.
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
@@ -75,10 +75,10 @@ if counter then
     local nowUs = time[1] * 1000000 + time[2]
     local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
     local number = math.max(lastNumber + 1, nowUs)
-    -- Lua counts exactly up to 2^53.
-    if nowUs > 2 ^ 53 - 1 then
+    -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+    if nowUs > 2 ^ 53 - 2 ^ 40 then
       return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-    elseif number > 2 ^ 53 - 1 then
+    elseif number > 2 ^ 53 - 2 ^ 40 then
       return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
     end
     local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -247,7 +247,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: '6ed7a5d86a8f5f8908bb7e41c16cdadba9b22786',
+    sha1: 'f58a6e281419f4d58b66a646387bb5910955191a',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
 -- cluster, all keys are of one slot.
 -- Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
@@ -293,10 +293,10 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
       local nowUs = time[1] * 1000000 + time[2]
       local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
       local number = math.max(lastNumber + 1, nowUs)
-      -- Lua counts exactly up to 2^53.
-      if nowUs > 2 ^ 53 - 1 then
+      -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+      if nowUs > 2 ^ 53 - 2 ^ 40 then
         return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-      elseif number > 2 ^ 53 - 1 then
+      elseif number > 2 ^ 53 - 2 ^ 40 then
         return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
       end
       local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -383,7 +383,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'c01fe000f8aa5a11d73624f8012cf83ac84df503',
+    sha1: '2f8ee95bd07a6e95453a70d7f6460c992345702a',
     source: `-- Gives up what an owner has, the fair lock or a place in line. If nobody holds the lock then, takes it for the first in line, and tells
 -- its client.
 -- Safe to send twice and to arrive late: an owner is never used again after it went, and only a free lock is handed over. Its lease ends
@@ -550,10 +550,10 @@ if counter and tonumber(wants) >= 2 then
     local nowUs = time[1] * 1000000 + time[2]
     local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
     local number = math.max(lastNumber + 1, nowUs)
-    -- Lua counts exactly up to 2^53.
-    if nowUs > 2 ^ 53 - 1 then
+    -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+    if nowUs > 2 ^ 53 - 2 ^ 40 then
       return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-    elseif number > 2 ^ 53 - 1 then
+    elseif number > 2 ^ 53 - 2 ^ 40 then
       return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
     end
     local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -583,7 +583,7 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   join: {
     name: 'join',
-    sha1: '76326d46d4015f7ab75a86d9de8197fbc7d9b939',
+    sha1: '2ae0fa0d9e1bbfa98734b8c6c4d11e8118bc5062',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
 -- or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
@@ -643,10 +643,10 @@ if counter and (count or isFree and isFirst) then
     local nowUs = time[1] * 1000000 + time[2]
     local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
     local number = math.max(lastNumber + 1, nowUs)
-    -- Lua counts exactly up to 2^53.
-    if nowUs > 2 ^ 53 - 1 then
+    -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+    if nowUs > 2 ^ 53 - 2 ^ 40 then
       return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-    elseif number > 2 ^ 53 - 1 then
+    elseif number > 2 ^ 53 - 2 ^ 40 then
       return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
     end
     local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
@@ -783,12 +783,12 @@ return { holder, redis.call('PTTL', lock) }
   },
   raiseToken: {
     name: 'raise-token',
-    sha1: '1e30d3637ce3a76a2e72abd5d62fc2ca1fe3d71f',
+    sha1: '47763213f60954799974affc72d15f7ce04c4481',
     source: `-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
 -- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long.
 --
 -- KEYS[1] counter (string): the last fencing token that was given out
--- ARGV[1] token (string): a whole number, below 2^53
+-- ARGV[1] token (string): a whole number, at most 2^53 - 2^40
 -- ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
 -- Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
 -- Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
@@ -803,9 +803,9 @@ end
 
 local last = redis.call('GET', counter) or '0'
 local number = tonumber(token)
--- Lua counts exactly up to 2^53.
+-- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
 local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
-if lastNumber > 2 ^ 53 - 1 or number > 2 ^ 53 - 1 then
+if lastNumber > 2 ^ 53 - 2 ^ 40 or number > 2 ^ 53 - 2 ^ 40 then
   return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
 end
 if lastNumber >= number then
@@ -1113,7 +1113,7 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: '4aad8ac6b15123b9992540bfcbdcb677c491b62d',
+    sha1: 'a6fb0e979bd1c9b40adcd2ac9fc0bba6e56f0488',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
 -- keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
 -- writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
@@ -1154,10 +1154,10 @@ if isFree or isOurs then
       local nowUs = time[1] * 1000000 + time[2]
       local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
       local number = math.max(lastNumber + 1, nowUs)
-      -- Lua counts exactly up to 2^53.
-      if nowUs > 2 ^ 53 - 1 then
+      -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+      if nowUs > 2 ^ 53 - 2 ^ 40 then
         return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
-      elseif number > 2 ^ 53 - 1 then
+      elseif number > 2 ^ 53 - 2 ^ 40 then
         return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
       end
       local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1

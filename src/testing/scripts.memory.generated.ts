@@ -78,15 +78,15 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         () => 2 ** 53,
       );
       const number = math.max(lua.num(lastNumber) + 1, nowUs);
-      // Lua counts exactly up to 2^53.
-      if (nowUs > 2 ** 53 - 1) {
+      // Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+      if (nowUs > 2 ** 53 - 2 ** 40) {
         return [
           undefined,
           redis.error_reply(
             'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
           ),
         ];
-      } else if (number > 2 ** 53 - 1) {
+      } else if (number > 2 ** 53 - 2 ** 40) {
         return [
           undefined,
           redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
@@ -347,15 +347,15 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           () => 2 ** 53,
         );
         const number = math.max(lua.num(lastNumber) + 1, nowUs);
-        // Lua counts exactly up to 2^53.
-        if (nowUs > 2 ** 53 - 1) {
+        // Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+        if (nowUs > 2 ** 53 - 2 ** 40) {
           return [
             undefined,
             redis.error_reply(
               'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
             ),
           ];
-        } else if (number > 2 ** 53 - 1) {
+        } else if (number > 2 ** 53 - 2 ** 40) {
           return [
             undefined,
             redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
@@ -692,15 +692,15 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         () => 2 ** 53,
       );
       const number = math.max(lua.num(lastNumber) + 1, nowUs);
-      // Lua counts exactly up to 2^53.
-      if (nowUs > 2 ** 53 - 1) {
+      // Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+      if (nowUs > 2 ** 53 - 2 ** 40) {
         return [
           undefined,
           redis.error_reply(
             'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
           ),
         ];
-      } else if (number > 2 ** 53 - 1) {
+      } else if (number > 2 ** 53 - 2 ** 40) {
         return [
           undefined,
           redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
@@ -839,15 +839,15 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         () => 2 ** 53,
       );
       const number = math.max(lua.num(lastNumber) + 1, nowUs);
-      // Lua counts exactly up to 2^53.
-      if (nowUs > 2 ** 53 - 1) {
+      // Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+      if (nowUs > 2 ** 53 - 2 ** 40) {
         return [
           undefined,
           redis.error_reply(
             'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
           ),
         ];
-      } else if (number > 2 ** 53 - 1) {
+      } else if (number > 2 ** 53 - 2 ** 40) {
         return [
           undefined,
           redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
@@ -1013,7 +1013,7 @@ function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long.
   //
   // KEYS[1] counter (string): the last fencing token that was given out
-  // ARGV[1] token (string): a whole number, below 2^53
+  // ARGV[1] token (string): a whole number, at most 2^53 - 2^40
   // ARGV[2] tokenTtlMs (integer, ms): how long the token is remembered, beyond what it is ahead of the clock; 0: for ever
   // Returns 1 when it was larger than the last one; otherwise that (string), which is as large, or larger, and stays.
   // Error KEYCONFLICT when the counter is no token; WRONGTYPE when the key is of another type.
@@ -1038,12 +1038,15 @@ function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const last = lua.or(redis.call('GET', counter), () => '0');
   const number = tonumber(token);
-  // Lua counts exactly up to 2^53.
+  // Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
   const lastNumber = lua.or(
     lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
     () => 2 ** 53,
   );
-  if (lua.compare(lastNumber, '>', 2 ** 53 - 1) || lua.compare(number, '>', 2 ** 53 - 1)) {
+  if (
+    lua.compare(lastNumber, '>', 2 ** 53 - 2 ** 40) ||
+    lua.compare(number, '>', 2 ** 53 - 2 ** 40)
+  ) {
     return redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else');
   }
   if (lua.compare(lastNumber, '>=', number)) {
@@ -1452,15 +1455,15 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           () => 2 ** 53,
         );
         const number = math.max(lua.num(lastNumber) + 1, nowUs);
-        // Lua counts exactly up to 2^53.
-        if (nowUs > 2 ** 53 - 1) {
+        // Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+        if (nowUs > 2 ** 53 - 2 ** 40) {
           return [
             undefined,
             redis.error_reply(
               'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
             ),
           ];
-        } else if (number > 2 ** 53 - 1) {
+        } else if (number > 2 ** 53 - 2 ** 40) {
           return [
             undefined,
             redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),

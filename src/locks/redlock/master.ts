@@ -1,29 +1,26 @@
-// One master of a Redlock: its part of the lock, and what is known of its health.
+// One master as its Redlock sees it: its part of the lock, the votes that it was asked for, and whether it is of use now.
 
-import type { KeepReply } from '../../core/protocol.js';
-import type { TimeLimit } from '../../runtime/clock.js';
-import { OptionError } from '../../api/errors.js';
+import { type AcquireReply, isAcquired, type KeepReply } from '../../core/protocol.js';
 import type { Cleanup } from '../../core/cleanup.js';
-import { ReentrantLockBackend, type VoteReply } from '../plain.js';
+import { NO_LIMIT, type TimeLimit } from '../../runtime/clock.js';
 import type { RedisClient } from '../../redis/client.js';
 import { describe } from '../../redis/failure.js';
-import { BaseLock } from '../base-lock.js';
-import { parseMembers, shownMember } from '../single-lock.js';
-import {
-  invalid,
-  isPlainObject,
-  isWholeNumber,
-  parseDuration,
-  parseOptions,
-} from '../../api/options.js';
-import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js';
+import { scripts } from '../../redis/scripts.generated.js';
+import type { ReentrantLockBackend } from '../plain.js';
+
+/** What a master answers when it is asked for its vote. */
+export interface VoteReply {
+  /**
+   * For a fenced lock, `token` is the least that this master asks of the next token: larger than its last one, and no less than its clock.
+   * It is only proposed; the write-back gives it out.
+   */
+  readonly reply: AcquireReply;
+  /** The longest lease that this master was asked for before this vote and that may not be over, in milliseconds; 0: it knows of none. */
+  readonly longestLeaseMs: number;
+}
 
 /** How many commands were not answered in time, and still are not, by connection; whatever lock they were for. */
 const overdue = new WeakMap<RedisClient, number>();
-
-function overdueOf(connection: RedisClient): number {
-  return overdue.get(connection) ?? 0;
-}
 
 export class Master {
   /** The address of the master, for people. */
@@ -46,7 +43,7 @@ export class Master {
   get trouble(): string | undefined {
     const { isReady, lastError } = this.lock.connection;
     if (!isReady) return lastError ? describe(lastError) : 'not connected';
-    return overdueOf(this.lock.connection) > 0 ? 'it owes an answer' : undefined;
+    return (overdue.get(this.lock.connection) ?? 0) > 0 ? 'it owes an answer' : undefined;
   }
 
   /** Whether it is neither up nor known to be in trouble. */
@@ -55,9 +52,17 @@ export class Master {
     return !isReady && !lastError;
   }
 
-  /** Asks for its vote. */
-  vote(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<VoteReply> {
-    const vote = this.lock.vote(ownerId, leaseMs, limit);
+  /** Asks for its vote. The master remembers for how long it was asked to keep the lock. */
+  vote(ownerId: string, leaseMs: number, limit: TimeLimit = NO_LIMIT): Promise<VoteReply> {
+    const { connection, counter, keys } = this.lock;
+    const vote = connection.runReplicated(
+      scripts.vote,
+      [keys.lock, keys.longestLease, ...(counter ? [counter.key] : [])],
+      [ownerId, leaseMs],
+      readVote,
+      ({ reply }) => isAcquired(reply),
+      limit,
+    );
     const isGiven = vote.then(({ reply }) => reply.outcome === 'acquired');
     this.#asked.set(ownerId, isGiven);
     const settled = (): void => {
@@ -65,7 +70,7 @@ export class Master {
     };
     isGiven.then(settled, (error: unknown) => {
       settled();
-      this.lock.connection.refusals.heard(error);
+      connection.refusals.heard(error);
     });
     return vote;
   }
@@ -78,7 +83,7 @@ export class Master {
     return await this.lock.counter?.raise(token, limit);
   }
 
-  /** Sends `reenter` to this master. A lease that is asked for counts only if the master remembers it, too. */
+  /** Sends `reenter` to this master. */
   keep(ownerId: string, holdCount: number, leaseMs: number, limit: TimeLimit): Promise<KeepReply> {
     const { lock } = this;
     const keep = (): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs, limit);
@@ -97,32 +102,46 @@ export class Master {
     return this.#remembering(locks, leaseMs, renew);
   }
 
+  /** A lease that is asked for counts only if the master remembers it, too; both are sent at once. */
+  async #remembering<T>(
+    locks: readonly ReentrantLockBackend[],
+    leaseMs: number,
+    ask: () => Promise<T>,
+  ): Promise<T> {
+    if (leaseMs === 0) return await ask();
+    const keys = locks.map((lock) => lock.keys.longestLease);
+    const { connection } = this.lock;
+    const remembered = connection.run(scripts.remember, keys, [leaseMs], () => undefined);
+    const [answer] = await Promise.all([ask(), remembered]);
+    return answer;
+  }
+
   /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
   async release(ownerId: string): Promise<boolean> {
     const vote = this.#asked.get(ownerId);
     const releasing = this.lock.release(ownerId);
     // The client of this master may be closing at the same time as that of the Redlock.
     this.#cleanup.expect(releasing);
+    let isReleased = false;
     try {
-      const isReleased = await releasing;
+      isReleased = await releasing;
       if (isReleased) this.#cleanup.released?.add(this.lock, ownerId);
-      else this.#withdrawAfter(vote, ownerId);
       return isReleased;
     } catch (error) {
       this.#cleanup.remove(this.lock, ownerId);
-      this.#withdrawAfter(vote, ownerId);
       throw error;
+    } finally {
+      if (!isReleased) this.#withdrawAfter(vote, ownerId);
     }
   }
 
   /** Takes back a vote, or one that may still come; those who wait are told only if it may have kept them out. */
   withdraw(ownerId: string, isTold = false): void {
     this.#withdrawAfter(this.#asked.get(ownerId), ownerId);
-    const withdrawn = isTold ? this.lock.release(ownerId) : this.lock.withdraw(ownerId);
-    const handled = withdrawn.catch(() => {
+    const withdrawn = this.lock.release(ownerId, isTold).catch(() => {
       this.#cleanup.remove(this.lock, ownerId);
     });
-    this.#cleanup.expect(handled);
+    this.#cleanup.expect(withdrawn);
   }
 
   #withdrawAfter(vote: Promise<boolean> | undefined, ownerId: string): void {
@@ -140,174 +159,24 @@ export class Master {
     await Promise.all([vote, counted]);
   }
 
-  /** Has the master remember the lease, and asks; both are sent at once, and it takes both for the lease to count. */
-  async #remembering<T>(
-    locks: readonly ReentrantLockBackend[],
-    leaseMs: number,
-    ask: () => Promise<T>,
-  ): Promise<T> {
-    if (leaseMs === 0) return await ask();
-    const remembered = this.lock.remember(locks, leaseMs);
-    const [answer] = await Promise.all([ask(), remembered]);
-    return answer;
-  }
-
   /** An answer did not come in time. */
   overdue(answer: Promise<unknown>): void {
     const { connection } = this.lock;
-    overdue.set(connection, overdueOf(connection) + 1);
-    const settled = (): void => {
-      overdue.set(connection, overdueOf(connection) - 1);
+    const add = (count: number): void => {
+      overdue.set(connection, (overdue.get(connection) ?? 0) + count);
     };
+    const settled = (): void => {
+      add(-1);
+    };
+    add(1);
     answer.then(settled, settled);
   }
 }
 
-/** Throws if two masters are one server, which would have two votes. That is known once they are connected. */
-export function assertDistinct(lockName: string, masters: readonly Master[]): void {
-  for (const [index, { name, lock }] of masters.entries()) {
-    const serverId = lock.connection.server.id;
-    if (serverId === undefined) continue;
-    const twin = masters.findIndex((other) => other.lock.connection.server.id === serverId);
-    if (twin === index) continue;
-    throw new OptionError(
-      `lock "${lockName}": the masters ${masters[twin]?.name ?? ''} and ${name} of the Redlock are the same server (run_id ${serverId}): each must be a server of its own`,
-      { lockName },
-    );
-  }
-}
-
-// What a Redlock may be made of: one lock of one name on each of several masters, reentrant ones or fenced ones.
-
-const A_MEMBER = 'a lock of getLock() or getFencedLock()';
-
-/** What a Redlock is made of. */
-export interface RedLockParts {
-  readonly name: string;
-  readonly masters: readonly Master[];
-  /** Whether its members are fenced locks, and so its holders get tokens. */
-  readonly isFenced: boolean;
-  readonly settings: RedLockSettings;
-}
-
-/** What `getRedLock()` was given: the locks, and then options, or none. */
-export function parseRedLock(given: readonly unknown[]): RedLockParts {
-  const last = given.at(-1);
-  if (given.length === 0 || last instanceof BaseLock) {
-    const parts = parseMasters(given);
-    return { ...parts, settings: parseRedLockOptions(parts.name, {}, parts.isFenced) };
-  }
-  // If it were taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of
-  // others.
-  if (!isPlainObject(last)) {
-    throw new OptionError(
-      `argument ${String(given.length)} of getRedLock() is ${shownMember(last)}: it must be ${A_MEMBER}, or a plain object of options`,
-    );
-  }
-  const parts = parseMasters(given.slice(0, -1));
-  return { ...parts, settings: parseRedLockOptions(parts.name, last, parts.isFenced) };
-}
-
-function parseMasters(locks: readonly unknown[]): Omit<RedLockParts, 'settings'> {
-  const right = `it must be ${A_MEMBER}`;
-  const members = parseMembers('a Redlock', locks, right, ({ memberIds }) => !memberIds);
-  const name = members[0]?.name ?? '';
-  const clients = new Set<object>();
-  const masters = members.map((member) => {
-    const { session, backend } = member.parts;
-    if (!(backend instanceof ReentrantLockBackend) || !backend.mayVote) {
-      throw new OptionError(
-        `member "${member.name}" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority`,
-      );
-    }
-    if (member.name !== name) {
-      throw new OptionError(
-        `a Redlock has members "${name}" and "${member.name}": it must be one name on several masters`,
-      );
-    }
-    if (backend.connection.isCluster) {
-      throw new OptionError(
-        `member "${member.name}" of a Redlock is in a cluster: each must be on a master of its own`,
-      );
-    }
-    if (clients.has(session)) {
-      throw new OptionError(
-        `a Redlock has two members of one client: each must be on its own master, from its own Holdfast`,
-      );
-    }
-    clients.add(session);
-    return new Master(backend, session.cleanup);
-  });
-  return { name, masters, isFenced: areFenced(masters) };
-}
-
-/** Whether all members are fenced locks; throws if only some are, since a token is worth something only if the next holder has one, too. */
-function areFenced(masters: readonly Master[]): boolean {
-  const places = (isFenced: boolean): string =>
-    masters.flatMap(({ lock }, index) => (lock.isFenced === isFenced ? index + 1 : [])).join(', ');
-  const [fenced, plain] = [places(true), places(false)];
-  if (fenced !== '' && plain !== '') {
-    throw new OptionError(
-      `a Redlock has members of getFencedLock() (${fenced}) and of getLock() (${plain}): it must be all of one kind`,
-    );
-  }
-  return fenced !== '';
-}
-
-// Reads the options of `getRedLock()`.
-
-export interface RedLockSettings {
-  /** How long one master may take to answer, in milliseconds. */
-  readonly nodeTimeoutMs: number;
-  /** Decides which masters have been up for too short a time to vote; `longestLeaseMs`: the longest lease that this client has used. */
-  readonly guard: (longestLeaseMs: number) => RestartGuard;
-  /** How often the watchdog extends a lease at most. */
-  readonly maxExtensions: number;
-}
-
-/** `isFenced`: whether its holders get tokens, which a master that has restarted may have forgotten. */
-export function parseRedLockOptions(
-  lockName: string,
-  options: unknown,
-  isFenced: boolean,
-): RedLockSettings {
-  const { nodeTimeout, restartGuard, maxExtensions } = parseOptions(
-    'the options of getRedLock()',
-    options,
-    ['nodeTimeout', 'restartGuard', 'maxExtensions'],
-    lockName,
-  );
-  return {
-    nodeTimeoutMs:
-      nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1, lockName),
-    guard: parseRestartGuard(lockName, restartGuard, isFenced),
-    maxExtensions: parseMaxExtensions(lockName, maxExtensions),
-  };
-}
-
-function parseRestartGuard(
-  lockName: string,
-  restartGuard: unknown,
-  isFenced: boolean,
-): RedLockSettings['guard'] {
-  if (restartGuard === undefined) return learningGuard;
-  if (isFenced && (restartGuard === false || restartGuard === 0)) {
-    const right = 'at least 1 ms where the members are fenced locks';
-    throw invalid(
-      'restartGuard',
-      restartGuard,
-      `${right}: a master that restarted may have forgotten their tokens`,
-      lockName,
-    );
-  }
-  const guardMs =
-    restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0, lockName);
-  return () => fixedGuard(guardMs);
-}
-
-function parseMaxExtensions(lockName: string, maxExtensions: unknown): number {
-  if (maxExtensions === undefined || maxExtensions === Infinity) return Infinity;
-  if (isWholeNumber(maxExtensions, 0)) return maxExtensions;
-  const right = 'a whole number of at least 0, or Infinity';
-  throw invalid('maxExtensions', maxExtensions, right, lockName);
+function readVote(reply: unknown): VoteReply {
+  const [longestLeaseMs, text, holderTtlMs] = reply as [number, string?, number?];
+  if (text === undefined) return { reply: { outcome: 'acquired' }, longestLeaseMs };
+  if (holderTtlMs === undefined)
+    return { reply: { outcome: 'acquired', token: BigInt(text) }, longestLeaseMs };
+  return { reply: { outcome: 'held', holder: text, holderTtlMs }, longestLeaseMs };
 }

@@ -10,36 +10,46 @@ import type {
   LockRequest,
   Waiter,
 } from '../../core/protocol.js';
-import { ClosedError, type NodeAnswer } from '../../api/errors.js';
-import type { KeyInTheWay } from '../../core/retry.js';
-import { type LastToken, LineWaiter, type ReentrantLockBackend } from '../plain.js';
-import type { ChannelListener, Subscription } from '../../waiting/channels.js';
-import { Line, Lines } from '../../waiting/line.js';
-import { type Clock, now, PROCESS_CLOCK, type Timer } from '../../runtime/clock.js';
-import { assertDistinct, type Master, type RedLockParts, type RedLockSettings } from './master.js';
-import {
-  type Answer,
-  type Election,
-  largest,
-  mayHaveRun,
-  NoQuorum,
-  poll,
-  refusalOfMany,
-  values,
-  vote,
-  type Vote,
-} from './election.js';
-import { ExtensionLimit, kept, RedRenewer, type RedTarget, repairOn } from './renewal.js';
-import { leastAgeMs } from './restart-guard.js';
-import { UnwantedError } from '../../redis/failure.js';
-import { type Reachable, Session } from '../../core/session.js';
 import type { Events } from '../../api/events.js';
+import { ClosedError, type NodeAnswer, OptionError } from '../../api/errors.js';
+import {
+  invalid,
+  isPlainObject,
+  isWholeNumber,
+  parseDuration,
+  parseOptions,
+} from '../../api/options.js';
+import { type KeyInTheWay, Undecided } from '../../core/retry.js';
 import { renewalFailed } from '../../core/server.js';
+import { type Reachable, Session } from '../../core/session.js';
 import { Watchdog } from '../../core/watchdog.js';
 import type { RedisClient } from '../../redis/client.js';
+import { UnwantedError } from '../../redis/failure.js';
+import { type Clock, now, type Timer } from '../../runtime/clock.js';
+import { WaitLimit } from '../../runtime/wait-limit.js';
+import type { ChannelListener, Subscription } from '../../waiting/channels.js';
+import { Line, Lines } from '../../waiting/line.js';
+import { BaseLock } from '../base-lock.js';
+import { LineWaiter, ReentrantLockBackend } from '../plain.js';
+import { parseMembers, shownMember } from '../single-lock.js';
+import {
+  type Answer,
+  elect,
+  type ElectionResult,
+  largest,
+  mayHaveRun,
+  poll,
+  quorumError,
+  refusalOfMany,
+  values,
+} from './election.js';
+import { Master } from './master.js';
+import { extensionLimit, kept, RedRenewer, repairOn } from './renewal.js';
+import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js';
 
 export class RedLockBackend implements LockBackend {
-  readonly kind: string = 'RedLock';
+  readonly kind: string;
+  readonly isFenced: boolean;
   readonly name: string;
   readonly id: string;
   /** What a lost lock leaves on a minority of the masters has to be removed. */
@@ -47,27 +57,43 @@ export class RedLockBackend implements LockBackend {
   readonly masters: readonly Master[];
   readonly quorum: number;
   readonly clock: Clock;
-  readonly health: Health;
   readonly nodeTimeoutMs: number;
   readonly newOwnerId: () => string;
+  /**
+   * The largest token among a majority's answers: every majority includes a master that had the last holder's token. That one may have
+   * restarted since, however long ago, so no guard by its age would help. It is for people: an election does not rely on it.
+   */
+  readonly counter = {
+    last: async (): Promise<bigint | undefined> =>
+      largest(await this.#all('not looked at', async ({ counter }) => await counter?.last())),
+  };
   readonly #services: QuorumServices;
-  readonly #settings: RedLockSettings;
+  readonly #makeGuard: RedLockParts['guard'];
+  readonly #maxExtensions: number;
 
-  constructor({ name, masters, settings }: RedLockParts, services: QuorumServices) {
+  constructor(parts: RedLockParts, services: QuorumServices) {
+    const { name, masters, isFenced } = parts;
+    this.kind = isFenced ? 'FencedRedLock' : 'RedLock';
+    this.isFenced = isFenced;
     this.name = name;
     this.masters = masters;
     this.quorum = Math.floor(masters.length / 2) + 1;
     this.clock = services.session.clock;
-    this.health = new Health(this.clock, masters, this.quorum);
-    this.nodeTimeoutMs = settings.nodeTimeoutMs;
-    this.id = `red ${masters
-      .map(({ lock }) => lock.id)
-      .sort()
-      .join(' ')}`;
+    this.nodeTimeoutMs = parts.nodeTimeoutMs;
+    this.id = `red ${[...this.memberIds].sort().join(' ')}`;
     this.newOwnerId = services.session.newOwnerId;
-    this.#settings = settings;
+    this.#makeGuard = parts.guard;
+    this.#maxExtensions = parts.maxExtensions;
     this.#services = services;
-    services.renewOnReady(masters);
+    services.listenTo(masters);
+  }
+
+  get memberIds(): string[] {
+    return this.masters.map(({ lock }) => lock.id);
+  }
+
+  get keyPlaces(): KeyPlace[] {
+    return this.masters.flatMap(({ lock }) => lock.keyPlaces);
   }
 
   /** Locks with the same batch key may be renewed together, in one call for each master. */
@@ -79,22 +105,23 @@ export class RedLockBackend implements LockBackend {
     return new RedWaiter(this, newOwnerId, request);
   }
 
-  get isReachable(): boolean {
-    return this.health.isReachable;
+  line(): Line<Heir> {
+    const { clock, masters, quorum } = this;
+    return this.#services.lines.of(this.id, (onEmpty) => {
+      const lookEveryMs = this.#services.session.lockWatchdogTimeoutMs / 3;
+      const subscribe = (listener: ChannelListener): Subscription =>
+        subscribeToMost(masters, quorum, clock, listener);
+      return new Line({ clock, lookEveryMs, subscribe, onEmpty });
+    });
   }
 
-  elect(ownerId: string, leaseMs: number, won: Election['won']): Promise<Vote> {
+  elect(ownerId: string, leaseMs: number): Promise<ElectionResult> {
     const { clock, masters, quorum, nodeTimeoutMs } = this;
     const { random } = this.#services.session;
     this.#services.noteLease(leaseMs);
-    const guard = this.#settings.guard(this.#services.longestLeaseMs);
-    return vote({ clock, random, masters, quorum, ownerId, leaseMs, nodeTimeoutMs, guard, won });
+    const guard = this.#guard;
+    return elect({ clock, random, masters, quorum, guard, ownerId, leaseMs, nodeTimeoutMs });
   }
-
-  readonly remembersAll = ({ lock }: Master): boolean => {
-    const guard = this.#settings.guard(this.#services.longestLeaseMs);
-    return lock.connection.server.ageMs >= leastAgeMs(guard, this.masters.length);
-  };
 
   reenter(ownerId: string, holdCount: number, leaseMs: number): Promise<KeepReply> {
     this.#services.noteLease(leaseMs);
@@ -113,50 +140,38 @@ export class RedLockBackend implements LockBackend {
   release(ownerId: string): Promise<boolean> {
     // While most masters are being connected, those that are there need not wait for them. (Whether the lock was lost only most can tell.)
     const isThere = ({ lock }: Master): boolean => lock.connection.isReady;
-    const there = this.health.isSettled ? [] : this.masters.filter(isThere);
+    const there = this.#isSettled ? [] : this.masters.filter(isThere);
     const asked = new Map(there.map((master) => [master, master.release(ownerId)]));
     for (const answer of asked.values()) answer.catch(() => undefined);
     const ask = (master: Master): Promise<boolean> => asked.get(master) ?? master.release(ownerId);
-    return this.#poll('not known to be released', ask, (answers) => {
-      const released = values(answers).filter(Boolean).length;
-      if (released >= this.quorum) return true;
-      const gone = values(answers).length - released;
-      return gone > this.masters.length - this.quorum ? false : undefined;
-    });
-  }
-
-  get memberIds(): string[] {
-    return this.masters.map(({ lock }) => lock.id);
-  }
-
-  get keyPlaces(): KeyPlace[] {
-    return this.masters.flatMap(({ lock }) => lock.keyPlaces);
+    return this.#poll('not known to be released', ask, this.#mostSay);
   }
 
   watch(grant: Granted): void {
-    this.#services.watch({ lock: this, grant }, this.#settings.maxExtensions);
+    const { session, watchdog, renewer } = this.#services;
+    const { lockWatchdogTimeoutMs: leaseMs } = session;
+    if (this.#maxExtensions < Infinity)
+      grant.renewalLimit ??= extensionLimit(
+        this.#maxExtensions,
+        leaseMs,
+        grant.ageMs(),
+        this.clock,
+      );
+    watchdog.watch(grant, { lock: this, grant }, renewer);
   }
 
   unwatch(grant: Granted): void {
-    this.#services.unwatch(grant);
+    this.#services.watchdog.unwatch(grant);
   }
 
-  line(): Line<Heir> {
-    const { clock, masters, quorum, nodeTimeoutMs } = this;
-    return this.#services.lines.of(this.id, (onEmpty) => {
-      const watch = (listener: ChannelListener): UnlockWatch =>
-        new UnlockWatch(masters, quorum, nodeTimeoutMs, listener, clock);
-      const lookEveryMs = this.#services.session.lockWatchdogTimeoutMs / 3;
-      return new Line({ clock, lookEveryMs, subscribe: watch, onEmpty });
-    });
-  }
+  readonly remembersAll = ({ lock }: Master): boolean =>
+    lock.connection.server.ageMs >= this.#guard.mostMs;
 
   async forceUnlock(wordMs: number): Promise<string | undefined> {
     // From a master that is not asked the holder's renewals would spread again to those that are.
-    const { clock } = this;
-    const endsAtMs = clock.nowMs() + this.nodeTimeoutMs;
-    await this.health.whenAllSettled(() => clock.nowMs() > endsAtMs);
-    const forced = await this.all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
+    const areAllSettled = (): boolean => !this.masters.some(({ isConnecting }) => isConnecting);
+    await this.#services.until(areAllSettled, this.nodeTimeoutMs);
+    const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
     // Others may have left single votes: the holder is whom most of them knew.
     const count = (owner: string): number => forced.filter((other) => other === owner).length;
     const owners = forced.filter((holder) => holder !== undefined);
@@ -178,23 +193,16 @@ export class RedLockBackend implements LockBackend {
    * of those that have restarted and may have forgotten a holder: the restart guard is for elections.
    */
   isLocked(): Promise<boolean> {
-    const ask = ({ lock }: Master): Promise<boolean> => lock.isLocked();
-    const decide = (answers: readonly Answer<boolean>[]): boolean | undefined => {
-      const locked = values(answers).filter(Boolean).length;
-      if (locked >= this.quorum) return true;
-      const free = values(answers).length - locked;
-      return free > this.masters.length - this.quorum ? false : undefined;
-    };
-    return this.#poll('not looked at', ask, decide, true);
+    return this.#poll('not looked at', ({ lock }) => lock.isLocked(), this.#mostSay, true);
   }
 
   async holdCount(ownerId: string): Promise<number> {
-    return this.#agreed(await this.all('not looked at', (lock) => lock.holdCount(ownerId)));
+    return this.#agreed(await this.#all('not looked at', (lock) => lock.holdCount(ownerId)), 0);
   }
 
   /** For how long a majority of the masters keeps the lock. */
   async remainTimeToLive(): Promise<number> {
-    const leftMs = await this.all('not looked at', (lock) => lock.remainTimeToLive());
+    const leftMs = await this.#all('not looked at', (lock) => lock.remainTimeToLive());
     const agreed = this.#agreed(
       leftMs.map((ms) => (ms === -1 ? Infinity : ms)),
       -2,
@@ -203,18 +211,26 @@ export class RedLockBackend implements LockBackend {
   }
 
   /** The largest number that a majority reaches. */
-  #agreed(numbers: readonly number[], none = 0): number {
+  #agreed(numbers: readonly number[], none: number): number {
     return [...numbers].sort((one, other) => other - one)[this.quorum - 1] ?? none;
   }
 
+  /** Whether so many say yes, or no, that the others do not matter. */
+  readonly #mostSay = (answers: readonly Answer<boolean>[]): boolean | undefined => {
+    const given = values(answers);
+    const yes = given.filter(Boolean).length;
+    if (yes >= this.quorum) return true;
+    return given.length - yes > this.masters.length - this.quorum ? false : undefined;
+  };
+
   /** The answers of at least a majority. */
-  protected all<T>(what: string, ask: (lock: ReentrantLockBackend) => Promise<T>): Promise<T[]> {
+  #all<T>(what: string, ask: (lock: ReentrantLockBackend) => Promise<T>): Promise<T[]> {
     const enough = (answers: readonly Answer<T>[], isFinal: boolean): T[] | undefined =>
       isFinal && values(answers).length >= this.quorum ? values(answers) : undefined;
     return this.#poll(what, ({ lock }) => ask(lock), enough, true);
   }
 
-  /** Asks all masters; rejects with NoQuorum when their answers decide nothing. A look is not repeated while most are down. */
+  /** Asks all masters; rejects when their answers decide nothing. A look is not repeated while most are down. */
   async #poll<T, Decision>(
     what: string,
     ask: (master: Master) => Promise<T>,
@@ -222,19 +238,15 @@ export class RedLockBackend implements LockBackend {
     isLook = false,
   ): Promise<Decision> {
     const { clock, masters, nodeTimeoutMs } = this;
-    if (!this.health.isSettled) {
-      const endsAtMs = clock.nowMs() + this.#services.session.commandTimeoutMs;
-      await this.health.whenSettled(() => clock.nowMs() > endsAtMs);
-    }
+    await this.whenSettled(this.#services.session.commandTimeoutMs);
     return await poll<T, Decision>(clock, masters, ask, nodeTimeoutMs, (answers, isFinal) => {
       const decision = decide(answers, isFinal);
       if (decision !== undefined || !isFinal) return decision;
-      const refusal = refusalOfMany(answers, this.masters.length - this.quorum);
+      const refusal = refusalOfMany(answers, masters.length - this.quorum);
       if (refusal) return refusal;
       const nodes = answers.map(this.#nodeAnswer);
-      const failure = new NoQuorum(this.name, what, this.quorum, nodes, answers.some(mayHaveRun));
-      const isOver = this.health.isHopeless || (isLook && !this.health.isReachable);
-      return isOver ? failure.told : failure;
+      const isLast = isLook && !this.isReachable;
+      return this.undecided(what, nodes, answers.some(mayHaveRun), isLast);
     });
   }
 
@@ -245,25 +257,43 @@ export class RedLockBackend implements LockBackend {
     const isConfirmed = answer?.value === 'kept' || answer?.value === true;
     return { node, answer: isConfirmed ? 'acquired' : 'gone' };
   };
+
+  /** The masters' answers decide nothing: asked again they may, unless this is the last time, or waiting would not help. */
+  undecided(what: string, nodes: readonly NodeAnswer[], hasRun: boolean, isLast: boolean): Error {
+    const error = quorumError(this.name, what, this.quorum, nodes);
+    const refused = this.#count(({ lock }) => lock.connection.refusal !== undefined);
+    const isHopeless = refused > this.masters.length - this.quorum;
+    return isLast || isHopeless ? error : new Undecided(error, hasRun);
+  }
+
+  /** Whether a majority is connected. */
+  get isReachable(): boolean {
+    return this.#count(({ lock }) => lock.connection.isReady) >= this.quorum;
+  }
+
+  /** Resolves when a majority is connected, or no more will be for now; or after `limitMs`. */
+  async whenSettled(limitMs = Infinity): Promise<void> {
+    if (!this.#isSettled) await this.#services.until(() => this.#isSettled, limitMs);
+  }
+
+  get #isSettled(): boolean {
+    return this.isReachable || !this.masters.some(({ isConnecting }) => isConnecting);
+  }
+
+  get #guard(): RestartGuard {
+    return this.#makeGuard(this.#services.longestLeaseMs);
+  }
+
+  #count(is: (master: Master) => boolean): number {
+    return this.masters.filter(is).length;
+  }
 }
 
 // A caller who wants a Redlock: each try is an election with an owner of its own, since a failed one is taken back, and
 // what takes it back may arrive late.
 
-/** A Redlock, as whoever waits for it knows it. */
-interface ElectingLock {
-  readonly clock: Clock;
-  readonly name: string;
-  readonly masters: readonly Master[];
-  readonly quorum: number;
-  readonly health: Health;
-  /** The line in which those of this client wait for it. */
-  line(): Line<Heir>;
-  elect(ownerId: string, leaseMs: number, won: Election['won']): Promise<Vote>;
-}
-
 class RedWaiter extends LineWaiter {
-  readonly #lock: ElectingLock;
+  readonly #lock: RedLockBackend;
   readonly #newOwnerId: () => string;
   #ownerId: string;
   #isOwnerUsed = false;
@@ -271,7 +301,7 @@ class RedWaiter extends LineWaiter {
   /** The masters that the election which was won did not reach. */
   #unreached: readonly Master[] = [];
 
-  constructor(lock: ElectingLock, newOwnerId: () => string, request: LockRequest) {
+  constructor(lock: RedLockBackend, newOwnerId: () => string, request: LockRequest) {
     super(request, () => lock.line());
     this.#lock = lock;
     this.#newOwnerId = newOwnerId;
@@ -299,44 +329,59 @@ class RedWaiter extends LineWaiter {
   async try(): Promise<AcquireReply> {
     if (this.#isOwnerUsed) this.#ownerId = this.#newOwnerId();
     this.#isOwnerUsed = true;
-    const { health } = this.#lock;
-    if (!health.isSettled) await health.whenSettled(() => this.#hasLeft);
+    const lock = this.#lock;
+    await lock.whenSettled();
     if (this.#hasLeft) throw new UnwantedError();
-    assertDistinct(this.#lock.name, this.#lock.masters);
-    const sentAt = now(this.#lock.clock); // connecting takes nothing from the lease
-    const vote = await this.#lock.elect(this.#ownerId, this.request.leaseMs, (unreached) => {
-      this.#unreached = unreached;
-    });
-    if (vote.outcome === 'acquired') return { ...vote, sentAt };
-    if (vote.outcome === 'held') return vote;
-    const { name, quorum } = this.#lock;
-    const failure = new NoQuorum(name, 'not acquired', quorum, vote.nodes, true);
-    throw this.request.waitMs > 0 && !health.isHopeless ? failure : failure.told;
+    assertDistinct(lock.name, lock.masters);
+    const sentAt = now(lock.clock); // connecting takes nothing from the lease
+    const result = await lock.elect(this.#ownerId, this.request.leaseMs);
+    if (result.outcome === 'no quorum')
+      throw lock.undecided('not acquired', result.nodes, true, this.request.waitMs === 0);
+    if (result.outcome === 'held') return result;
+    this.#unreached = result.unreached;
+    return { outcome: 'acquired', token: result.token, sentAt };
   }
 }
 
-// The Redlock over fenced locks: its holders have a token that most masters know.
+// Listens to the unlock channels of several masters: each tells of a release, and all of that is one wake-up.
 
-export class FencedRedLockBackend extends RedLockBackend {
-  override readonly kind = 'FencedRedLock';
-  readonly isFenced = true;
-  readonly counter: Pick<LastToken, 'last'> = {
-    /**
-     * The largest token among a majority's answers: every majority includes a master that had the last holder's token. That one may have
-     * restarted since, however long ago, so no guard by its age would help. It is for people: an election does not rely on it (`write-back.ts`).
-     */
-    last: async () =>
-      largest(await this.all('not looked at', ({ counter }) => counter?.last() ?? NONE)),
+/** How long the first message of a release waits for those of other masters: before most have released it, a new election would fail. */
+const GATHER_MS = 5;
+
+function subscribeToMost(
+  masters: readonly Master[],
+  quorum: number,
+  clock: Clock,
+  listener: ChannelListener,
+): Subscription {
+  let timer: Timer | undefined;
+  const hear = (): void => {
+    timer ??= clock.setTimer(() => {
+      timer = undefined;
+      listener.message('0');
+    }, GATHER_MS);
+  };
+  const subscriptions = masters.map(({ lock }) =>
+    lock.subscribeToUnlocks({ subscribed: hear, message: hear }),
+  );
+  return {
+    get isSubscribed() {
+      return subscriptions.filter(({ isSubscribed }) => isSubscribed).length >= quorum;
+    },
+    mayHaveMissed: (sinceMs) =>
+      subscriptions.some((subscription) => subscription.mayHaveMissed(sinceMs)),
+    close: () => {
+      clock.clearTimer(timer);
+      for (const subscription of subscriptions) subscription.close();
+    },
   };
 }
 
-const NONE = Promise.resolve(undefined);
-
-// What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases.
+// What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases and of the masters' connections.
 
 /**
  * A session of Redlocks takes its servers for reachable: all masters are asked at once, who does not answer is part of the result, and
- * `Health` waits for connections that are being made.
+ * a Redlock itself waits for connections that are being made.
  */
 const ALWAYS_REACHABLE: Reachable = {
   isReady: true,
@@ -349,20 +394,23 @@ export class QuorumServices {
   readonly session: Session;
   /** Where those of this client wait, for each lock in one line. */
   readonly lines: Lines<Line<Heir>> = new Lines<Line<Heir>>();
-  readonly #watchdog: Watchdog;
-  readonly #renewer: RedRenewer;
+  readonly watchdog: Watchdog;
+  readonly renewer: RedRenewer;
+  /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */
+  longestLeaseMs: number;
   /** The masters' connections, and what ends listening to them. */
   readonly #connections = new Map<RedisClient, () => void>();
-  #longestLeaseMs: number;
+  /** Who waits for the next change of any of these connections. */
+  readonly #waiting = new Set<() => void>();
 
   constructor(owner: Session, events: Events) {
     const { lockWatchdogTimeoutMs } = owner;
     const reachable = { ...ALWAYS_REACHABLE, surroundings: owner };
     // When the session is closed, all releases go out in that turn: the clients of the masters may be closing, too.
     this.session = new Session(owner, reachable, events, Infinity);
-    this.#longestLeaseMs = lockWatchdogTimeoutMs;
-    this.#renewer = new RedRenewer(lockWatchdogTimeoutMs, owner.clock);
-    this.#watchdog = new Watchdog({
+    this.longestLeaseMs = lockWatchdogTimeoutMs;
+    this.renewer = new RedRenewer(lockWatchdogTimeoutMs, owner.clock);
+    this.watchdog = new Watchdog({
       schedule: owner.schedule,
       leaseMs: lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
@@ -373,181 +421,179 @@ export class QuorumServices {
     if (owner.isClosed) void this.close();
   }
 
-  /** Renews all Redlocks when a master is back, perhaps empty. */
-  renewOnReady(masters: readonly Master[]): void {
+  /** Notices what becomes of the masters' connections; when a master is back, perhaps empty, all Redlocks are renewed. */
+  listenTo(masters: readonly Master[]): void {
     if (this.session.isClosed) return;
     // The clients of masters may come and go.
     for (const connection of this.#connections.keys())
       if (connection.refusal instanceof ClosedError) this.#connections.delete(connection);
     for (const { connection } of masters.map(({ lock }) => lock)) {
       if (this.#connections.has(connection)) continue;
-      this.#connections.set(connection, connection.listen({ ready: this.#watchdog.renewAll }));
+      const ready = (): void => {
+        this.#changed();
+        this.watchdog.renewAll();
+      };
+      this.#connections.set(connection, connection.listen({ ready, failed: this.#changed }));
     }
   }
 
-  /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */
-  get longestLeaseMs(): number {
-    return this.#longestLeaseMs;
+  /** Resolves when `isSo` after a change of the masters' connections, or after `limitMs`. */
+  async until(isSo: () => boolean, limitMs: number): Promise<void> {
+    const limit = new WaitLimit({ clock: this.session.clock, limitMs });
+    try {
+      while (!isSo())
+        await limit.within(new Promise<void>((resolve) => this.#waiting.add(resolve)));
+    } catch {
+      // Those that are there are asked, without the others.
+    } finally {
+      limit.dispose();
+    }
   }
+
+  readonly #changed = (): void => {
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  };
 
   noteLease(leaseMs: number): void {
-    if (leaseMs > this.#longestLeaseMs) this.#longestLeaseMs = leaseMs;
-  }
-
-  /** Watches the grant of a Redlock, and extends its lease `maxExtensions` times at most. */
-  watch(target: RedTarget, maxExtensions: number): void {
-    const { grant } = target;
-    if (maxExtensions < Infinity) {
-      const { lockWatchdogTimeoutMs, clock } = this.session;
-      grant.renewalLimit ??= new ExtensionLimit(
-        maxExtensions,
-        lockWatchdogTimeoutMs,
-        grant.ageMs(),
-        clock,
-      );
-    }
-    this.#watchdog.watch(grant, target, this.#renewer);
-  }
-
-  unwatch(grant: Granted): void {
-    this.#watchdog.unwatch(grant);
+    this.longestLeaseMs = Math.max(this.longestLeaseMs, leaseMs);
   }
 
   /** Ends what Redlocks share. The clients of the masters are others', and may live on. */
   async close(): Promise<void> {
     await this.session.close();
-    this.#watchdog.stop();
+    this.watchdog.stop();
     for (const stopListening of this.#connections.values()) stopListening();
     this.#connections.clear();
+    this.#changed();
   }
 }
 
-// The masters of one Redlock as a whole: whether a majority of them can be asked now, may be soon, or never will be.
+// What a Redlock is made of: one lock of one name on each of several masters, reentrant ones or fenced ones; and its options.
 
-/** How often connections that are being made are looked at, in milliseconds. */
-const CONNECTING_MS = 5;
-
-export class Health {
-  readonly #clock: Clock;
-  readonly #masters: readonly Master[];
-  readonly #quorum: number;
-
-  constructor(clock: Clock, masters: readonly Master[], quorum: number) {
-    this.#clock = clock;
-    this.#masters = masters;
-    this.#quorum = quorum;
-  }
-
-  /** Whether a majority is connected. */
-  get isReachable(): boolean {
-    return this.#count(({ lock }) => lock.connection.isReady) >= this.#quorum;
-  }
-
-  /** Whether waiting for a majority would not help: too many masters are closed, or refuse us. */
-  get isHopeless(): boolean {
-    const refused = this.#count(({ lock }) => lock.connection.refusal !== undefined);
-    return refused > this.#masters.length - this.#quorum;
-  }
-
-  /** Whether a majority is connected, or no more will be for now. */
-  get isSettled(): boolean {
-    return this.isReachable || !this.#isConnecting;
-  }
-
-  /** Waits for connections that are being made, until a majority is there or `isGivenUp`. */
-  async whenSettled(isGivenUp: () => boolean): Promise<void> {
-    while (!this.isSettled && !isGivenUp()) await this.#aMoment();
-  }
-
-  /** The same for all of them: until none is being made, or `isGivenUp`. */
-  async whenAllSettled(isGivenUp: () => boolean): Promise<void> {
-    while (this.#isConnecting && !isGivenUp()) await this.#aMoment();
-  }
-
-  #aMoment(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#clock.setTimer(resolve, CONNECTING_MS);
-    });
-  }
-
-  get #isConnecting(): boolean {
-    return this.#count((master) => master.isConnecting) > 0;
-  }
-
-  #count(is: (master: Master) => boolean): number {
-    return this.#masters.filter(is).length;
-  }
+export interface RedLockParts {
+  readonly name: string;
+  readonly masters: readonly Master[];
+  /** Whether its members are fenced locks, and so its holders get tokens. */
+  readonly isFenced: boolean;
+  /** How long one master may take to answer, in milliseconds. */
+  readonly nodeTimeoutMs: number;
+  /** Decides which masters have been up for too short a time to vote; `longestLeaseMs`: the longest lease that this client has used. */
+  readonly guard: (longestLeaseMs: number) => RestartGuard;
+  /** How often the watchdog extends a lease at most. */
+  readonly maxExtensions: number;
 }
 
-// Listens to the unlock channels of several masters: a release is told by each of them, and is one wake-up. It comes when
-// most have told, since before that a new election would fail.
+const A_MEMBER = 'a lock of getLock() or getFencedLock()';
 
-/** How long a message waits for those of other masters. */
-const GATHER_MS = 10;
-
-export class UnlockWatch implements Subscription {
-  readonly #clock: Clock;
-  readonly #listener: ChannelListener;
-  readonly #quorum: number;
-  readonly #stragglingMs: number;
-  readonly #subscriptions: readonly Subscription[];
-  /** The masters that have told of a release which was not passed on yet. */
-  readonly #heard = new Set<Master>();
-  /** The masters that have not yet told of a release that was passed on already, a moment ago. */
-  readonly #stragglers = new Set<Master>();
-  #passedOnAtMs = -Infinity;
-  #timer: Timer | undefined;
-
-  /** `nodeTimeoutMs`: how much later some masters may tell than others. */
-  constructor(
-    masters: readonly Master[],
-    quorum: number,
-    nodeTimeoutMs: number,
-    listener: ChannelListener,
-    clock: Clock = PROCESS_CLOCK,
-  ) {
-    this.#clock = clock;
-    this.#listener = listener;
-    this.#quorum = quorum;
-    this.#stragglingMs = Math.max(GATHER_MS, nodeTimeoutMs);
-    this.#subscriptions = masters.map((master) => {
-      const hear = (): void => {
-        this.#hear(master, masters);
-      };
-      return master.lock.subscribeToUnlocks({ subscribed: hear, message: hear });
-    });
+/** What `getRedLock()` was given: the locks, and then options, or none. */
+export function parseRedLock(given: readonly unknown[]): RedLockParts {
+  const last = given.at(-1);
+  const hasOptions = given.length > 0 && !(last instanceof BaseLock);
+  // If it were taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of
+  // others.
+  if (hasOptions && !isPlainObject(last)) {
+    throw new OptionError(
+      `argument ${String(given.length)} of getRedLock() is ${shownMember(last)}: it must be ${A_MEMBER}, or a plain object of options`,
+    );
   }
-
-  get isSubscribed(): boolean {
-    return this.#subscriptions.filter(({ isSubscribed }) => isSubscribed).length >= this.#quorum;
-  }
-
-  mayHaveMissed(sinceMs: number): boolean {
-    return this.#subscriptions.some((subscription) => subscription.mayHaveMissed(sinceMs));
-  }
-
-  close(): void {
-    this.#clock.clearTimer(this.#timer);
-    for (const subscription of this.#subscriptions) subscription.close();
-  }
-
-  #hear(master: Master, masters: readonly Master[]): void {
-    const isPassedOn = this.#clock.nowMs() - this.#passedOnAtMs < this.#stragglingMs;
-    if (this.#stragglers.delete(master) && isPassedOn) return;
-    this.#heard.add(master);
-    if (this.#heard.size >= this.#quorum) {
-      for (const other of masters) if (!this.#heard.has(other)) this.#stragglers.add(other);
-      this.#passedOnAtMs = this.#clock.nowMs();
-      this.#notify();
-    } else {
-      this.#timer ??= this.#clock.setTimer(this.#notify, GATHER_MS);
-    }
-  }
-
-  readonly #notify = (): void => {
-    this.#clock.clearTimer(this.#timer);
-    this.#timer = undefined;
-    this.#heard.clear();
-    this.#listener.message('0');
+  const masters = parseMasters(hasOptions ? given.slice(0, -1) : given);
+  const name = masters[0]?.lock.name ?? '';
+  const isFenced = areFenced(masters);
+  const { nodeTimeout, restartGuard, maxExtensions } = parseOptions(
+    'the options of getRedLock()',
+    hasOptions ? last : {},
+    ['nodeTimeout', 'restartGuard', 'maxExtensions'],
+    name,
+  );
+  return {
+    name,
+    masters,
+    isFenced,
+    nodeTimeoutMs:
+      nodeTimeout === undefined ? 50 : parseDuration(nodeTimeout, 'nodeTimeout', 1, name),
+    guard: parseRestartGuard(name, restartGuard, isFenced),
+    maxExtensions: parseMaxExtensions(name, maxExtensions),
   };
+}
+
+function parseMasters(locks: readonly unknown[]): readonly Master[] {
+  const right = `it must be ${A_MEMBER}`;
+  const members = parseMembers('a Redlock', locks, right, ({ memberIds }) => !memberIds);
+  const clients = new Set<object>();
+  return members.map(({ name, parts: { session, backend } }) => {
+    if (!(backend instanceof ReentrantLockBackend) || !backend.mayVote) {
+      throw new OptionError(
+        `member "${name}" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority`,
+      );
+    }
+    const { name: first = '' } = members[0] ?? {};
+    if (name !== first) {
+      throw new OptionError(
+        `a Redlock has members "${first}" and "${name}": it must be one name on several masters`,
+      );
+    }
+    if (backend.connection.isCluster) {
+      throw new OptionError(
+        `member "${name}" of a Redlock is in a cluster: each must be on a master of its own`,
+      );
+    }
+    if (clients.has(session)) {
+      throw new OptionError(
+        `a Redlock has two members of one client: each must be on its own master, from its own Holdfast`,
+      );
+    }
+    clients.add(session);
+    return new Master(backend, session.cleanup);
+  });
+}
+
+/** Whether all members are fenced locks; throws if only some are, since a token is worth something only if the next holder has one, too. */
+function areFenced(masters: readonly Master[]): boolean {
+  const places = (isFenced: boolean): string =>
+    masters.flatMap(({ lock }, index) => (lock.isFenced === isFenced ? index + 1 : [])).join(', ');
+  const [fenced, plain] = [places(true), places(false)];
+  if (fenced !== '' && plain !== '') {
+    throw new OptionError(
+      `a Redlock has members of getFencedLock() (${fenced}) and of getLock() (${plain}): it must be all of one kind`,
+    );
+  }
+  return fenced !== '';
+}
+
+/** Throws if two masters are one server, which would have two votes. That is known once they are connected. */
+function assertDistinct(lockName: string, masters: readonly Master[]): void {
+  const byServer = new Map<string, Master>();
+  for (const master of masters) {
+    const { id } = master.lock.connection.server;
+    const twin = id === undefined ? undefined : byServer.get(id);
+    if (id !== undefined) byServer.set(id, master);
+    if (!twin) continue;
+    throw new OptionError(
+      `lock "${lockName}": the masters ${twin.name} and ${master.name} of the Redlock are the same server (run_id ${String(id)}): each must be a server of its own`,
+      { lockName },
+    );
+  }
+}
+
+function parseRestartGuard(
+  lockName: string,
+  restartGuard: unknown,
+  isFenced: boolean,
+): RedLockParts['guard'] {
+  if (restartGuard === undefined) return learningGuard;
+  const guardMs =
+    restartGuard === false ? 0 : parseDuration(restartGuard, 'restartGuard', 0, lockName);
+  if (isFenced && guardMs === 0) {
+    const right =
+      'at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens';
+    throw invalid('restartGuard', restartGuard, right, lockName);
+  }
+  return () => fixedGuard(guardMs);
+}
+
+function parseMaxExtensions(lockName: string, maxExtensions: unknown = Infinity): number {
+  if (maxExtensions === Infinity || isWholeNumber(maxExtensions, 0)) return maxExtensions;
+  const right = 'a whole number of at least 0, or Infinity';
+  throw invalid('maxExtensions', maxExtensions, right, lockName);
 }

@@ -2,14 +2,7 @@
 // masters, and those that lost the key get it again while the majority stands.
 
 import type { Granted, KeepReply, RenewalLimit, Renewer, Watched } from '../../core/protocol.js';
-import {
-  type Clock,
-  elapsedMs,
-  type Instant,
-  now,
-  PROCESS_CLOCK,
-  type TimeLimit,
-} from '../../runtime/clock.js';
+import { type Clock, elapsedMs, now, PROCESS_CLOCK, type TimeLimit } from '../../runtime/clock.js';
 import { Splitting } from '../../core/watchdog.js';
 import type { ReentrantLockBackend } from '../plain.js';
 import { type Answer, poll } from './election.js';
@@ -30,6 +23,9 @@ export interface RedTarget {
   readonly grant: Granted;
 }
 
+/** What one master says of each lock of a batch; undefined: it has refused this one. */
+type Replies = readonly (KeepReply | undefined)[];
+
 export class RedRenewer implements Renewer<RedTarget> {
   readonly kind = 'quorum';
   readonly #clock: Clock;
@@ -48,49 +44,43 @@ export class RedRenewer implements Renewer<RedTarget> {
     return lock.batchKey;
   }
 
-  async renew(
-    batch: readonly Watched<RedTarget>[],
-    leaseMs: number,
-  ): Promise<readonly (KeepReply | undefined)[]> {
+  async renew(batch: readonly Watched<RedTarget>[], leaseMs: number): Promise<Replies> {
     const targets = batch.map(({ target }) => ({ ...target, repaired: new Set<number>() }));
     const ownerIds = targets.map(({ grant }) => grant.ownerId);
-    const masters = targets[0]?.lock.masters ?? [];
-    const limitMs = this.#limitMs(targets[0]?.lock.nodeTimeoutMs ?? 0);
-    return await poll(
-      this.#clock,
-      masters,
-      (master, index) => {
-        const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
-        return this.#renewOn(master, locks, ownerIds, leaseMs, { leftMs: limitMs });
-      },
-      limitMs,
-      // Called after it has decided, too: a master that answers later may have lost a key as well.
-      (answers: readonly Answer<readonly (KeepReply | undefined)[]>[], isFinal) => {
-        const decisions = targets.map((target, index) => {
-          const replies = answers.map((answer) =>
-            answer?.kind === 'answered' ? answer.value[index] : undefined,
-          );
-          const reply = kept(replies, target.lock.quorum);
-          if (reply === 'kept') repair(target, replies, leaseMs, target.repaired);
-          // Nobody knows so far whether a majority stands: a master that has forgotten nothing may make up for one that does not answer.
-          else if (reply === undefined && isFinal)
-            repair(target, replies, leaseMs, target.repaired, target.lock.remembersAll);
-          return reply;
-        });
-        // A majority is enough to keep a lock. How a lock was lost may be known by a single master, so for that all are waited for.
-        return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
-      },
-    );
+    const { masters = [], nodeTimeoutMs = 0 } = targets[0]?.lock ?? {};
+    // Masters are waited for long, since each answer counts; but what most confirm must be known well before the lease ends.
+    const limitMs = Math.min(Math.max(this.#leaseMs / 10, nodeTimeoutMs), this.#leaseMs / 3);
+    const ask = (master: Master, index: number): Promise<Replies> => {
+      const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
+      return this.#renewOn(master, locks, ownerIds, leaseMs, { leftMs: limitMs });
+    };
+    // Decides anew with each answer, since a master that answers late may have lost a key as well.
+    const decide = (answers: readonly Answer<Replies>[], isFinal: boolean): Replies | undefined => {
+      const decisions = targets.map((target, index) => {
+        const replies = answers.map((answer) =>
+          answer?.kind === 'answered' ? answer.value[index] : undefined,
+        );
+        const reply = kept(replies, target.lock.quorum);
+        if (reply === 'kept') repair(target, replies, leaseMs, target.repaired);
+        // Nobody knows so far whether a majority stands: a master that has forgotten nothing may make up for one that does not answer.
+        else if (reply === undefined && isFinal)
+          repair(target, replies, leaseMs, target.repaired, target.lock.remembersAll);
+        return reply;
+      });
+      // A majority is enough to keep a lock. How a lock was lost may be known by a single master, so for that all are waited for.
+      return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
+    };
+    return await poll(this.#clock, masters, ask, limitMs, decide);
   }
 
-  /** Renews locks on one master by one call, or each alone when that is refused; undefined: it has refused this one. */
+  /** Renews locks on one master by one call, or each alone when that is refused. */
   async #renewOn(
     master: Master,
     locks: readonly ReentrantLockBackend[],
     ownerIds: readonly string[],
     leaseMs: number,
     limit: TimeLimit,
-  ): Promise<readonly (KeepReply | undefined)[]> {
+  ): Promise<Replies> {
     let alone: ReadonlySet<ReentrantLockBackend>;
     try {
       return await master.renewMany(locks, ownerIds, leaseMs, limit);
@@ -106,11 +96,6 @@ export class RedRenewer implements Renewer<RedTarget> {
     });
     return await Promise.all(renewals);
   }
-
-  /** How long masters are waited for: long, since each answer counts; but what most confirm must be known well before the lease ends. */
-  #limitMs(nodeTimeoutMs: number): number {
-    return Math.min(Math.max(this.#leaseMs / 10, nodeTimeoutMs), this.#leaseMs / 3);
-  }
 }
 
 /**
@@ -119,7 +104,7 @@ export class RedRenewer implements Renewer<RedTarget> {
  */
 function repair(
   { lock, grant }: RedTarget,
-  replies: readonly (KeepReply | undefined)[],
+  replies: Replies,
   renewedMs: number,
   repaired: Set<number>,
   mayRepair: (master: Master) => boolean = () => true,
@@ -149,10 +134,7 @@ async function giveOwner(master: Master, grant: Granted, renewedMs: number): Pro
 }
 
 /** Whether most masters keep an owner; how it was lost when that is impossible; undefined: not known. */
-export function kept(
-  replies: readonly (KeepReply | undefined)[],
-  quorum: number,
-): KeepReply | undefined {
+export function kept(replies: Replies, quorum: number): KeepReply | undefined {
   const isKept = replies.filter((reply) => reply === 'kept').length;
   if (isKept >= quorum) return 'kept';
   const losses = replies.filter((reply) => reply !== undefined && reply !== 'kept');
@@ -160,50 +142,28 @@ export function kept(
   return (['forced', 'taken'] as const).find((loss) => losses.includes(loss)) ?? 'deleted';
 }
 
-// How often the watchdog extends one Redlock at most, by `maxExtensions`; besides that the lock is only looked after.
-
 /** For this part of the lease after an extension there is no other one: that a master reconnects is no reason for it. */
 const YOUNG_PART = 1 / 6;
 
-/** For this part of the lease an extension that was asked for is waited for. */
-const PENDING_PART = 1 / 10;
-
-export class ExtensionLimit implements RenewalLimit {
-  readonly #leaseMs: number;
-  #extensionsLeft: number;
-  /** When the extension that counts, or the acquisition, was asked for. */
-  #extendedAt: Instant;
-  /** When an extension was asked for last. */
-  #askedAt: Instant | undefined;
-
-  /** `leaseMs`: what the lock is extended by; `ageMs`: how long ago it was asked for. */
-  constructor(maxExtensions: number, leaseMs: number, ageMs: number, clock: Clock = PROCESS_CLOCK) {
-    this.#extensionsLeft = maxExtensions;
-    this.#leaseMs = leaseMs;
-    const { monotonicMs, wallMs } = now(clock);
-    this.#extendedAt = { clock, monotonicMs: monotonicMs - ageMs, wallMs: wallMs - ageMs };
-  }
-
-  get isDue(): boolean {
-    return this.#extensionsLeft > 0 && !this.#isYoung && !this.#isPending;
-  }
-
-  renewing(): void {
-    this.#askedAt = now(this.#extendedAt.clock);
-  }
-
-  /** Two renewals that were on their way at a time are one extension. */
-  renewed(sentAt: Instant): void {
-    if (this.#isYoung) return;
-    this.#extensionsLeft--;
-    this.#extendedAt = sentAt;
-  }
-
-  get #isYoung(): boolean {
-    return elapsedMs(this.#extendedAt) < this.#leaseMs * YOUNG_PART;
-  }
-
-  get #isPending(): boolean {
-    return this.#askedAt !== undefined && elapsedMs(this.#askedAt) < this.#leaseMs * PENDING_PART;
-  }
+/** Counts how often the watchdog extends a grant, which was asked for `ageMs` ago, by `leaseMs`: `maxExtensions` times at most. */
+export function extensionLimit(
+  maxExtensions: number,
+  leaseMs: number,
+  ageMs: number,
+  clock: Clock,
+): RenewalLimit {
+  const { monotonicMs, wallMs } = now(clock);
+  let extendedAt = { clock, monotonicMs: monotonicMs - ageMs, wallMs: wallMs - ageMs };
+  let leftCount = maxExtensions;
+  const isYoung = (): boolean => elapsedMs(extendedAt) < leaseMs * YOUNG_PART;
+  return {
+    get isDue() {
+      return leftCount > 0 && !isYoung();
+    },
+    renewed: (sentAt) => {
+      if (isYoung()) return; // two that were on their way at a time are one extension
+      leftCount--;
+      extendedAt = sentAt;
+    },
+  };
 }

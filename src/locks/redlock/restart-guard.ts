@@ -24,7 +24,7 @@
 import type { NodeAnswer } from '../../api/errors.js';
 
 /** What is known of one master in an election. */
-interface Witness {
+interface NodeUptime {
   /** For how long it has been up at least, in milliseconds; Infinity where that is not known. */
   readonly upMs: number;
   /** Whether it has told that itself; otherwise it has been connected for that long, and may have been up for far longer. */
@@ -34,7 +34,7 @@ interface Witness {
 }
 
 /** For how long a master must have been up, in milliseconds, and whether it is less as soon as all masters answer. */
-export interface Requirement {
+export interface RequiredUptime {
   readonly upMs: number;
   readonly waitsForOthers: boolean;
 }
@@ -42,11 +42,13 @@ export interface Requirement {
 export interface RestartGuard {
   /** A master that has been up for less is not even asked; in milliseconds. */
   readonly leastMs: number;
+  /** A master that has been up for as long has forgotten nothing that counts, whatever the others would tell; in milliseconds. */
+  readonly mostMs: number;
   /**
    * For how long a master must have been up for its vote, or a token written to it, to count, after these answers. `isFinal`: there will be
    * no more.
    */
-  require(witnesses: readonly Witness[], quorum: number, isFinal: boolean): Requirement;
+  require(uptimes: readonly NodeUptime[], quorum: number, isFinal: boolean): RequiredUptime;
 }
 
 /** Leases of up to this many milliseconds are safe whichever masters do not answer. */
@@ -63,33 +65,28 @@ export function guarded(node: string, votesInMs: number, waitsForOthers: boolean
 /** A guard that the user has chosen. */
 export function fixedGuard(guardMs: number): RestartGuard {
   const requirement = { upMs: guardMs, waitsForOthers: false };
-  return { leastMs: guardMs, require: () => requirement };
+  return { leastMs: guardMs, mostMs: guardMs, require: () => requirement };
 }
 
 /** A guard of at least `leastMs` that learns from the masters. */
 export function learningGuard(leastMs: number): RestartGuard {
   return {
     leastMs,
-    require: (witnesses, quorum, isFinal) => {
-      const told = witnesses.flatMap(({ toldMs }) => toldMs ?? []);
+    mostMs: Math.max(leastMs, MAX_UNHEARD_LEASE_MS),
+    require: (uptimes, quorum, isFinal) => {
+      const told = uptimes.flatMap(({ toldMs }) => toldMs ?? []);
       const longestMs = Math.max(leastMs, ...told);
       if (!isFinal) return { upMs: Math.max(longestMs, LONG_UP_MS), waitsForOthers: true };
-      const waitsForOthers = longestMs < MAX_UNHEARD_LEASE_MS && mayBeUnheard(witnesses, quorum);
+      const waitsForOthers = longestMs < MAX_UNHEARD_LEASE_MS && mayBeUnheard(uptimes, quorum);
       return { upMs: waitsForOthers ? MAX_UNHEARD_LEASE_MS : longestMs, waitsForOthers };
     },
   };
 }
 
-/** For how long a master of so many must have been up to have forgotten nothing that counts, whatever the others would tell. */
-export function leastAgeMs(guard: RestartGuard, masterCount: number): number {
-  const silent = { upMs: Infinity, isAgeTold: true, toldMs: undefined };
-  return guard.require(Array<typeof silent>(masterCount).fill(silent), masterCount, true).upMs;
-}
-
 /** Whether somebody may have the lock by a majority of masters that did not answer or restarted, so that none of them told the lease. */
-function mayBeUnheard(witnesses: readonly Witness[], quorum: number): boolean {
-  const silent = witnesses.filter(({ toldMs }) => toldMs === undefined);
-  const restarted = witnesses.filter(({ upMs }) => upMs < MAX_UNHEARD_LEASE_MS);
+function mayBeUnheard(uptimes: readonly NodeUptime[], quorum: number): boolean {
+  const silent = uptimes.filter(({ toldMs }) => toldMs === undefined);
+  const restarted = uptimes.filter(({ upMs }) => upMs < MAX_UNHEARD_LEASE_MS);
   const knownToHave = restarted.filter(({ isAgeTold }) => isAgeTold);
   if (silent.length === 0 || knownToHave.length >= quorum) return false;
   const forgetful = restarted.filter(({ toldMs }) => toldMs !== undefined);

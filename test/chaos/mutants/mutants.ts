@@ -41,8 +41,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '(master, index) => !excused[index] && !master.trouble && youthMs(master, asked) <= 0,',
-        to: "(master, index) => excused[index]?.answer !== 'unreachable' && !master.trouble,",
+        from: 'const counting = this.#nodes.filter((_, index) => !whyNot[index]);',
+        to: "const counting = this.#nodes.filter(\n        (_, index) => whyNot[index]?.answer !== 'unreachable',\n      );",
       },
     ],
   },
@@ -54,8 +54,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '        : await writeBack({',
-        to: '        : Number(0) === 0 ? votes : await writeBack({',
+        from: 'const result = token === undefined ? votes :',
+        to: 'const result = token === undefined || Number(0) === 0 ? votes :',
       },
     ],
   },
@@ -126,13 +126,13 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'return votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
-        to: 'return 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
+        from: 'const why = votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
+        to: 'const why = 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
       },
       {
         in: 'src',
-        from: "if (given?.answer !== 'acquired' || upMs >= required.upMs) return given;",
-        to: "if (given?.answer !== 'acquired' || upMs >= 0 * required.upMs) return given;",
+        from: "if (vote?.answer !== 'acquired' || node.upMs >= required.upMs) return vote ?? [];",
+        to: "if (vote?.answer !== 'acquired' || node.upMs >= 0 * required.upMs) return vote ?? [];",
       },
     ],
   },
@@ -143,8 +143,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'else takeBack(mayHaveBeenSeen(outcome, asked.length, quorum));',
-        to: 'else void mayHaveBeenSeen;',
+        from: "if (result.outcome !== 'acquired') this.#takeBack(this.#mayHaveBeenSeen(result));",
+        to: 'this.#mayHaveBeenSeen(result);',
       },
     ],
   },
@@ -336,8 +336,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: "if (vote.outcome === 'acquired') return { ...vote, sentAt };",
-        to: "void sentAt;\n    if (vote.outcome === 'acquired') return { ...vote, sentAt: now(sentAt.clock) };",
+        from: "return { outcome: 'acquired', token: result.token, sentAt };",
+        to: "return { outcome: 'acquired', token: result.token, sentAt: now(sentAt.clock) };",
       },
     ],
   },
@@ -384,8 +384,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '    if (holds.length > 0) await undo(holds, this.#clock);',
-        to: '    void undo;',
+        from: '    if (holds.length > 0) await this.#undo(holds);',
+        to: '    void this.#undo;',
       },
     ],
   },

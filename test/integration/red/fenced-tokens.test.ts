@@ -219,7 +219,7 @@ describe('a fenced Redlock', () => {
     expect(await nodes.owners(lock)).toEqual(Array(5).fill(''));
   });
 
-  it('goes on without a master whose last token is nearly the largest there can be, and names it where it is needed', async () => {
+  it('goes on without a master whose last token comes from no clock, and names it where it is needed', async () => {
     await using client = await nodes.client({ commandTimeout: 2_000 });
     const lock = client.fencedLock(name);
     const odd = 2n ** 53n - 3n;
@@ -234,9 +234,8 @@ describe('a fenced Redlock', () => {
     expect(error).toMatchObject({ code: 'NO_QUORUM', lockName: name });
     const address = nodes.urls[2]!.replace(/^redis:\/\//, '');
     expect((error as Error).message).toContain(
-      `${address}: its next fencing token would be ${odd + 1n}, one of the last that there can be`,
+      `${address}: KEYCONFLICT the key of the last fencing token holds something else`,
     );
-    expect((error as Error).message).toContain(`delete the key "${counterOf(name)}" there`);
     await nodes.nothingLeft(lock);
     const redis = new Redis(nodes.urls[2]!);
     await redis.del(counterOf(name));
@@ -249,9 +248,10 @@ describe('a fenced Redlock', () => {
   it('goes on to the last token that there can be where most masters are that far', async () => {
     await using client = await nodes.client();
     const lock = client.fencedLock(name);
-    await remember(2n ** 53n - 3n, [0, 1, 2, 3, 4]);
-    expect(await passThrough(lock)).toBe(2n ** 53n - 2n);
-    expect(await passThrough(lock)).toBe(2n ** 53n - 1n);
+    const largest = 2n ** 53n - 2n ** 40n;
+    await remember(largest - 2n, [0, 1, 2, 3, 4]);
+    expect(await passThrough(lock)).toBe(largest - 1n);
+    expect(await passThrough(lock)).toBe(largest);
     const error = await rejectionOf(lock.acquire());
     expect(error).toMatchObject({ code: 'KEY_CONFLICT', key: counterOf(name), lockName: name });
     await nodes.ask((redis) => redis.del(counterOf(name)));

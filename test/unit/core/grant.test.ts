@@ -1,6 +1,6 @@
 // One grant: once its release was sent, which may arrive late, its owner is never used again; and which renewals count.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { ExtensionLimit } from '../../../src/locks/redlock/renewal.js';
+import { extensionLimit } from '../../../src/locks/redlock/renewal.js';
 import {
   deadlineOf,
   type GrantedHold,
@@ -112,7 +112,7 @@ it('without holds is not lost at its deadline, since nobody relies on it: its re
 
 it('with a limit of extensions may be looked at as often as you like', () => {
   const { grant } = granted();
-  grant.renewalLimit = new ExtensionLimit(1, LEASE_MS, grant.ageMs());
+  grant.renewalLimit = extensionLimit(1, LEASE_MS, grant.ageMs(), PROCESS_CLOCK);
   for (let count = 0; count < 10; count++) {
     vi.advanceTimersByTime(LEASE_MS / 60);
     grant.renewing(0);
@@ -127,7 +127,7 @@ it('with a limit of extensions may be looked at as often as you like', () => {
 
 it('of a fixed lease is never extended', () => {
   const { grant } = granted(false);
-  grant.renewalLimit = new ExtensionLimit(2, LEASE_MS, grant.ageMs());
+  grant.renewalLimit = extensionLimit(2, LEASE_MS, grant.ageMs(), PROCESS_CLOCK);
   vi.advanceTimersByTime(LEASE_MS / 2);
   expect(grant.renewalLimit.isDue).toBe(true);
   expect(grant.isWatched).toBe(false);

@@ -1,7 +1,7 @@
 // What the error of a lock that somebody else has says: no more than is known of who is in the way.
 import { expect, it } from 'vitest';
 import { heldElsewhere } from '../../../src/core/messages.js';
-import { NoQuorum } from '../../../src/locks/redlock/election.js';
+import { quorumError } from '../../../src/locks/redlock/election.js';
 
 const HOLDER = 'host-1-abc:7';
 const LOCK = { name: 'a' };
@@ -37,7 +37,7 @@ it('a master of a Redlock whose holder has no lease says so', () => {
     { node: 'x:1', answer, holder, holderTtlMs: -1 },
     { node: 'y:1', answer, holder, holderTtlMs: 900 },
   ];
-  const error = new NoQuorum('a', 'not acquired', 2, nodes, false);
+  const error = quorumError('a', 'not acquired', 2, nodes);
   expect(error.message).toContain(
     `(x:1: held by ${HOLDER} without expiry; y:1: held by ${HOLDER} for 900 ms)`,
   );

@@ -1,7 +1,7 @@
 // Asking until there is an answer: what is asked again, what is not, and that a repeat is known to be one.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { retry } from '../../../src/core/retry.js';
-import { NoQuorum } from '../../../src/locks/redlock/election.js';
+import { retry, Undecided } from '../../../src/core/retry.js';
+import { quorumError } from '../../../src/locks/redlock/election.js';
 import { LostError } from '../../../src/redis/failure.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
@@ -62,7 +62,9 @@ it.each([
 ])(
   'masters that do not decide are asked again, as a repeat if need be: %s',
   async (_, mayHaveRun) => {
-    send.mockRejectedValueOnce(new NoQuorum('orders', 'not released', 2, [], mayHaveRun));
+    send.mockRejectedValueOnce(
+      new Undecided(quorumError('orders', 'not released', 2, []), mayHaveRun),
+    );
     send.mockResolvedValueOnce('answer');
     const asking = ask();
     await vi.advanceTimersByTimeAsync(40);

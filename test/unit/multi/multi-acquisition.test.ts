@@ -5,7 +5,7 @@ import { Session } from '../../../src/core/session.js';
 import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/events.js';
 import type { HoldOrigin, MemberTerms } from '../../../src/core/protocol.js';
-import { MultiAcquisition, SameKeys, underWayIn } from '../../../src/locks/multi.js';
+import { MultiAcquisition } from '../../../src/locks/multi.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -62,15 +62,13 @@ beforeEach(() => {
 });
 
 afterEach(() => {
-  expect(underWayIn(session).size).toBe(0);
   expect(session.acquisitions.size).toBe(0);
 });
 
 async function begin(waitMs: number, leaseMs?: number, signal?: AbortSignal): Promise<unknown> {
   const request = { lockName: 'multi(one, two)', origin: 'lock', scope: undefined } as const;
   const members = [one, two] as unknown as SingleLock[];
-  const sameKeys = new SameKeys(request.lockName, []);
-  const wanted = { ...request, members, sameKeys, waitMs, leaseMs, signal };
+  const wanted = { ...request, members, suspects: [], waitMs, leaseMs, signal };
   return await new MultiAcquisition(session, wanted).hold();
 }
 

@@ -1,9 +1,8 @@
 // An election that most masters refuse for good: told as what they say, and no vote is left behind.
 import { expect, it, vi } from 'vitest';
-import type { VoteReply } from '../../../src/locks/plain.js';
-import type { Master } from '../../../src/locks/redlock/master.js';
+import type { Master, VoteReply } from '../../../src/locks/redlock/master.js';
 import { fixedGuard } from '../../../src/locks/redlock/restart-guard.js';
-import { vote, type Vote } from '../../../src/locks/redlock/election.js';
+import { elect as electAmong, type ElectionResult } from '../../../src/locks/redlock/election.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 class FakeMaster {
@@ -26,8 +25,8 @@ class FakeMaster {
   }
 }
 
-function elect(masters: readonly FakeMaster[]): Promise<Vote> {
-  return vote({
+function elect(masters: readonly FakeMaster[]): Promise<ElectionResult> {
+  return electAmong({
     clock: PROCESS_CLOCK,
     random: Math.random,
     masters: masters as unknown as readonly Master[],

@@ -1,14 +1,13 @@
 // Every way in which a holder's masters, those that restarted and those that answer may overlap: nobody else is elected while
 // somebody may rely on the lock. And whom the guard keeps out for no reason that would be worth it.
 import { describe, expect, it } from 'vitest';
-import type { VoteReply } from '../../../src/locks/plain.js';
-import type { Master } from '../../../src/locks/redlock/master.js';
+import type { Master, VoteReply } from '../../../src/locks/redlock/master.js';
 import {
   learningGuard,
   MAX_UNHEARD_LEASE_MS,
   type RestartGuard,
 } from '../../../src/locks/redlock/restart-guard.js';
-import { vote, type Vote } from '../../../src/locks/redlock/election.js';
+import { elect as electAmong, type ElectionResult } from '../../../src/locks/redlock/election.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 const DAY_MS = 86_400_000;
@@ -24,7 +23,7 @@ interface FakeMaster {
   says: VoteReply | undefined;
 }
 
-function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<Vote> {
+function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<ElectionResult> {
   const masters = fakes.map(({ upMs, isAgeTold = true, says }, index) => ({
     name: `master ${index}`,
     trouble: says ? undefined : 'not connected',
@@ -33,7 +32,7 @@ function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<Vote>
     withdraw: () => undefined,
     overdue: () => undefined,
   }));
-  return vote({
+  return electAmong({
     clock: PROCESS_CLOCK,
     random: Math.random,
     masters: masters as unknown as readonly Master[],
@@ -155,8 +154,8 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
     const learning = learningGuard(OWN_MS);
     const trusting: RestartGuard = {
       ...learning,
-      require: (witnesses, quorum, isFinal) => {
-        const answering = witnesses.filter(({ toldMs }) => toldMs !== undefined);
+      require: (uptimes, quorum, isFinal) => {
+        const answering = uptimes.filter(({ toldMs }) => toldMs !== undefined);
         return learning.require(answering, quorum, isFinal);
       },
     };
@@ -172,7 +171,7 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
     // As many are somebody else's as can be: every other vote is needed.
     for (let index = restarted; index < (count - 1) / 2 + restarted; index++)
       fakes[index]!.says = { reply: held, longestLeaseMs: 500 };
-    expect(await elect(fakes, learningGuard(OWN_MS))).toEqual({ outcome: 'acquired' });
+    expect(await elect(fakes, learningGuard(OWN_MS))).toMatchObject({ outcome: 'acquired' });
   });
 });
 
@@ -188,7 +187,7 @@ describe('a new set of masters', () => {
       const early = await elect(masters(500), learningGuard(OWN_MS));
       expect(early.outcome).toBe('no quorum');
       const late = await elect(masters(OWN_MS), learningGuard(OWN_MS));
-      expect(late).toEqual({ outcome: 'acquired' });
+      expect(late).toMatchObject({ outcome: 'acquired' });
     },
   );
 });
@@ -209,10 +208,10 @@ it('a master that restarted does not make up for one that is down, and says unti
     ],
   });
   fakes[2]!.says = acquired();
-  expect(await elect(fakes, guard)).toEqual({ outcome: 'acquired' });
+  expect(await elect(fakes, guard)).toMatchObject({ outcome: 'acquired' });
   fakes[2]!.says = undefined;
   fakes[0]!.upMs = MAX_UNHEARD_LEASE_MS;
-  expect(await elect(fakes, guard)).toEqual({ outcome: 'acquired' });
+  expect(await elect(fakes, guard)).toMatchObject({ outcome: 'acquired' });
 });
 
 describe('masters that do not tell their age', () => {
@@ -239,9 +238,9 @@ describe('masters that do not tell their age', () => {
 
   it('vote when all answer, or when their connections are old enough', async () => {
     const all = [31_000, 31_000, 31_000].map((upMs) => untold(upMs, acquired()));
-    expect(await elect(all, guard)).toEqual({ outcome: 'acquired' });
+    expect(await elect(all, guard)).toMatchObject({ outcome: 'acquired' });
     const old = [untold(MAX_UNHEARD_LEASE_MS, acquired()), untold(DAY_MS, acquired())];
-    expect(await elect([...old, untold(Infinity)], guard)).toEqual({ outcome: 'acquired' });
+    expect(await elect([...old, untold(Infinity)], guard)).toMatchObject({ outcome: 'acquired' });
   });
 });
 

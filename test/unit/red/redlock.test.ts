@@ -1,0 +1,131 @@
+// Redlocks over servers in memory: who is given the lock, who is woken, and what stands on which master.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Holdfast, type Lock, type RedLockOptions } from '../../../src/index.js';
+import { MemoryRedis } from '../../../src/testing/memory-redis.js';
+import { expectOutages } from '../../support/expected-warnings.js';
+
+const LEASE_MS = 3_000;
+const NAME = 'orders';
+
+expectOutages();
+
+let masters: MemoryRedis[];
+let clients: Holdfast[];
+
+beforeEach(() => {
+  clients = [];
+});
+
+afterEach(async () => {
+  await Promise.all(clients.map((client) => client.close()));
+  expect(masters.flatMap((master) => master.holders(NAME))).toEqual([]);
+});
+
+function startMasters(count: number): void {
+  const first = new MemoryRedis();
+  const others = Array.from({ length: count - 1 }, () => new MemoryRedis({ timeOf: first }));
+  masters = [first, ...others];
+}
+
+/** The Redlock of one program. */
+function redLock(options: RedLockOptions = {}): Lock {
+  const members = masters.map((redis) => new Holdfast({ redis, lockWatchdogTimeout: LEASE_MS }));
+  clients.push(...members);
+  return members[0]!.getRedLock(...members.map((member) => member.getLock(NAME)), options);
+}
+
+async function advance(ms: number): Promise<void> {
+  await masters[0]!.advance(ms);
+}
+
+function owners(): (string | undefined)[] {
+  return masters.map((master) => master.holders(NAME)[0]?.ownerId);
+}
+
+describe('while most voters are out of reach, a master that did not vote', () => {
+  it.each([
+    ['and has been up for long is given the lock', false, undefined, true],
+    ['and has restarted is not', true, undefined, false],
+    ['and has restarted is not, where the guard says so', true, 2 * LEASE_MS, false],
+    ['and has restarted is given it, where there is no guard', true, false, true],
+  ] as const)('%s', async (_, hasRestarted, restartGuard, isGiven) => {
+    startMasters(5);
+    const lock = redLock(restartGuard === undefined ? {} : { restartGuard });
+    for (const index of [3, 4]) masters[index]!.down();
+    await advance(10);
+    const hold = await lock.acquire();
+    for (const index of [0, 1]) masters[index]!.down();
+    for (const index of [3, 4]) {
+      if (hasRestarted) masters[index]!.restart({ empty: true });
+      masters[index]!.up();
+    }
+    await advance(LEASE_MS / 2);
+    const given = isGiven ? hold.ownerId : undefined;
+    expect(owners().slice(3)).toEqual([given, given]);
+    await advance(2 * LEASE_MS);
+    expect(hold.signal.aborted).toBe(!isGiven);
+    for (const index of [0, 1]) masters[index]!.up();
+    void hold.release().catch(() => undefined);
+    await advance(2 * LEASE_MS);
+  });
+});
+
+it('a master within its restart guard has the lock as soon as it is won', async () => {
+  startMasters(3);
+  masters[2]!.restart();
+  const lock = redLock();
+  await advance(10);
+  const hold = await lock.acquire({ lease: 60_000 });
+  await advance(1);
+  expect(owners()).toEqual(Array(3).fill(hold.ownerId));
+  await hold.release();
+  expect(owners()).toEqual(Array(3).fill(undefined));
+});
+
+it('a release wakes who waits in another program, and a message of one master is enough', async () => {
+  startMasters(5);
+  const [one, other] = [redLock(), redLock()];
+  await advance(10);
+  const hold = await one.acquire();
+  const waiting = other.acquire();
+  await advance(100);
+  const startedAt = Date.now();
+  for (const index of [1, 2]) masters[index]!.down();
+  await hold.release();
+  await advance(100);
+  const next = await waiting;
+  expect(Date.now() - startedAt).toBeLessThan(LEASE_MS / 3);
+  for (const index of [1, 2]) masters[index]!.up();
+  await advance(2 * LEASE_MS);
+  await next.release();
+});
+
+it('several programs that want it at the same time all get it', async () => {
+  startMasters(3);
+  const locks = Array.from({ length: 4 }, () => redLock());
+  await advance(10);
+  let inside = 0;
+  let most = 0;
+  const turns = locks.map((lock) =>
+    lock.withLock(async () => {
+      most = Math.max(most, ++inside);
+      await Promise.resolve();
+      inside--;
+    }),
+  );
+  await advance(2_000);
+  await Promise.all(turns);
+  expect(most).toBe(1);
+});
+
+it('masters that are still being connected are waited for, and told as unreachable when they cannot be', async () => {
+  startMasters(3);
+  for (const index of [1, 2]) masters[index]!.down();
+  const error = await Promise.all([redLock().tryLock(0).catch(Object), advance(50)]);
+  expect(error[0]).toMatchObject({
+    code: 'NO_QUORUM',
+    nodes: [{ answer: 'acquired' }, { answer: 'unreachable' }, { answer: 'unreachable' }],
+  });
+  for (const index of [1, 2]) masters[index]!.up();
+  await advance(2_000);
+});
