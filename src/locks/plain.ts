@@ -30,7 +30,8 @@ import { type ExpectedKey, type KeyInTheWay, keyOfAnotherType } from '../core/re
 import type { Clock, TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import { scripts } from '../redis/scripts.generated.js';
-import { acquireScript, type Fencing, GatheredCalls, NO_FENCING, type Publish } from './gather.js';
+import { TokenCounter } from './fenced.js';
+import { acquireScript, GatheredCalls, NO_FENCING, type Publish } from './gather.js';
 import type { SeenHolder } from '../api/errors.js';
 import { sendRenewal } from '../core/watchdog.js';
 
@@ -41,7 +42,7 @@ abstract class ContestedBackend {
   readonly name: string;
   readonly id: string;
   protected readonly server: Server;
-  protected readonly keys: LockKeys;
+  readonly keys: LockKeys;
 
   constructor(server: Server, key: string, name: string) {
     this.name = name;
@@ -110,17 +111,29 @@ const FREE = -2;
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
 export class ReentrantLockBackend extends ContestedBackend implements LockBackend {
-  readonly kind: string = 'Lock';
-  /** Whether it may be one of the locks that a Redlock is made of. */
-  readonly mayVote: boolean = true;
-  readonly isFenced: boolean = false;
-  /** The last token that was given out, if it is a fenced lock. */
-  readonly counter: LastToken | undefined = undefined;
   readonly newOwnerId: () => string;
+  /** What gives each holder its token, if it is a fenced lock. */
+  readonly counter: TokenCounter | undefined;
 
-  constructor(server: Server, keyPrefix: string, name: string, newOwnerId: () => string) {
+  constructor(
+    server: Server,
+    keyPrefix: string,
+    name: string,
+    newOwnerId: () => string,
+    tokenTtlMs?: number,
+  ) {
     super(server, keyPrefix + name, name);
     this.newOwnerId = newOwnerId;
+    if (tokenTtlMs !== undefined)
+      this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
+  }
+
+  get kind(): string {
+    return this.counter ? 'FencedLock' : 'Lock';
+  }
+
+  get isFenced(): boolean {
+    return this.counter !== undefined;
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {
@@ -135,8 +148,9 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
     const { connection } = this.server;
     if (!connection.isReplicated)
-      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit, this.fencing);
-    const { script, keys, args } = acquireScript(this.keys, ownerId, leaseMs, this.fencing);
+      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit, this.counter);
+    const fencing = this.counter ?? NO_FENCING;
+    const { script, keys, args } = acquireScript(this.keys, ownerId, leaseMs, fencing);
     return connection.runReplicated(script, keys, args, readAcquire, isAcquired, limit);
   }
 
@@ -145,7 +159,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     const { lock, longestLease } = this.keys;
     return this.server.connection.runReplicated(
       scripts.vote,
-      [lock, longestLease, ...this.fencing.keys],
+      [lock, longestLease, ...(this.counter?.keys ?? [])],
       [ownerId, leaseMs],
       readVote,
       ({ reply }) => isAcquired(reply),
@@ -212,18 +226,27 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return this.server.connection;
   }
 
-  forceUnlock(wordMs: number): Promise<string | undefined> {
+  forceUnlock(wordMs: number): Promise<readonly string[]> {
     const { lock, forced, channel } = this.keys;
     const args = [channel, this.server.publishCommand(this.keys), wordMs];
     return this.server.connection.run(scripts.forceUnlock, [lock, forced], args, (reply) => {
       const [holder, refusal] = (reply as [string, string?] | null) ?? [];
       if (refusal !== undefined) this.server.publishRefused(channel, refusal);
-      return holder;
+      return holder === undefined ? [] : [holder];
     });
   }
 
-  keyInTheWay(): Promise<KeyInTheWay | undefined> {
-    return keyOfAnotherType(this.server.connection, this.expectedKeys);
+  /** `besides`: the keys that the lock has besides, if it is also of another kind. */
+  async keyInTheWay(besides: readonly ExpectedKey[] = []): Promise<KeyInTheWay | undefined> {
+    const { lock, forced } = this.keys;
+    const noToken = await this.counter?.inTheWay();
+    if (noToken) return noToken;
+    return await keyOfAnotherType(this.server.connection, [
+      { key: lock, type: 'hash', expected: 'a lock' },
+      { key: forced, type: 'string', expected: 'the word for a holder that was forced out' },
+      ...besides,
+      ...(this.counter ? [this.counter.expectedKey] : []),
+    ]);
   }
 
   async isLocked(): Promise<boolean> {
@@ -240,20 +263,6 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
       const [, ttlMs] = (reply as [string, number] | null) ?? ['', FREE];
       return ttlMs;
     });
-  }
-
-  /** The key of the lock, and those beside it. */
-  protected get expectedKeys(): ExpectedKey[] {
-    const { lock, forced } = this.keys;
-    return [
-      { key: lock, type: 'hash', expected: 'a lock' },
-      { key: forced, type: 'string', expected: 'the word for a holder that was forced out' },
-    ];
-  }
-
-  /** What gives each holder its token, if it is a fenced lock. */
-  protected get fencing(): Fencing {
-    return NO_FENCING;
   }
 
   get #calls(): GatheredCalls {
@@ -377,6 +386,7 @@ export abstract class LineWaiter implements Waiter, Heir {
 
 /** What such a waiter needs of its lock. */
 export interface ContestedLock {
+  readonly isFenced: boolean;
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply>;
   /** The grant by which this client holds the lock; undefined: it does not. */
   readonly heldHere: Granted | undefined;
@@ -387,12 +397,14 @@ export interface ContestedLock {
 
 export class ReentrantWaiter extends LineWaiter {
   readonly ownerId: string;
+  protected override readonly mayInherit: boolean;
   readonly #lock: ContestedLock;
 
   constructor(lock: ContestedLock, ownerId: string, request: LockRequest) {
     super(request, () => lock.line());
     this.#lock = lock;
     this.ownerId = ownerId;
+    this.mayInherit = !lock.isFenced;
   }
 
   /**
@@ -543,31 +555,6 @@ export interface VoteReply {
   readonly reply: AcquireReply;
   /** The longest lease that this master was asked for before this vote and that may not be over, in milliseconds; 0: it knows of none. */
   readonly longestLeaseMs: number;
-}
-
-/** The last fencing token of a lock on one server. */
-export interface LastToken {
-  /** The key of the last token on the server. */
-  readonly key: string;
-  /** The last token; undefined: none was given, or it is forgotten. */
-  last(): Promise<bigint | undefined>;
-  /**
-   * Stores `token` and returns undefined if it is larger than the last one; otherwise changes nothing and returns the last one.
-   *
-   * @param limit - how long its caller will wait
-   */
-  raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined>;
-}
-
-/** The scripts count in numbers, which are exact up to 2^53, and go no further. */
-export const LARGEST_TOKEN: bigint = 2n ** 53n - 1n;
-
-/** The tokens within this distance of the largest are the last few: as many as there are microseconds in twelve days. */
-const LAST_FEW = 2n ** 40n;
-
-/** Whether so few tokens come after this one that it cannot come from a clock: by clocks tokens last until the year 2255. */
-export function isNearTheEnd(token: bigint): boolean {
-  return token > LARGEST_TOKEN - LAST_FEW;
 }
 
 function readVote(reply: unknown): VoteReply {

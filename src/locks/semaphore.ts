@@ -31,6 +31,7 @@ import { currentScope, holdersAround, outsideScopes, Scope } from '../scopes/sco
 import { addMissingMethods } from './base-lock.js';
 import { PERMITS_TTL_MS, type Refusal, WeightedBackend, type WeightedView } from './weighted.js';
 import type { KeyInTheWay } from '../core/retry.js';
+import { grantNext } from '../queue/queue.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 
@@ -183,6 +184,8 @@ export class SingleSemaphore implements Semaphore {
 // A semaphore on one Redis, for one who wants so many of its permits: a weighted lock whose capacity can be changed.
 
 export class SemaphoreBackend extends WeightedBackend {
+  readonly #declared: number;
+
   /** `declared`: how many permits this client says there are. */
   constructor(
     server: Server,
@@ -191,13 +194,12 @@ export class SemaphoreBackend extends WeightedBackend {
     declared: number,
     weight: number,
   ) {
-    super(server, newOwnerId, {
-      name,
-      expected: 'a semaphore',
-      capacity: declared,
-      weight,
-      refused: (refusal) => refusedPermits(name, declared, weight, refusal),
-    });
+    super(server, newOwnerId, { name, expected: 'a semaphore', capacity: declared, weight });
+    this.#declared = declared;
+  }
+
+  protected override refused(refusal: Refusal): OptionError {
+    return refusedPermits(this.name, this.#declared, this.weight, refusal);
   }
 
   /**
@@ -218,7 +220,7 @@ export class SemaphoreBackend extends WeightedBackend {
     } finally {
       // Also where too few replicas have acknowledged the number: the master has it. If this fails, whoever waits sees to the line at the
       // next renewal of its place.
-      this.handOn().catch(() => undefined);
+      grantNext(this).catch(() => undefined);
     }
   }
 

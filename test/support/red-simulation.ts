@@ -4,8 +4,8 @@ import { Session } from '../../src/core/session.js';
 import { Listeners } from '../../src/core/events.js';
 import { Cleanup } from '../../src/core/cleanup.js';
 import type { FencedLock, Lock } from '../../src/api/lock.js';
-import { fencedLockOver } from '../../src/locks/fenced.js';
-import type { LastToken, ReentrantLockBackend, VoteReply } from '../../src/locks/plain.js';
+import { fencedLockOver, type TokenCounter } from '../../src/locks/fenced.js';
+import type { ReentrantLockBackend, VoteReply } from '../../src/locks/plain.js';
 import {
   FencedRedLockBackend,
   QuorumServices,
@@ -170,7 +170,7 @@ class SimulatedLink {
   readonly name = NAME;
   readonly id: string;
   readonly batchKey = '';
-  readonly counter: LastToken | undefined;
+  readonly counter: Pick<TokenCounter, 'key' | 'last' | 'raise'> | undefined;
   readonly connection: Pick<
     ReentrantLockBackend['connection'],
     'place' | 'isReady' | 'lastError' | 'server' | 'listen' | 'refusals'

@@ -4,7 +4,8 @@
 import { type Deadline, deadlineOf, type HeldReply, leftMs } from '../../core/protocol.js';
 import { type NodeAnswer, QuorumError, type SeenHolder } from '../../api/errors.js';
 import { type Clock, now, type TimeLimit } from '../../runtime/clock.js';
-import { isNearTheEnd, type VoteReply } from '../plain.js';
+import { isNearTheEnd } from '../fenced.js';
+import type { VoteReply } from '../plain.js';
 import type { Master } from './master.js';
 import { describe, failureKind } from '../../redis/failure.js';
 import { guarded, type Requirement, type RestartGuard } from './restart-guard.js';

@@ -215,7 +215,7 @@ function parseMasters(locks: readonly unknown[]): Omit<RedLockParts, 'settings'>
   const clients = new Set<object>();
   const masters = members.map((member) => {
     const { session, backend } = member.parts;
-    if (!(backend instanceof ReentrantLockBackend) || !backend.mayVote) {
+    if (!(backend instanceof ReentrantLockBackend)) {
       throw new OptionError(
         `member "${member.name}" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority`,
       );

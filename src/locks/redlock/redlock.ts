@@ -12,7 +12,8 @@ import type {
 } from '../../core/protocol.js';
 import { ClosedError, type NodeAnswer } from '../../api/errors.js';
 import type { KeyInTheWay } from '../../core/retry.js';
-import { type LastToken, LineWaiter, type ReentrantLockBackend } from '../plain.js';
+import type { TokenCounter } from '../fenced.js';
+import { LineWaiter, type ReentrantLockBackend } from '../plain.js';
 import type { ChannelListener, Subscription } from '../../waiting/channels.js';
 import { Line, Lines } from '../../waiting/line.js';
 import { type Clock, now, PROCESS_CLOCK, type Timer } from '../../runtime/clock.js';
@@ -151,16 +152,16 @@ export class RedLockBackend implements LockBackend {
     });
   }
 
-  async forceUnlock(wordMs: number): Promise<string | undefined> {
+  async forceUnlock(wordMs: number): Promise<readonly string[]> {
     // From a master that is not asked the holder's renewals would spread again to those that are.
     const { clock } = this;
     const endsAtMs = clock.nowMs() + this.nodeTimeoutMs;
     await this.health.whenAllSettled(() => clock.nowMs() > endsAtMs);
     const forced = await this.all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
     // Others may have left single votes: the holder is whom most of them knew.
-    const count = (owner: string): number => forced.filter((other) => other === owner).length;
-    const owners = forced.filter((holder) => holder !== undefined);
-    return owners.sort((one, other) => count(other) - count(one))[0];
+    const owners = forced.flat();
+    const count = (owner: string): number => owners.filter((other) => other === owner).length;
+    return owners.sort((one, other) => count(other) - count(one)).slice(0, 1);
   }
 
   /** What is in the way on the first master that tells of it. */
@@ -320,7 +321,7 @@ class RedWaiter extends LineWaiter {
 export class FencedRedLockBackend extends RedLockBackend {
   override readonly kind = 'FencedRedLock';
   readonly isFenced = true;
-  readonly counter: Pick<LastToken, 'last'> = {
+  readonly counter: Pick<TokenCounter, 'last'> = {
     /**
      * The largest token among a majority's answers: every majority includes a master that had the last holder's token. That one may have
      * restarted since, however long ago, so no guard by its age would help. It is for people: an election does not rely on it (`write-back.ts`).
