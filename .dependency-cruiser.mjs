@@ -18,7 +18,7 @@ const floors = [
 const kinds = {
   plain: ['gather', 'fenced'],
   gather: [],
-  fair: ['plain', 'fenced'],
+  fair: ['plain', 'gather', 'fenced'],
   fenced: ['gather'],
   weighted: [],
   semaphore: ['weighted'],

@@ -22,7 +22,6 @@ import {
   handedOver,
   type HandOver,
   type JoinReply,
-  type JoinRequest,
   placeRenewals,
   type QueuedLock,
   type QueuedPlace,
@@ -31,10 +30,12 @@ import {
   whetherHeld,
 } from '../queue/queue.js';
 import type { LockKeys } from '../redis/keys.js';
+import type { Argument } from '../redis/port.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
 import type { TokenCounter } from './fenced.js';
+import { NO_FENCING } from './gather.js';
 import type { ReentrantLockBackend } from './plain.js';
 import { SingleLock } from './single-lock.js';
 
@@ -80,15 +81,17 @@ export class FairLockBackend implements LockBackend, QueuedLock {
     return new Place(this, newOwnerId(), request);
   }
 
-  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply> {
-    const { ownerId, leaseMs, placeLeaseMs, nonce, ticket, isFixed, isListening } = request;
+  join(
+    ownerId: string,
+    leaseMs: number,
+    place: readonly Argument[],
+    limit?: TimeLimit,
+  ): Promise<JoinReply> {
     const { lock, line, places } = this.keys;
-    const { connection, listensAt } = this.server;
-    const { keys: counterKeys = [], args: tokenArgs = [] } = this.counter ?? {};
-    const wants = isFixed + 2 * Number(this.isFenced);
-    const place = [placeLeaseMs, nonce, ticket, wants, isListening, listensAt];
-    const args = [ownerId, leaseMs, ...place, ...tokenArgs];
-    const keys = [lock, line, places, ...counterKeys];
+    const { connection } = this.server;
+    const fencing = this.counter ?? NO_FENCING;
+    const keys = [lock, line, places, ...fencing.keys];
+    const args = [ownerId, leaseMs, ...place, ...fencing.args];
     return connection.runReplicated(scripts.join, keys, args, readJoin, isAcquired, limit);
   }
 

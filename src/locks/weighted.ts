@@ -19,7 +19,6 @@ import {
   handedOver,
   type HandOver,
   type JoinReply,
-  type JoinRequest,
   placeRenewals,
   type QueuedLock,
   type QueuedPlace,
@@ -28,6 +27,7 @@ import {
   whetherHeld,
 } from '../queue/queue.js';
 import { LockKeys } from '../redis/keys.js';
+import type { Argument } from '../redis/port.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 
@@ -90,14 +90,14 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
   readonly server: Server;
   readonly keys: LockKeys;
   readonly placeRenewals: RenewerRow<QueuedPlace> = PLACES;
-  readonly #terms: WeightedTerms;
+  protected readonly terms: WeightedTerms;
 
   constructor(server: Server, newOwnerId: () => string, terms: WeightedTerms) {
     this.name = terms.name;
     this.weight = terms.weight;
     this.newOwnerId = newOwnerId;
     this.server = server;
-    this.#terms = terms;
+    this.terms = terms;
     this.keys = new LockKeys(server.keyPrefix + terms.name);
     this.id = `${server.listensAt} weighted ${this.keys.lock}`;
   }
@@ -113,15 +113,17 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     return new Place(this, newOwnerId(), request);
   }
 
-  async join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply> {
-    const { ownerId, leaseMs, placeLeaseMs, nonce, ticket, isFixed, isListening } = request;
+  async join(
+    ownerId: string,
+    leaseMs: number,
+    place: readonly Argument[],
+    limit?: TimeLimit,
+  ): Promise<JoinReply> {
     const { lock, leases, line, places, permits } = this.keys;
-    const { connection, listensAt } = this.server;
-    const place = [placeLeaseMs, nonce, ticket, isFixed, isListening, listensAt];
-    const reply = await connection.runReplicated(
+    const reply = await this.server.connection.runReplicated(
       scripts.weightedJoin,
       [lock, leases, line, places, permits],
-      [ownerId, this.weight, this.#terms.capacity, leaseMs, ...place, PERMITS_TTL_MS],
+      [ownerId, this.weight, this.terms.capacity, leaseMs, ...place, PERMITS_TTL_MS],
       readWeightedJoin,
       (joined) => 'outcome' in joined && isAcquired(joined),
       limit,
@@ -159,7 +161,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     return this.server.connection.run(
       scripts.weightedLook,
       keys,
-      [this.#terms.capacity],
+      [this.terms.capacity],
       (reply) => {
         type Reply = [number, (string | number)[], (string | number)[]];
         const [capacity, holders, waiters] = reply as Reply;
@@ -182,7 +184,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
 
   keyInTheWay(): Promise<KeyInTheWay | undefined> {
     const { lock, leases, line, places, permits } = this.keys;
-    const { expected } = this.#terms;
+    const { expected } = this.terms;
     return keyOfAnotherType(this.server.connection, [
       { key: lock, type: 'hash', expected },
       { key: leases, type: 'zset', expected: `the leases of ${expected}` },

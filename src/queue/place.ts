@@ -145,12 +145,8 @@ export class Place implements Waiter, QueuedPlace {
   granted(nonce: number, token?: bigint): void {
     const sentAt = this.#sentAt(nonce);
     if (!sentAt || !this.#mayStand || this.#state.kind === 'granted') return;
-    this.#become({
-      kind: 'granted',
-      nonce,
-      deadline: deadlineOf(sentAt, this.inQueue.placeLeaseMs),
-      token,
-    });
+    const deadline = deadlineOf(sentAt, this.inQueue.placeLeaseMs);
+    this.#become({ kind: 'granted', nonce, deadline, token });
   }
 
   dropped(): void {
@@ -166,29 +162,20 @@ export class Place implements Waiter, QueuedPlace {
     return elapsedMs(this.#confirmedAt, at);
   }
 
-  renewed(reply: PlaceReply, { sentAt, leaseMs }: Renewal): void {
-    const { nonce } = reply;
-    switch (reply.outcome) {
-      case 'in line':
-        this.#confirmed(nonce);
-        this.inQueue.scheduleLook(reply.holderTtlMs);
-        return;
-      case 'yours':
-        if (this.#mayStand)
-          this.#become({
-            kind: 'granted',
-            nonce,
-            deadline: deadlineOf(sentAt, leaseMs),
-            token: undefined,
-          });
-        return;
-      case 'gone':
-        // A command that was sent later has made the place anew, or will tell.
-        if (this.#sentNonces.some((sent) => sent.nonce > nonce)) return;
-        if (!this.#wasDropped && this.ageMs() < this.inQueue.placeLeaseMs)
-          this.inQueue.passedOver(this.#confirmedAt);
-        this.#wasDropped = false;
-        this.#askAnew();
+  renewed({ nonce, found }: PlaceReply, { sentAt, leaseMs }: Renewal): void {
+    if (found === 'yours') {
+      const deadline = deadlineOf(sentAt, leaseMs);
+      if (this.#mayStand) this.#become({ kind: 'granted', nonce, deadline, token: undefined });
+    } else if (found === 'gone') {
+      // A command that was sent later has made the place anew, or will tell.
+      if (this.#sentNonces.some((sent) => sent.nonce > nonce)) return;
+      if (!this.#wasDropped && this.ageMs() < this.inQueue.placeLeaseMs)
+        this.inQueue.passedOver(this.#confirmedAt);
+      this.#wasDropped = false;
+      this.#askAnew();
+    } else {
+      this.#confirmed(nonce);
+      this.inQueue.scheduleLook(found);
     }
   }
 
@@ -206,7 +193,6 @@ export class Place implements Waiter, QueuedPlace {
 
   async #joinOnce(limit?: TimeLimit): Promise<AcquireReply> {
     const { waitMs, leaseMs, isWatched } = this.#request;
-    const { ownerId } = this;
     if (this.#state.kind === 'outside') this.inQueue = queueOf(this.#lock); // there may be another one by now
     const queue = this.inQueue;
     const nonce = queue.nextNonce();
@@ -216,17 +202,12 @@ export class Place implements Waiter, QueuedPlace {
       queue.expect(this);
       this.#become({ kind: 'asking' });
     }
-    const request = {
-      ownerId,
-      leaseMs,
-      placeLeaseMs: waitMs > 0 ? queue.placeLeaseMs : 0,
-      nonce,
-      ticket: this.#ticket,
-      isFixed: Number(!isWatched),
-      isListening: Number(this.#toldListening),
-    };
+    const placeLeaseMs = waitMs > 0 ? queue.placeLeaseMs : 0;
+    const wants = Number(!isWatched) + 2 * Number(this.#lock.isFenced);
+    const listens = [Number(this.#toldListening), queue.listensAt];
+    const place = [placeLeaseMs, nonce, this.#ticket, wants, ...listens];
     try {
-      const reply = await this.#lock.join(request, limit);
+      const reply = await this.#lock.join(this.ownerId, leaseMs, place, limit);
       this.#confirmed(nonce);
       if (reply.outcome === 'held') {
         this.#ticket = reply.ticket;

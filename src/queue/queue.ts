@@ -8,6 +8,7 @@ import type { RenewerRow } from '../core/watchdog.js';
 import type { RedisClient } from '../redis/client.js';
 import { failureKind } from '../redis/failure.js';
 import type { LockKeys } from '../redis/keys.js';
+import type { Argument } from '../redis/port.js';
 import type { Script } from '../redis/scripts.generated.js';
 import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
@@ -24,7 +25,13 @@ export interface QueuedLock {
   readonly isFenced: boolean;
   /** How places in its queue are renewed. */
   readonly placeRenewals: RenewerRow<QueuedPlace>;
-  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply>;
+  /** Takes the lock, or makes or renews a place. `place`: what the script is told of the place, from `placeLeaseMs` to `listensAt`. */
+  join(
+    ownerId: string,
+    leaseMs: number,
+    place: readonly Argument[],
+    limit?: TimeLimit,
+  ): Promise<JoinReply>;
   /** Gives up what an owner has of the lock, or nothing if that is empty; what is free then goes to the first in the queue. */
   handOver(ownerId: string): Promise<HandOver>;
   /** Sets the lease of a lock that was handed over. */
@@ -113,6 +120,11 @@ export class Queue implements Due {
   /** Whether replicas must have acknowledged a hand-over before it counts. */
   get isReplicated(): boolean {
     return this.#server.connection.isReplicated;
+  }
+
+  /** The end of the name of the channel where this client listens for its grants. */
+  get listensAt(): string {
+    return this.#server.listensAt;
   }
 
   /** Whether our subscription to grants is known to stand. If nobody listens though the server was told so, it takes us for gone. */
@@ -316,7 +328,7 @@ export class Queue implements Due {
   }
 
   get #grantChannel(): string {
-    return this.keys.grants + this.#server.listensAt;
+    return this.keys.grants + this.listensAt;
   }
 }
 
@@ -336,20 +348,6 @@ function messagesIn(payload: string): readonly string[] {
 }
 
 // A join takes the lock, or a place in its queue, or renews that.
-
-/** What a join is sent with. */
-export interface JoinRequest {
-  readonly ownerId: string;
-  readonly leaseMs: number;
-  /** 0: no place is wanted. */
-  readonly placeLeaseMs: number;
-  readonly nonce: number;
-  readonly ticket: string;
-  /** Whether another lease than a place's is wanted for the lock, as 0 or 1. */
-  readonly isFixed: number;
-  /** Whether grants are heard, as 0 or 1. */
-  readonly isListening: number;
-}
 
 export type JoinReply =
   | {
@@ -431,13 +429,15 @@ export async function whetherHeld(lock: QueuedLock, asked: Promise<HandOver>): P
 
 // How the places that a client has in queues of one kind are renewed: many in one call.
 
-/** What the renewal of a place found. */
-export type PlaceReply =
-  | { readonly outcome: 'in line'; readonly nonce: number; readonly holderTtlMs: number }
-  /** The lock was handed over, and nobody told us so far. */
-  | { readonly outcome: 'yours'; readonly nonce: number }
-  /** The place lapsed, was passed over, or the queue was deleted. */
-  | { readonly outcome: 'gone'; readonly nonce: number };
+/** What the renewal with this nonce found. */
+export interface PlaceReply {
+  readonly nonce: number;
+  /**
+   * It was handed the lock, and nobody told us so far; it is gone: it lapsed, was passed over, or the queue was deleted; or it is in the queue,
+   * and this is `lookInMs`.
+   */
+  readonly found: 'yours' | 'gone' | number;
+}
 
 /** `keysOf`: the keys of its lock that the script takes for each place. */
 export function placeRenewals(
@@ -462,7 +462,7 @@ async function renewPlaces(
   const owners = places.flatMap(({ ownerId, inQueue }) => [ownerId, Number(inQueue.isListening)]);
   try {
     return await connection.run(script, keys, [leaseMs, nonce, ...owners], (replies) =>
-      (replies as (string | number)[]).map((reply) => readRenewal(reply, nonce)),
+      (replies as PlaceReply['found'][]).map((found) => ({ nonce, found })),
     );
   } catch (error) {
     // The server refuses us, and nobody would ever wake these callers: by a try of its own each of them learns that.
@@ -470,9 +470,4 @@ async function renewPlaces(
       for (const place of places) place.wake();
     throw error;
   }
-}
-
-function readRenewal(reply: string | number, nonce: number): PlaceReply {
-  if (reply === 'yours' || reply === 'gone') return { outcome: reply, nonce };
-  return { outcome: 'in line', nonce, holderTtlMs: Number(reply) };
 }
