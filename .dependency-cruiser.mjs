@@ -17,14 +17,14 @@ const floors = [
 
 /** On what other kinds a kind of lock in locks/ is built. */
 const kinds = {
-  plain: ['gather'],
+  plain: ['gather', 'fenced'],
   gather: [],
-  fair: ['plain'],
-  fenced: ['plain', 'gather', 'fair'],
-  weighted: ['fair'],
+  fair: ['plain', 'gather', 'fenced'],
+  fenced: ['gather'],
+  weighted: [],
   semaphore: ['weighted'],
   'read-write': ['weighted'],
-  redlock: ['plain'],
+  redlock: ['plain', 'fenced'],
   multi: [],
 };
 

@@ -9,7 +9,7 @@ import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
 import { Server } from './core/server.js';
 import { newClientId, ownersOf, runAsOneOwner, Session } from './core/session.js';
 import { FairLockBackend, FairSingleLock } from './locks/fair.js';
-import { fencedLock, fencedLockOver } from './locks/fenced.js';
+import { fencedLockOver, parseFencedLock } from './locks/fenced.js';
 import { MultiLock } from './locks/multi.js';
 import { ReadWriteSingleLock } from './locks/read-write.js';
 import { parseRedLock, QuorumServices, RedLockBackend } from './locks/redlock/redlock.js';
@@ -53,7 +53,7 @@ abstract class LockSource {
    * @throws {@link OptionError} the name is not usable
    */
   getLock(name: string): Lock {
-    return new SingleLock(this.#session, this.#backend(ReentrantLockBackend, name));
+    return new SingleLock(this.#session, this.#plain(parseName(name)));
   }
 
   /**
@@ -64,7 +64,10 @@ abstract class LockSource {
    * @throws {@link OptionError} the name is not usable
    */
   getFairLock(name: string): FairLock {
-    return new FairSingleLock(this.#session, this.#backend(FairLockBackend, name));
+    return new FairSingleLock(
+      this.#session,
+      new FairLockBackend(this.#server, this.#plain(parseName(name))),
+    );
   }
 
   /**
@@ -75,7 +78,10 @@ abstract class LockSource {
    * @throws {@link OptionError} the name or an option is not usable
    */
   getFencedLock(name: string, options: FencedLockOptions = {}): FencedLock {
-    return fencedLock(this.#session, this.#server, name, options);
+    const lockName = parseName(name);
+    const { isFair, tokenTtlMs } = parseFencedLock(lockName, options);
+    const plain = this.#plain(lockName, tokenTtlMs);
+    return fencedLockOver(this.#session, isFair ? new FairLockBackend(this.#server, plain) : plain);
   }
 
   /**
@@ -147,12 +153,16 @@ abstract class LockSource {
     return this.#quorum;
   }
 
-  #backend<Backend>(
-    Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
-    name: unknown,
-  ): Backend {
-    const { newOwnerId } = this.#session;
-    return new Kind(this.#server, this.#server.keyPrefix, parseName(name), newOwnerId);
+  /** `tokenTtlMs`: how long a fenced lock's tokens are remembered; left out: it is none. */
+  #plain(name: string, tokenTtlMs?: number): ReentrantLockBackend {
+    const { keyPrefix } = this.#server;
+    return new ReentrantLockBackend(
+      this.#server,
+      keyPrefix,
+      name,
+      this.#session.newOwnerId,
+      tokenTtlMs,
+    );
   }
 }
 

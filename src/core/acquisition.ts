@@ -574,11 +574,7 @@ function noticeWaiting(
 
 // Begins a hold: enters it where nested calls and `unlock()` look for it, and emits `acquired`.
 
-function beginHold(
-  session: Session,
-  holder: GrantHolder,
-  request: CallersRequest,
-): SingleHold {
+function beginHold(session: Session, holder: GrantHolder, request: CallersRequest): SingleHold {
   const { grant } = holder;
   const hold = new SingleHold(session, holder, request);
   if (!holder.scope) session.anonymous.add(grant.lock.id, hold);
@@ -628,10 +624,7 @@ function limitMs(session: Session, { waitMs, attemptMs = Infinity }: LockRequest
 }
 
 /** Whether that is a limit of the caller's, which may be too short for any answer, and not `commandTimeout`. */
-function isCallersLimit(
-  session: Session,
-  { waitMs, attemptMs = Infinity }: LockRequest,
-): boolean {
+function isCallersLimit(session: Session, { waitMs, attemptMs = Infinity }: LockRequest): boolean {
   return waitMs > 0 || (attemptMs > 0 && attemptMs < session.commandTimeoutMs);
 }
 

@@ -170,10 +170,10 @@ export interface LockBackend extends AcquirableLock {
   /** What kind of lock it is, for people. */
   readonly kind: string;
   /**
-   * Frees the lock whoever holds it, and leaves a note for its holder on the server, for at most `wordMs`. Returns the owner that was
-   * forced out; undefined: there was none.
+   * Frees the lock whoever holds it, and leaves a note for its holders on the server, for at most `wordMs`. Returns the owners that were
+   * forced out.
    */
-  forceUnlock(wordMs: number): Promise<string | undefined>;
+  forceUnlock(wordMs: number): Promise<readonly string[]>;
   isLocked(): Promise<boolean>;
   /** How long the lock's lease still lasts, in milliseconds; -2: not locked, -1: no expiry. */
   remainTimeToLive(): Promise<number>;

@@ -10,7 +10,8 @@ import type { LockKeys } from '../redis/keys.js';
 import { type ChannelListener, Channels, type Subscription } from '../waiting/channels.js';
 import { type Call, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { hexDigits } from './session.js';
-import { Watchdog } from './watchdog.js';
+import type { Renewer } from './protocol.js';
+import { type RenewerRow, RowRenewer, Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends RedisClientOptions {
   lockWatchdogTimeoutMs: number;
@@ -70,6 +71,13 @@ export class Server {
   shared<T>(Kind: new (connection: RedisClient) => T): T {
     let made = this.#shared.get(Kind) as T | undefined;
     if (made === undefined) this.#shared.set(Kind, (made = new Kind(this.connection)));
+    return made;
+  }
+
+  /** What renews leases of one kind on this server. */
+  renewer<Target>(row: RenewerRow<Target>): Renewer<Target> {
+    let made = this.#shared.get(row) as Renewer<Target> | undefined;
+    if (!made) this.#shared.set(row, (made = new RowRenewer(this.connection, row)));
     return made;
   }
 

@@ -15,6 +15,7 @@ import {
 import { inOwnContext } from '../runtime/node.js';
 import { mayConcernSome } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
+import { hashTag } from '../redis/keys.js';
 import type { Script } from '../redis/scripts.generated.js';
 
 /** How soon a renewal that stayed unanswered is sent again at the latest: others may get in as soon as the server is back. */
@@ -322,5 +323,47 @@ export async function sendRenewal(
     // What is lost is lost, whatever the replicas know.
     if (replies?.every(isKept) ?? true) throw error;
     return replies?.map((reply) => (isKept(reply) ? undefined : reply)) ?? [];
+  }
+}
+
+// The table of renewers: leases of one kind on one server are renewed by one script, many in one call.
+
+/** How leases of one kind are renewed. */
+export interface RenewerRow<Target> {
+  readonly kind: string;
+  readonly script: Script;
+  /** The keys that the script takes for a lease; the first is the lock. */
+  readonly keysOf: (target: Target) => readonly string[];
+  /** Sends one batch, with a lease of 0 for a mere look. Left out: the script takes the lease and the owners. */
+  readonly send?: (
+    connection: RedisClient,
+    script: Script,
+    keys: readonly string[],
+    batch: readonly Watched<Target>[],
+    leaseMs: number,
+  ) => Promise<readonly unknown[]>;
+}
+
+export class RowRenewer<Target> implements Renewer<Target> {
+  readonly kind: string;
+  readonly #connection: RedisClient;
+  readonly #row: RenewerRow<Target>;
+
+  constructor(connection: RedisClient, row: RenewerRow<Target>) {
+    this.kind = row.kind;
+    this.#connection = connection;
+    this.#row = row;
+  }
+
+  batchKey(target: Target): string {
+    return this.#connection.isSlotted ? hashTag(this.#row.keysOf(target)[0] ?? '') : '';
+  }
+
+  renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]> {
+    const { script, keysOf, send } = this.#row;
+    const keys = batch.flatMap(({ target }) => keysOf(target));
+    if (send) return send(this.#connection, script, keys, batch, leaseMs);
+    const ownerIds = batch.map(({ lease }) => lease.ownerId);
+    return sendRenewal(this.#connection, script, keys, ownerIds, leaseMs);
   }
 }

@@ -1,22 +1,18 @@
 // A fenced lock, on one Redis or on a quorum of them: a lock of one name, and the tokens that it gave.
 
-import type { FencedHold, FencedLock, FencedLockOptions, Hold } from '../api/lock.js';
+import type { FencedHold, FencedLock, Hold } from '../api/lock.js';
 import {
   type AcquireOptions,
   invalid,
   isWholeNumber,
   type LockOptions,
   parseBoolean,
-  parseName,
   parseOptions,
 } from '../api/options.js';
-import type { LockBackend, LockRequest, Waiter } from '../core/protocol.js';
-import type { Server } from '../core/server.js';
+import type { LockBackend } from '../core/protocol.js';
 import type { Session } from '../core/session.js';
-import { LARGEST_TOKEN, type LastToken, ReentrantLockBackend, ReentrantWaiter } from './plain.js';
 import { SingleLock } from './single-lock.js';
 import type { ExpectedKey, KeyInTheWay } from '../core/retry.js';
-import { FairLockBackend } from './fair.js';
 import type { RedisClient } from '../redis/client.js';
 import { replyError } from '../redis/failure.js';
 import type { LockKeys } from '../redis/keys.js';
@@ -27,14 +23,14 @@ import type { Fencing } from './gather.js';
 type Tokens = Pick<FencedLock, 'getToken' | 'lockAndGetToken' | 'tryLockAndGetToken'>;
 
 interface TokenGivingBackend extends LockBackend {
-  readonly counter: Pick<LastToken, 'last'>;
+  readonly counter?: Pick<TokenCounter, 'last'> | undefined;
 }
 
 class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens {
   async getToken(): Promise<bigint | undefined> {
     const { session, backend } = this.parts;
     return await session.ask(backend, async () => {
-      const token = await backend.counter.last();
+      const token = await backend.counter?.last();
       if (token === undefined) await backend.remainTimeToLive(); // throws where something else has the name
       return token;
     });
@@ -62,92 +58,16 @@ export function fencedLockOver(session: Session, backend: TokenGivingBackend): F
   return new FencedSingleLock(session, backend) as FencedLock;
 }
 
-export function fencedLock(
-  session: Session,
-  server: Server,
-  name: unknown,
-  options: FencedLockOptions,
-): FencedLock {
-  const lockName = parseName(name);
-  const { isFair, tokenTtlMs } = parseFencedLock(lockName, options);
-  const Backend = isFair ? FencedFairBackend : FencedBackend;
-  const backend = new Backend(server, lockName, session.newOwnerId, tokenTtlMs);
-  return fencedLockOver(session, backend);
-}
-
-// A fenced lock on one Redis: the reentrant lock, whose grants have a token. The data is that of Redisson's RFencedLock.
-
-class FencedBackend extends ReentrantLockBackend {
-  override readonly kind = 'FencedLock';
-  override readonly isFenced = true;
-  override readonly counter: TokenCounter;
-
-  constructor(server: Server, name: string, newOwnerId: () => string, tokenTtlMs: number) {
-    super(server, server.keyPrefix, name, newOwnerId);
-    this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
-  }
-
-  override waiter(newOwnerId: () => string, request: LockRequest): Waiter {
-    return new FencedWaiter(this, newOwnerId(), request);
-  }
-
-  protected override get fencing(): TokenCounter {
-    return this.counter;
-  }
-
-  override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
-    return (await this.counter.inTheWay()) ?? (await super.keyInTheWay());
-  }
-
-  protected override get expectedKeys(): ExpectedKey[] {
-    return [...super.expectedKeys, this.counter.expectedKey];
-  }
-}
-
-// A fenced lock that is fair, on one Redis: whoever is handed the lock is handed its token, too.
-
-export class FencedFairBackend extends FairLockBackend {
-  override readonly kind = 'FencedFairLock';
-  override readonly isFenced = true;
-  override readonly counter: TokenCounter;
-
-  constructor(server: Server, name: string, newOwnerId: () => string, tokenTtlMs: number) {
-    super(server, server.keyPrefix, name, newOwnerId);
-    this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
-  }
-
-  protected override get fencing(): TokenCounter {
-    return this.counter;
-  }
-
-  override async keyInTheWay(): Promise<KeyInTheWay | undefined> {
-    return (await this.counter.inTheWay()) ?? (await super.keyInTheWay());
-  }
-
-  protected override get expectedKeys(): ExpectedKey[] {
-    return [...super.expectedKeys, this.counter.expectedKey];
-  }
-}
-
-// A caller who wants a fenced lock. It stands in the line of this client like those who want the plain lock, but no grant is passed on to
-// it there: each holder's token comes from the server.
-
-class FencedWaiter extends ReentrantWaiter {
-  protected override readonly mayInherit = false;
-}
-
 // Reads the options of `getFencedLock()`.
 
 const DAY_MS = 86_400_000;
 const DEFAULT_TOKEN_TTL_MS = 7 * DAY_MS;
 
-interface FencedLockSettings {
-  readonly isFair: boolean;
-  /** How long a token is remembered; 0: for ever. */
-  readonly tokenTtlMs: number;
-}
-
-function parseFencedLock(lockName: string, options: unknown): FencedLockSettings {
+/** Whether a fenced lock is fair, and for how long its tokens are remembered, in milliseconds; 0: for ever. */
+export function parseFencedLock(
+  lockName: string,
+  options: unknown,
+): { readonly isFair: boolean; readonly tokenTtlMs: number } {
   const what = 'the options of getFencedLock()';
   const { fair, tokenTtl } = parseOptions(what, options, ['fair', 'tokenTtl'], lockName);
   return {
@@ -167,7 +87,11 @@ function parseTokenTtl(tokenTtl: unknown, lockName: string): number {
 
 const EXPECTED = 'the last fencing token';
 
-export class TokenCounter implements Fencing, LastToken {
+/** The largest token that is given out. Scripts count exactly up to 2^53: a counter that comes near to that can come from no clock before the year 2255. */
+const LARGEST_TOKEN: bigint = 2n ** 53n - 2n ** 40n;
+
+/** Given to a lock, it makes it a fenced one: each grant of the lock counts it up. */
+export class TokenCounter implements Fencing {
   readonly keys: readonly [string];
   readonly args: readonly [number];
   readonly #connection: RedisClient;
@@ -187,7 +111,10 @@ export class TokenCounter implements Fencing, LastToken {
     return last === null ? undefined : BigInt(last);
   }
 
-  /** A token counts only if replicas have acknowledged it, too: one that takes over as the master must know it. */
+  /**
+   * Stores `token` and returns undefined if it is larger than the last one; otherwise changes nothing and returns the last one. A token
+   * counts only if replicas have acknowledged it, too: one that takes over as the master must know it.
+   */
   raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
     const read = (reply: unknown): bigint | undefined =>
       reply === 1 ? undefined : BigInt(reply as string);

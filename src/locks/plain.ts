@@ -30,7 +30,8 @@ import { type ExpectedKey, type KeyInTheWay, keyOfAnotherType } from '../core/re
 import type { Clock, TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import { scripts } from '../redis/scripts.generated.js';
-import { acquireScript, type Fencing, GatheredCalls, NO_FENCING, type Publish } from './gather.js';
+import { TokenCounter } from './fenced.js';
+import { acquireScript, GatheredCalls, NO_FENCING, type Publish } from './gather.js';
 import type { SeenHolder } from '../api/errors.js';
 import { sendRenewal } from '../core/watchdog.js';
 
@@ -110,17 +111,29 @@ const FREE = -2;
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
 export class ReentrantLockBackend extends ContestedBackend implements LockBackend {
-  readonly kind: string = 'Lock';
-  /** Whether it may be one of the locks that a Redlock is made of. */
-  readonly mayVote: boolean = true;
-  readonly isFenced: boolean = false;
-  /** The last token that was given out, if it is a fenced lock. */
-  readonly counter: LastToken | undefined = undefined;
   readonly newOwnerId: () => string;
+  /** What gives each holder its token, if it is a fenced lock. */
+  readonly counter: TokenCounter | undefined;
 
-  constructor(server: Server, keyPrefix: string, name: string, newOwnerId: () => string) {
+  constructor(
+    server: Server,
+    keyPrefix: string,
+    name: string,
+    newOwnerId: () => string,
+    tokenTtlMs?: number,
+  ) {
     super(server, keyPrefix + name, name);
     this.newOwnerId = newOwnerId;
+    if (tokenTtlMs !== undefined)
+      this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
+  }
+
+  get kind(): string {
+    return this.counter ? 'FencedLock' : 'Lock';
+  }
+
+  get isFenced(): boolean {
+    return this.counter !== undefined;
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {
@@ -135,8 +148,9 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
     const { connection } = this.server;
     if (!connection.isReplicated)
-      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit, this.fencing);
-    const { script, keys, args } = acquireScript(this.keys, ownerId, leaseMs, this.fencing);
+      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit, this.counter);
+    const fencing = this.counter ?? NO_FENCING;
+    const { script, keys, args } = acquireScript(this.keys, ownerId, leaseMs, fencing);
     return connection.runReplicated(script, keys, args, readAcquire, isAcquired, limit);
   }
 
@@ -189,18 +203,27 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return this.server.connection;
   }
 
-  forceUnlock(wordMs: number): Promise<string | undefined> {
+  forceUnlock(wordMs: number): Promise<readonly string[]> {
     const { lock, forced, channel } = this.keys;
     const args = [channel, this.server.publishCommand(this.keys), wordMs];
     return this.server.connection.run(scripts.forceUnlock, [lock, forced], args, (reply) => {
       const [holder, refusal] = (reply as [string, string?] | null) ?? [];
       if (refusal !== undefined) this.server.publishRefused(channel, refusal);
-      return holder;
+      return holder === undefined ? [] : [holder];
     });
   }
 
-  keyInTheWay(): Promise<KeyInTheWay | undefined> {
-    return keyOfAnotherType(this.server.connection, this.expectedKeys);
+  /** `besides`: the keys that the lock has besides, if it is also of another kind. */
+  async keyInTheWay(besides: readonly ExpectedKey[] = []): Promise<KeyInTheWay | undefined> {
+    const { lock, forced } = this.keys;
+    const noToken = await this.counter?.inTheWay();
+    if (noToken) return noToken;
+    return await keyOfAnotherType(this.server.connection, [
+      { key: lock, type: 'hash', expected: 'a lock' },
+      { key: forced, type: 'string', expected: 'the word for a holder that was forced out' },
+      ...besides,
+      ...(this.counter ? [this.counter.expectedKey] : []),
+    ]);
   }
 
   async isLocked(): Promise<boolean> {
@@ -217,20 +240,6 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
       const [, ttlMs] = (reply as [string, number] | null) ?? ['', FREE];
       return ttlMs;
     });
-  }
-
-  /** The key of the lock, and those beside it. */
-  protected get expectedKeys(): ExpectedKey[] {
-    const { lock, forced } = this.keys;
-    return [
-      { key: lock, type: 'hash', expected: 'a lock' },
-      { key: forced, type: 'string', expected: 'the word for a holder that was forced out' },
-    ];
-  }
-
-  /** What gives each holder its token, if it is a fenced lock. */
-  protected get fencing(): Fencing {
-    return NO_FENCING;
   }
 
   get #calls(): GatheredCalls {
@@ -354,6 +363,7 @@ export abstract class LineWaiter implements Waiter, Heir {
 
 /** What such a waiter needs of its lock. */
 export interface ContestedLock {
+  readonly isFenced: boolean;
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply>;
   /** The grant by which this client holds the lock; undefined: it does not. */
   readonly heldHere: Granted | undefined;
@@ -364,12 +374,14 @@ export interface ContestedLock {
 
 export class ReentrantWaiter extends LineWaiter {
   readonly ownerId: string;
+  protected override readonly mayInherit: boolean;
   readonly #lock: ContestedLock;
 
   constructor(lock: ContestedLock, ownerId: string, request: LockRequest) {
     super(request, () => lock.line());
     this.#lock = lock;
     this.ownerId = ownerId;
+    this.mayInherit = !lock.isFenced;
   }
 
   /**
@@ -509,20 +521,3 @@ class HoldRenewer implements Renewer<LockKeys> {
     return sendRenewal(this.#connection, scripts.renew, keys, ownerIds, leaseMs, limit);
   }
 }
-
-/** The last fencing token of a lock on one server. */
-export interface LastToken {
-  /** The key of the last token on the server. */
-  readonly key: string;
-  /** The last token; undefined: none was given, or it is forgotten. */
-  last(): Promise<bigint | undefined>;
-  /**
-   * Stores `token` and returns undefined if it is larger than the last one; otherwise changes nothing and returns the last one.
-   *
-   * @param limit - how long its caller will wait
-   */
-  raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined>;
-}
-
-/** The largest token that is given out. Scripts count exactly up to 2^53: a counter that comes near to that can come from no clock before the year 2255. */
-export const LARGEST_TOKEN: bigint = 2n ** 53n - 2n ** 40n;

@@ -7,12 +7,13 @@ import { parseName } from '../api/options.js';
 import type { ReadWriteLock, ReadWriteWaiter } from '../api/read-write-lock.js';
 import type { Server } from '../core/server.js';
 import type { Session } from '../core/session.js';
-import { addMissingMethods, type HeldHere } from './base-lock.js';
 import { KeyConflictError } from '../api/errors.js';
+import { addMissingMethods } from './base-lock.js';
+import { grantNext } from '../queue/queue.js';
 import type { KeepReply, LockBackend } from '../core/protocol.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
-import { WeightedBackend } from './weighted.js';
+import { AS_IT_IS, WeightedBackend } from './weighted.js';
 import { SingleLock } from './single-lock.js';
 
 /** The methods of its two halves. */
@@ -30,8 +31,8 @@ export class ReadWriteSingleLock implements ReadWriteLock {
 
   readonly #session: Session;
   readonly #writer: ReadWriteBackend;
-  readonly #readLock: HalfLock;
-  readonly #writeLock: HalfLock;
+  readonly #readLock: SingleLock;
+  readonly #writeLock: SingleLock;
 
   constructor(session: Session, server: Server, name: unknown) {
     const lockName = parseName(name);
@@ -39,8 +40,8 @@ export class ReadWriteSingleLock implements ReadWriteLock {
       new ReadWriteBackend(server, session.newOwnerId, lockName, which);
     this.#session = session;
     this.#writer = half('write');
-    this.#readLock = new HalfLock(session, half('read'));
-    this.#writeLock = new HalfLock(session, this.#writer);
+    this.#readLock = new SingleLock(session, half('read'));
+    this.#writeLock = new SingleLock(session, this.#writer);
   }
 
   get name(): string {
@@ -83,46 +84,43 @@ export class ReadWriteSingleLock implements ReadWriteLock {
 const ALL_PERMITS = 2 ** 31;
 
 /** Which half it is. */
-export type Half = 'read' | 'write';
+type Half = 'read' | 'write';
 
-export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
+export class ReadWriteBackend extends WeightedBackend implements LockBackend {
   readonly kind: string;
   override readonly isShared: boolean;
   override readonly isReentrant = true;
 
   constructor(server: Server, newOwnerId: () => string, name: string, half: Half) {
+    const weight = half === 'read' ? 1 : ALL_PERMITS;
     super(server, newOwnerId, {
       name,
       expected: 'a read-write lock',
       capacity: ALL_PERMITS,
-      weight: half === 'read' ? 1 : ALL_PERMITS,
-      refused: () =>
-        new KeyConflictError(`lock "${name}" is no read-write lock`, { lockName: name }),
+      weight,
     });
     this.kind = half === 'read' ? 'ReadLock' : 'WriteLock';
     this.isShared = half === 'read';
   }
 
+  protected override refused(): KeyConflictError {
+    const { name: lockName } = this;
+    return new KeyConflictError(`lock "${lockName}" is no read-write lock`, { lockName });
+  }
+
   /**
-   * The server keeps no hold count. That all holds of this owner only read from now on is told without a lease (`leaseMs` 0) and lowers its
-   * weight to a reader's; a call that prolongs the lease changes no weight.
+   * That all holds of this owner only read from now on is told without a lease (`leaseMs` 0) and lowers its weight to a reader's; a call that
+   * prolongs the lease changes no weight.
    */
-  override async reenter(
+  override reenter(
     ownerId: string,
-    holdCount: number,
+    _count: number,
     leaseMs: number,
     limit?: TimeLimit,
     isShared = false,
   ): Promise<KeepReply> {
-    const reply =
-      isShared && leaseMs === 0
-        ? await this.lower(ownerId, 1, limit)
-        : await super.reenter(ownerId, holdCount, leaseMs, limit);
-    return await this.#explained(ownerId, reply);
-  }
-
-  override async confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
-    return await this.#explained(ownerId, await super.confirm(ownerId, leaseMs));
+    const weight = isShared && leaseMs === 0 ? 1 : AS_IT_IS;
+    return this.keep(ownerId, weight, leaseMs, false, limit);
   }
 
   async isLocked(): Promise<boolean> {
@@ -139,12 +137,7 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
     return last.isRead === this.isShared ? (last.endsInMs ?? -2) : -2;
   }
 
-  async forceUnlock(wordMs: number): Promise<string | undefined> {
-    const [owner] = await this.forceUnlockAll(wordMs);
-    return owner;
-  }
-
-  async forceUnlockAll(wordMs: number): Promise<readonly string[]> {
+  async forceUnlock(wordMs: number): Promise<readonly string[]> {
     const { lock, leases, line, forcedOwners } = this.keys;
     const [least, most] = this.isShared ? [1, ALL_PERMITS - 1] : [ALL_PERMITS, ALL_PERMITS];
     const forced = await this.server.connection.run(
@@ -154,13 +147,16 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
       (reply) => reply as string[],
     );
     // Not before that is answered: a server that does not know the script that forces is sent it again, behind whatever else was sent.
-    // If this fails, the next renewal of a place lets in the next in line.
-    this.handOn().catch(() => undefined);
+    // If this fails, the next renewal of a place lets in the next in the queue.
+    grantNext(this).catch(() => undefined);
     return forced;
   }
 
-  /** Why this owner is no holder any more: whoever forced it out left word, which is for this owner alone. */
-  async #explained(ownerId: string, reply: KeepReply): Promise<KeepReply> {
+  /** Whoever forced an owner out left word, which is for that owner alone. */
+  protected override async keep(
+    ...[ownerId, ...change]: Parameters<WeightedBackend['keep']>
+  ): Promise<KeepReply> {
+    const reply = await super.keep(ownerId, ...change);
     if (reply !== 'deleted') return reply;
     try {
       const { forcedOwners } = this.keys;
@@ -169,47 +165,5 @@ export class ReadWriteBackend extends WeightedBackend implements HalfBackend {
     } catch {
       return 'deleted'; // that it is gone is known, whatever becomes of the word
     }
-  }
-}
-
-// One half of a read-write lock: a lock that says of itself what is true of those who read, or of the one who writes.
-
-/** A read-write lock on its server, as one of its halves sees it. */
-export interface HalfBackend extends LockBackend {
-  readonly isShared: boolean;
-  /** Frees this half whoever holds it, and leaves word for its holders, for at most `wordMs`. Returns the owners that were forced out. */
-  forceUnlockAll(wordMs: number): Promise<readonly string[]>;
-}
-
-export class HalfLock extends SingleLock<HalfBackend> {
-  override get held(): HeldHere | undefined {
-    const { session, backend } = this.parts;
-    for (const grant of session.grants) {
-      const isHeld = grant.lock.id === backend.id && grant.countOf(backend.isShared) > 0;
-      const remainingMs = isHeld ? grant.remaining() : 0;
-      if (remainingMs > 0) return { ownerId: grant.ownerId, remainingMs };
-    }
-    return undefined;
-  }
-
-  /** The server knows whether the caller's owner holds the lock; how often, and whether to read or to write, only this client knows. */
-  override async getHoldCount(): Promise<number> {
-    if ((await super.getHoldCount()) === 0) return 0;
-    const { session, backend } = this.parts;
-    const ownerId = this.currentOwnerId;
-    for (const grant of session.grants)
-      if (grant.lock.id === backend.id && grant.ownerId === ownerId)
-        return grant.countOf(backend.isShared);
-    return 0;
-  }
-
-  override async forceUnlock(): Promise<boolean> {
-    const { session, backend } = this.parts;
-    const owners = await session.askOnce(backend, 'not known to be forced', () =>
-      backend.forceUnlockAll(2 * session.lockWatchdogTimeoutMs),
-    );
-    for (const grant of session.grants)
-      if (grant.lock.id === backend.id && owners.includes(grant.ownerId)) grant.lose('forced');
-    return owners.length > 0;
   }
 }

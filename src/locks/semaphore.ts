@@ -31,6 +31,7 @@ import { currentScope, holdersAround, outsideScopes, Scope } from '../scopes/sco
 import { addMissingMethods } from './base-lock.js';
 import { PERMITS_TTL_MS, type Refusal, WeightedBackend, type WeightedView } from './weighted.js';
 import type { KeyInTheWay } from '../core/retry.js';
+import { grantNext } from '../queue/queue.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 
@@ -57,7 +58,12 @@ export class SingleSemaphore implements Semaphore {
     this.#session = session;
     this.#server = server;
     this.name = parseName(name);
-    this.#declared = parseSemaphore(this.name, options);
+    const subject = { semaphore: this.name };
+    const what = 'the options of getSemaphore()';
+    this.#declared = parsePermits(
+      subject,
+      parseOptions(what, options, ['permits'], subject).permits,
+    );
   }
 
   async acquire(options?: PermitOptions): Promise<PermitHold> {
@@ -97,7 +103,7 @@ export class SingleSemaphore implements Semaphore {
   }
 
   async setPermits(permits: number): Promise<void> {
-    const capacity = parsePermits(permits, 'permits', this.name);
+    const capacity = parsePermits(this.#subject, permits);
     const backend = this.#backend(1);
     await this.#session.ask(backend, (limit) => backend.setCapacity(capacity, limit));
   }
@@ -131,11 +137,8 @@ export class SingleSemaphore implements Semaphore {
   ): { readonly permits: number; readonly hold: Promise<SingleHold> } {
     const given =
       options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.#subject);
-    const permits = parsePermits(
-      given.permits === undefined ? 1 : given.permits,
-      'permits',
-      this.name,
-    );
+    const { permits: wanted = 1 } = given;
+    const permits = parsePermits(this.#subject, wanted);
     const request = parseRequest(this.#subject, given, waitMs);
     const backend = this.#backend(permits);
     const selfWait = this.#selfWait(backend);
@@ -158,10 +161,11 @@ export class SingleSemaphore implements Semaphore {
         )
           permits += grant.lock.weight;
       if (permits + weight <= this.#declared) return undefined;
-      return {
-        ownerId: around[0]?.ownerId ?? '',
-        why: insidePermits(permits, this.#declared, weight),
-      };
+      const ownerId = around[0]?.ownerId ?? '';
+      const why =
+        `the call is made inside withPermits(), which holds ${String(permits)} of the ${String(this.#declared)} permits, and waits for ${String(weight)} of them itself. ` +
+        'Permits are never re-entered: ask for all that are needed at once, or ask outside';
+      return { ownerId, why };
     };
   }
 
@@ -191,13 +195,16 @@ export class SemaphoreBackend extends WeightedBackend {
     declared: number,
     weight: number,
   ) {
-    super(server, newOwnerId, {
-      name,
-      expected: 'a semaphore',
-      capacity: declared,
-      weight,
-      refused: (refusal) => refusedPermits(name, declared, weight, refusal),
-    });
+    super(server, newOwnerId, { name, expected: 'a semaphore', capacity: declared, weight });
+  }
+
+  protected override refused({ why, capacity }: Refusal): OptionError {
+    const { name: lockName, terms, weight } = this;
+    const message =
+      why === 'declared'
+        ? `semaphore "${lockName}" is declared with ${String(terms.capacity)} permits here, and in use with ${String(capacity)}: declare the same number everywhere, or change it by setPermits()`
+        : `semaphore "${lockName}": ${String(weight)} permits were asked for, and there are ${String(capacity)}`;
+    return new OptionError(message, { lockName });
   }
 
   /**
@@ -218,7 +225,7 @@ export class SemaphoreBackend extends WeightedBackend {
     } finally {
       // Also where too few replicas have acknowledged the number: the master has it. If this fails, whoever waits sees to the line at the
       // next renewal of its place.
-      this.handOn().catch(() => undefined);
+      grantNext(this).catch(() => undefined);
     }
   }
 
@@ -232,44 +239,12 @@ export class SemaphoreBackend extends WeightedBackend {
   }
 }
 
-// Reads the options of a semaphore, and says what is wrong with those that the server has to judge.
-
 /** More permits than anybody counts; Lua counts exactly with far larger numbers, too. */
 const MOST_PERMITS = 2 ** 31 - 1;
 
-function parseSemaphore(name: string, options: unknown): number {
-  const what = 'the options of getSemaphore()';
-  const { permits } = parseOptions(what, options, ['permits'], { semaphore: name });
-  return parsePermits(permits, 'permits', name);
-}
-
-function parsePermits(permits: unknown, what: string, name: string): number {
+function parsePermits(subject: Subject, permits: unknown): number {
   if (isWholeNumber(permits, 1, MOST_PERMITS)) return permits;
-  throw invalid(what, permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, {
-    semaphore: name,
-  });
-}
-
-/** What is wrong: the semaphore is in use with another number of permits than was declared, or has fewer than are wanted. */
-function refusedPermits(
-  lockName: string,
-  declared: number,
-  wanted: number,
-  { why, capacity }: Refusal,
-): OptionError {
-  const message =
-    why === 'declared'
-      ? `semaphore "${lockName}" is declared with ${String(declared)} permits here, and in use with ${String(capacity)}: declare the same number everywhere, or change it by setPermits()`
-      : `semaphore "${lockName}": ${String(wanted)} permits were asked for, and there are ${String(capacity)}`;
-  return new OptionError(message, { lockName });
-}
-
-/** Why a call inside `withPermits()` waits for itself. */
-function insidePermits(held: number, declared: number, wanted: number): string {
-  return (
-    `the call is made inside withPermits(), which holds ${String(held)} of the ${String(declared)} permits, and waits for ${String(wanted)} of them itself. ` +
-    'Permits are never re-entered: ask for all that are needed at once, or ask outside'
-  );
+  throw invalid('permits', permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, subject);
 }
 
 // The hold of one acquisition of a semaphore: that of a lock, without what only an owner of a lock can do.

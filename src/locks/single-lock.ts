@@ -2,7 +2,7 @@
 
 import { acquire } from '../core/acquisition.js';
 import type { HoldOrigin, LockBackend, MemberTerms } from '../core/protocol.js';
-import type { Session } from '../core/session.js';
+import type { Session, SessionGrant } from '../core/session.js';
 import { BaseLock, type HeldHere } from './base-lock.js';
 import { nothingToUnlock } from '../core/misuse.js';
 import { type AcquireRequest, shown } from '../api/options.js';
@@ -47,8 +47,11 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   }
 
   override get held(): HeldHere | undefined {
-    const grant = this.#session.grantOf(this.#backend.id);
-    return grant && { ownerId: grant.ownerId, remainingMs: grant.remaining() };
+    for (const grant of this.#session.grants) {
+      const remainingMs = this.#isGrantOf(grant) ? grant.remaining() : 0;
+      if (remainingMs > 0) return { ownerId: grant.ownerId, remainingMs };
+    }
+    return undefined;
   }
 
   /** The same for the same lock of the same client, whatever object stands for it. */
@@ -97,11 +100,17 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
       await pauseIfLong();
       return 0;
     }
-    return await this.#session.ask(this.#backend, async () => {
-      const count = await this.#backend.holdCount(ownerId);
-      if (count === 0) await this.#backend.remainTimeToLive(); // throws where something else has the name
-      return count;
+    const count = await this.#session.ask(this.#backend, async () => {
+      const counted = await this.#backend.holdCount(ownerId);
+      if (counted === 0) await this.#backend.remainTimeToLive(); // throws where something else has the name
+      return counted;
     });
+    const { isShared } = this.#backend;
+    if (count === 0 || isShared === undefined) return count;
+    // Of a read-write lock the server knows that the owner has it; how often, and whether to read or to write, only this client knows.
+    for (const grant of this.#session.grants)
+      if (grant.ownerId === ownerId && this.#isGrantOf(grant)) return grant.countOf(isShared);
+    return 0;
   }
 
   override async remainTimeToLive(): Promise<number> {
@@ -110,14 +119,13 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
 
   override async forceUnlock(): Promise<boolean> {
     const { lockWatchdogTimeoutMs, grants } = this.#session;
-    const holder = await this.#session.askOnce(this.#backend, 'not known to be forced', () =>
+    const owners = await this.#session.askOnce(this.#backend, 'not known to be forced', () =>
       this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
     );
-    for (const grant of grants) {
-      const isForced = grant.ownerId === holder && grant.lock.id === this.#backend.id;
-      if (isForced) grant.lose('forced');
-    }
-    return holder !== undefined;
+    for (const grant of grants)
+      if (grant.lock.id === this.#backend.id && owners.includes(grant.ownerId))
+        grant.lose('forced');
+    return owners.length > 0;
   }
 
   override acquireHold(
@@ -127,6 +135,12 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     newOwnerId?: () => string,
   ): Promise<SingleHold> {
     return acquire(this.#session, this.#backend, request, origin, scope, newOwnerId);
+  }
+
+  /** Whether a grant is of this lock; of one half of a read-write lock, with holds of that half. */
+  #isGrantOf(grant: SessionGrant): boolean {
+    const { id, isShared } = this.#backend;
+    return grant.lock.id === id && (isShared === undefined || grant.countOf(isShared) > 0);
   }
 
   /** Whether it is the caller, outside any run, whose `lock()` or `tryLock()` failed. */

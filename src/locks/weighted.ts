@@ -1,4 +1,4 @@
-// A lock of several permits on one Redis, for one who wants so many of them: what its scripts are sent and what they answer.
+// A lock of several permits on one Redis, for one who wants so many of them: semaphores, and the two halves of read-write locks.
 
 import type { HoldfastError } from '../api/errors.js';
 import {
@@ -8,36 +8,46 @@ import {
   type KeepReply,
   type KeyPlace,
   type LockRequest,
-  type Renewer,
   type Waiter,
-  type Watched,
 } from '../core/protocol.js';
 import { type KeyInTheWay, keyOfAnotherType } from '../core/retry.js';
 import type { Server } from '../core/server.js';
-import { hashTag, LockKeys } from '../redis/keys.js';
+import type { RenewerRow } from '../core/watchdog.js';
+import { Place } from '../queue/place.js';
+import {
+  grantArgs,
+  handedOver,
+  type HandOver,
+  type JoinReply,
+  placeRenewals,
+  type QueuedLock,
+  type QueuedPlace,
+  queueOf,
+  readJoin,
+  whetherHeld,
+} from '../queue/queue.js';
+import { LockKeys } from '../redis/keys.js';
+import type { Argument } from '../redis/port.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
-import { SILENCE, type Subscription } from '../waiting/channels.js';
-import { FairPlace } from '../queue/place.js';
-import {
-  type FairLine,
-  Grantees,
-  type JoinReply,
-  type JoinRequest,
-  type LinedLock,
-  PlaceRenewer,
-  type PlaceScript,
-  ServerLine,
-} from '../queue/queue.js';
-import type { RedisClient } from '../redis/client.js';
-import { Lines } from '../waiting/line.js';
-import { sendRenewal } from '../core/watchdog.js';
 
 /** How long a capacity that was set is kept after somebody last needed it. */
 export const PERMITS_TTL_MS: number = 30 * 86_400_000;
 
 /** As the target weight of an owner: it keeps the weight that it has. */
-const AS_IT_IS = -1;
+export const AS_IT_IS = -1;
+
+const PLACES = placeRenewals(
+  'weighted place',
+  scripts.weightedRenewPlaces,
+  ({ lock, leases, line, places }: LockKeys): readonly string[] => [lock, leases, line, places],
+);
+
+const HOLDS: RenewerRow<LockKeys> = {
+  kind: 'weighted hold',
+  script: scripts.weightedRenew,
+  keysOf: ({ lock, leases, forcedOwners }) => [lock, leases, forcedOwners],
+};
 
 /** What a weighted lock is, and how much of it is wanted. */
 interface WeightedTerms {
@@ -48,11 +58,28 @@ interface WeightedTerms {
   readonly capacity: number;
   /** How many of them an owner is to have. */
   readonly weight: number;
-  /** Makes the error for what the server refused: what was declared, or how much was asked for. */
-  readonly refused: (refusal: Refusal) => HoldfastError;
 }
 
-export class WeightedBackend implements AcquirableLock, LinedLock {
+/** Why permits can never be had as they were asked for: others declared another capacity, or it is less than what is wanted. */
+export interface Refusal {
+  readonly why: 'declared' | 'exceeded';
+  readonly capacity: number;
+}
+
+/** Who holds permits, or waits for them, and how many. */
+interface Weighed {
+  readonly ownerId: string;
+  readonly weight: number;
+}
+
+/** Who holds permits of a weighted lock, and who waits for them. */
+export interface WeightedView {
+  readonly capacity: number;
+  readonly holders: readonly Weighed[];
+  readonly waiters: readonly Weighed[];
+}
+
+export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
   readonly name: string;
   readonly id: string;
   readonly isShared: boolean = true;
@@ -60,75 +87,66 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
   readonly isFenced = false;
   readonly weight: number;
   readonly newOwnerId: () => string;
-  protected readonly server: Server;
-  protected readonly keys: LockKeys;
-  readonly #terms: WeightedTerms;
-  readonly #line: ServerLine;
+  readonly server: Server;
+  readonly keys: LockKeys;
+  readonly placeRenewals: RenewerRow<QueuedPlace> = PLACES;
+  protected readonly terms: WeightedTerms;
 
   constructor(server: Server, newOwnerId: () => string, terms: WeightedTerms) {
     this.name = terms.name;
     this.weight = terms.weight;
     this.newOwnerId = newOwnerId;
     this.server = server;
-    this.#terms = terms;
+    this.terms = terms;
     this.keys = new LockKeys(server.keyPrefix + terms.name);
     this.id = `${server.listensAt} weighted ${this.keys.lock}`;
-    this.#line = new ServerLine(server, this.keys, this, () => this.#services);
   }
+
+  /** The error for what the server refused: what was declared, or how much was asked for. */
+  protected abstract refused(refusal: Refusal): HoldfastError;
 
   get keyPlaces(): readonly KeyPlace[] {
     return [{ key: this.keys.lock, connection: this.server.connection }];
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {
-    return new FairPlace(this.#line, this.keys, newOwnerId(), request);
+    return new Place(this, newOwnerId(), request);
   }
 
-  async join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply> {
-    const { ownerId, leaseMs, mayWait, isFixed, isListening, nonce, ticket } = request;
+  async join(
+    ownerId: string,
+    leaseMs: number,
+    place: readonly Argument[],
+    limit?: TimeLimit,
+  ): Promise<JoinReply> {
     const { lock, leases, line, places, permits } = this.keys;
-    const placeLeaseMs = mayWait ? this.#line.placeLeaseMs : 0;
-    const place = [nonce, ticket, Number(isFixed), Number(isListening), this.server.listensAt];
     const reply = await this.server.connection.runReplicated(
       scripts.weightedJoin,
       [lock, leases, line, places, permits],
-      [ownerId, this.weight, this.#terms.capacity, leaseMs, placeLeaseMs, ...place, PERMITS_TTL_MS],
+      [ownerId, this.weight, this.terms.capacity, leaseMs, ...place, PERMITS_TTL_MS],
       readWeightedJoin,
       (joined) => 'outcome' in joined && isAcquired(joined),
       limit,
     );
-    if ('outcome' in reply) return reply;
-    throw this.#terms.refused(reply);
+    if ('why' in reply) throw this.refused(reply);
+    return reply;
+  }
+
+  handOver(ownerId: string): Promise<HandOver> {
+    return this.#change(ownerId, ownerId === '' ? AS_IT_IS : 0);
   }
 
   release(ownerId: string): Promise<boolean> {
-    return this.#andHandOn(this.#handOver(ownerId, 0));
+    return whetherHeld(this, this.handOver(ownerId));
   }
 
-  /** Sees to it that permits that nobody holds go to the first in line. Returns when to look again, as in `WeightedHandOver`. */
-  async handOn(): Promise<number> {
-    for (;;) {
-      const { checkInMs } = await this.#handOver('', AS_IT_IS);
-      if (checkInMs !== MORE_TO_LET_IN) return checkInMs;
-    }
-  }
-
-  reenter(
-    ownerId: string,
-    _holdCount: number,
-    leaseMs: number,
-    limit?: TimeLimit,
-  ): Promise<KeepReply> {
-    return this.#keep(ownerId, AS_IT_IS, leaseMs, false, limit);
-  }
-
-  /** Has an owner keep no more than this weight, a target; what it gives up goes to those in line. */
-  lower(ownerId: string, weight: number, limit?: TimeLimit): Promise<KeepReply> {
-    return this.#keep(ownerId, weight, 0, false, limit);
+  /** The server keeps no hold count. */
+  reenter(ownerId: string, _count: number, leaseMs: number, limit?: TimeLimit): Promise<KeepReply> {
+    return this.keep(ownerId, AS_IT_IS, leaseMs, false, limit);
   }
 
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
-    return this.#keep(ownerId, AS_IT_IS, leaseMs, true);
+    return this.keep(ownerId, AS_IT_IS, leaseMs, true);
   }
 
   /** Whether this owner holds permits: 1, or 0. */
@@ -137,20 +155,27 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     return Number(weight !== null);
   }
 
-  /** Who holds permits, and who waits in line. */
   look(): Promise<WeightedView> {
     const { lock, leases, line, places, permits } = this.keys;
     const keys = [lock, leases, line, places, permits];
-    const { connection } = this.server;
-    return connection.run(scripts.weightedLook, keys, [this.#terms.capacity], readWeightedView);
+    return this.server.connection.run(
+      scripts.weightedLook,
+      keys,
+      [this.terms.capacity],
+      (reply) => {
+        type Reply = [number, (string | number)[], (string | number)[]];
+        const [capacity, holders, waiters] = reply as Reply;
+        return { capacity, holders: weighedIn(holders, 3), waiters: weighedIn(waiters, 2) };
+      },
+    );
   }
 
   forget(ownerId: string): void {
-    this.#line.forget(ownerId);
+    queueOf(this).forget(ownerId);
   }
 
   watch(grant: Granted): void {
-    this.server.watchdog.watch(grant, this.keys, this.#services.holds);
+    this.server.watchdog.watch(grant, this.keys, this.server.renewer(HOLDS));
   }
 
   unwatch(grant: Granted): void {
@@ -159,7 +184,7 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
 
   keyInTheWay(): Promise<KeyInTheWay | undefined> {
     const { lock, leases, line, places, permits } = this.keys;
-    const { expected } = this.#terms;
+    const { expected } = this.terms;
     return keyOfAnotherType(this.server.connection, [
       { key: lock, type: 'hash', expected },
       { key: leases, type: 'zset', expected: `the leases of ${expected}` },
@@ -169,192 +194,48 @@ export class WeightedBackend implements AcquirableLock, LinedLock {
     ]);
   }
 
-  /** Releases are told to those in line only. */
-  subscribeToUnlocks(): Subscription {
-    return SILENCE;
-  }
-
-  messagesIn(payload: string): readonly string[] {
-    return messagesIn(payload);
-  }
-
-  get #services(): WeightedServices {
-    return this.server.shared(WeightedServices);
-  }
-
-  async #keep(
+  /** Has an owner keep at most `weight` permits, a target, for `leaseMs` from now (0: its lease stays as it is). */
+  protected async keep(
     ownerId: string,
-    target: number,
+    weight: number,
     leaseMs: number,
-    isConfirmation: boolean,
+    isConfirmation = false,
     limit?: TimeLimit,
   ): Promise<KeepReply> {
-    const asked = this.#handOver(ownerId, target, leaseMs, isConfirmation, limit);
-    return (await this.#andHandOn(asked)) ? 'kept' : 'deleted';
+    const asked = this.#change(ownerId, weight, leaseMs, isConfirmation, limit);
+    return (await whetherHeld(this, asked)) ? 'kept' : 'deleted';
   }
 
-  /** Whether the owner was a holder. Whoever could not be let in by the same call is let in by another one, or at its next renewal. */
-  async #andHandOn(asked: Promise<WeightedHandOver>): Promise<boolean> {
-    const { isHeld, checkInMs } = await asked;
-    if (checkInMs === MORE_TO_LET_IN) this.handOn().catch(() => undefined);
-    return isHeld;
-  }
-
-  #handOver(
+  #change(
     ownerId: string,
-    target: number,
+    weight: number,
     leaseMs = 0,
     isConfirmation = false,
     limit?: TimeLimit,
-  ): Promise<WeightedHandOver> {
+  ): Promise<HandOver> {
     const { lock, leases, line, places } = this.keys;
     const keys = [lock, leases, line, places];
-    const args = [ownerId, target, leaseMs, Number(isConfirmation), ...this.#line.grantArgs];
+    const args = [ownerId, weight, leaseMs, Number(isConfirmation), ...grantArgs(this)];
     const { connection } = this.server;
-    const read = (reply: unknown): WeightedHandOver =>
-      this.#handedOver(readWeightedHandOver(reply));
+    const read = (reply: unknown): HandOver => {
+      const [held, lookInMs, grants, ...refusal] = reply as [number, number, string[], ...string[]];
+      return handedOver(this, held, lookInMs, grants, refusal);
+    };
     if (leaseMs === 0) return connection.run(scripts.weightedHandOver, keys, args, read, limit);
-    const isEffect = ({ isHeld }: WeightedHandOver): boolean => isHeld;
+    const isEffect = ({ isHeld }: HandOver): boolean => isHeld;
     return connection.runReplicated(scripts.weightedHandOver, keys, args, read, isEffect, limit);
   }
-
-  #handedOver(handOver: WeightedHandOver): WeightedHandOver {
-    const { refused, reason, grants } = handOver;
-    if (refused !== undefined) this.server.publishRefused(refused, reason);
-    const line = this.#line.knownFairLine();
-    for (const grant of grants) line?.offer(grant);
-    return handOver;
-  }
-}
-
-// What the scripts of a weighted lock answer.
-
-/** Why permits can never be had as they were asked for: others declared another capacity, or it is less than what is wanted. */
-export interface Refusal {
-  readonly why: 'declared' | 'exceeded';
-  readonly capacity: number;
 }
 
 function readWeightedJoin(reply: unknown): JoinReply | Refusal {
-  if (reply === 1) return { outcome: 'acquired' };
-  if (reply === 2) return { outcome: 'handed over' };
-  const answer = reply as ['declared' | 'exceeded', number] | [string, number, string];
-  if (answer.length === 2) return { why: answer[0], capacity: answer[1] };
-  const [holder, holderTtlMs, ticket] = answer;
-  return { outcome: 'held', holder, holderTtlMs, ticket };
+  if (!Array.isArray(reply) || reply.length !== 2) return readJoin(reply);
+  const [why, capacity] = reply as [Refusal['why'], number];
+  return { why, capacity };
 }
 
-/** As `checkInMs`: call again at once; so many were let in or dropped that others had to be left for another call. */
-const MORE_TO_LET_IN = -3;
-
-/** What a change of one owner's weight or lease came to. */
-export interface WeightedHandOver {
-  readonly isHeld: boolean;
-  /** When somebody in line has to look again, in milliseconds; -1: nobody is left in line, -2: the same, and nobody was let in. */
-  readonly checkInMs: number;
-  /** Who was let in, `<nonce> <owner>` each; the messages may come later, or never. */
-  readonly grants: readonly string[];
-  /** A channel on which publishing was refused; `reason` says why. */
-  readonly refused: string | undefined;
-  readonly reason: string;
-}
-
-function readWeightedHandOver(reply: unknown): WeightedHandOver {
-  const [held, checkInMs, grants, refused, reason = ''] = reply as [
-    ...[number, number, string[], string?, string?],
-  ];
-  return { isHeld: held === 1, checkInMs, grants, refused, reason };
-}
-
-/** Who holds permits, or waits for them. */
-interface Weighed {
-  readonly ownerId: string;
-  readonly weight: number;
-}
-
-/** Who holds permits of a weighted lock, and who waits for them. */
-export interface WeightedView {
-  readonly capacity: number;
-  readonly holders: readonly (Weighed & { readonly endsInMs: number })[];
-  readonly waiters: readonly Weighed[];
-}
-
-function readWeightedView(reply: unknown): WeightedView {
-  const [capacity, holders, waiters] = reply as [number, (string | number)[], string[]];
-  return {
-    capacity,
-    holders: inGroups(holders, 3).map(([ownerId, weight, endsInMs]) => ({
-      ownerId: String(ownerId),
-      weight: Number(weight),
-      endsInMs: Number(endsInMs),
-    })),
-    waiters: inGroups(waiters, 2).map(([ownerId, weight]) => ({
-      ownerId: String(ownerId),
-      weight: Number(weight),
-    })),
-  };
-}
-
-function inGroups<T>(flat: readonly T[], size: number): T[][] {
-  const groups: T[][] = [];
-  for (let i = 0; i < flat.length; i += size) groups.push(flat.slice(i, i + size));
-  return groups;
-}
-
-/** The messages in what was published for a client, a JSON array of strings; anybody who may publish may say anything. */
-function messagesIn(payload: string): readonly string[] {
-  try {
-    const messages: unknown = JSON.parse(payload);
-    return Array.isArray(messages) ? messages.filter((message) => typeof message === 'string') : [];
-  } catch {
-    return [];
-  }
-}
-
-// What the weighted locks of one client share on one Redis: their lines, who may be let in, and how leases and places are renewed.
-
-const WEIGHTED: PlaceScript = {
-  kind: 'weighted place',
-  script: scripts.weightedRenewPlaces,
-  keysOf: ({ lock, leases, line, places }) => [lock, leases, line, places],
-};
-
-export class WeightedServices {
-  readonly grantees: Grantees = new Grantees();
-  readonly lines: Lines<FairLine> = new Lines<FairLine>();
-  readonly renewer: PlaceRenewer;
-  readonly holds: WeightedRenewer;
-
-  constructor(connection: RedisClient) {
-    this.renewer = new PlaceRenewer(connection, WEIGHTED);
-    this.holds = new WeightedRenewer(connection);
-  }
-}
-
-// How what a client holds of weighted locks on one Redis is renewed: many in one call.
-
-export class WeightedRenewer implements Renewer<LockKeys> {
-  readonly kind = 'weighted hold';
-  readonly #connection: RedisClient;
-
-  constructor(connection: RedisClient) {
-    this.#connection = connection;
-  }
-
-  batchKey({ lock }: LockKeys): string {
-    return this.#connection.isSlotted ? hashTag(lock) : '';
-  }
-
-  renew(
-    batch: readonly Watched<LockKeys>[],
-    leaseMs: number,
-  ): Promise<readonly (KeepReply | undefined)[]> {
-    const keys = batch.flatMap(({ target: { lock, leases, forcedOwners } }) => [
-      lock,
-      leases,
-      forcedOwners,
-    ]);
-    const ownerIds = batch.map(({ lease }) => lease.ownerId);
-    return sendRenewal(this.#connection, scripts.weightedRenew, keys, ownerIds, leaseMs);
-  }
+/** Owners and their weights, from a flat list in which each has `size` entries. */
+function weighedIn(flat: readonly (string | number)[], size: number): Weighed[] {
+  return flat.flatMap((ownerId, at) =>
+    at % size === 0 ? [{ ownerId: String(ownerId), weight: Number(flat[at + 1]) }] : [],
+  );
 }

@@ -1,6 +1,8 @@
-// One caller's place in the line for a fair lock. On the server it is a lease, renewed by the watchdog, and remembers the
-// nonce of the command that renewed it last; whoever releases the lock hands it over with that nonce.
+// One caller's place in the queue for a lock. On the server it is a lease, which the watchdog renews, and it has the nonce of the
+// command that made or renewed it last. Whoever grants the lock to the place says that nonce, so here stands which grants count, and
+// from when.
 
+import type { SeenHolder } from '../api/errors.js';
 import {
   type AcquireReply,
   type Deadline,
@@ -11,53 +13,80 @@ import {
   type Renewal,
   type Waiter,
 } from '../core/protocol.js';
-import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
-import type { SeenHolder } from '../api/errors.js';
-import type { LockKeys } from '../redis/keys.js';
+import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { Findings } from '../waiting/line.js';
-import type { FairLine, PlaceLock, PlaceReply, RenewedPlace } from './queue.js';
+import {
+  grantNext,
+  type PlaceReply,
+  type Queue,
+  type QueuedLock,
+  type QueuedPlace,
+  queueOf,
+} from './queue.js';
 
 /** The time to live of a lock that is free. */
 const FREE = -2;
 
-export class FairPlace implements Waiter, RenewedPlace {
+type State =
+  /** The server has nothing of it but what its caller has: it never asked for a place, or it has the lock. */
+  | { readonly kind: 'outside' }
+  /** Its caller is to ask the server, or does. */
+  | { readonly kind: 'asking' }
+  /** Its caller sleeps. */
+  | { readonly kind: 'waiting' }
+  /** The lock was handed over to it, and its caller has not taken it so far. */
+  | ({ readonly kind: 'granted' } & PlaceGrant)
+  | { readonly kind: 'left' };
+
+/** A hand-over of the lock to the place. */
+interface PlaceGrant {
+  /** The nonce that the place had then. */
+  readonly nonce: number;
+  /** Until when the grant may be relied on. */
+  readonly deadline: Deadline;
+  /** The token of a fenced lock; undefined: none could be given, or it was not told. */
+  readonly token: bigint | undefined;
+}
+
+/** A command that made or renewed the place. */
+interface SentNonce {
+  readonly nonce: number;
+  readonly at: Instant;
+}
+
+export class Place implements Waiter, QueuedPlace {
   readonly ownerId: string;
-  readonly keys: LockKeys;
   readonly isWatched = true;
-  readonly #lock: PlaceLock;
+  inQueue: Queue;
+  readonly #lock: QueuedLock;
   readonly #request: LockRequest;
-  /** Where it waits, once it does. */
-  #line: FairLine | undefined;
-  /** The ticket decides on the order in line; kept, so that a place that got lost on the server can be had again. */
-  #ticket = '0';
-  readonly #sendings: Sendings;
-  mayTry = true;
+  #state: State = { kind: 'outside' };
   woken: Promise<void> = Promise.resolve();
   #resolveWoken: () => void = () => undefined;
-  /** Whether a command was sent that may have left something on the server. */
-  #mayStand = false;
-  #hasLeft = false;
-  /** Whether the latest try said that our subscription stands. */
-  #wasListening = false;
-  /** Whether the server said that it has dropped the place for what its caller wants: then the place was not passed over as deaf. */
+  /** The ticket decides on the order in the queue; kept, so that a place that got lost on the server can be had again. */
+  #ticket = '0';
+  /** The newest command that was confirmed, and those since then; oldest first, so by rising nonces. */
+  readonly #sentNonces: SentNonce[] = [];
+  /** When the command was sent that was confirmed last. */
+  #confirmedAt: Instant;
+  /** Whether the latest command told the server that we hear of grants. */
+  #toldListening = false;
+  /** Whether the server said that it has dropped the place for what its caller wants. */
   #wasDropped = false;
 
-  constructor(lock: PlaceLock, keys: LockKeys, ownerId: string, request: LockRequest) {
+  constructor(lock: QueuedLock, ownerId: string, request: LockRequest) {
     this.#lock = lock;
-    this.keys = keys;
     this.ownerId = ownerId;
     this.#request = request;
-    this.#sendings = new Sendings(lock.schedule.clock, lock.placeLeaseMs);
+    this.inQueue = queueOf(lock);
+    this.#confirmedAt = now(this.inQueue.clock);
   }
 
-  /**
-   * Whether our subscription to grants is known to stand. The server is told so, and if nobody listens all the same it takes us for gone.
-   */
-  get isListening(): boolean {
-    return this.#line ? this.#line.isListening : this.#lock.isListening;
+  get mayTry(): boolean {
+    return this.#state.kind !== 'waiting';
   }
 
-  /** Takes the lock if it was handed over; joins the line otherwise, or again. */
+  /** Takes the lock if it was handed over; joins the queue otherwise, or again. */
   try(limit?: TimeLimit): Promise<AcquireReply> {
     const handedOver = this.claim();
     return handedOver ? Promise.resolve(handedOver) : this.#join(limit);
@@ -69,97 +98,94 @@ export class FairPlace implements Waiter, RenewedPlace {
    * fenced lock's token was not told.
    */
   claim(): HandedOver | undefined {
-    const grant = this.#sendings.takeGrant();
-    if (!grant || leftMs(grant.deadline) < this.#lock.placeLeaseMs / 2) return undefined;
-    const { isReplicated, isFenced } = this.#lock;
-    if (isReplicated || (isFenced && grant.token === undefined)) return undefined;
-    this.#mayStand = false;
-    return this.#handedOver(grant);
+    if (this.#state.kind !== 'granted') return undefined;
+    const grant = this.#state;
+    const isTold = !this.#lock.isFenced || grant.token !== undefined;
+    const isSure = leftMs(grant.deadline) >= this.inQueue.placeLeaseMs / 2;
+    const mayRely = isTold && isSure && !this.inQueue.isReplicated;
+    this.#become({ kind: mayRely ? 'outside' : 'asking' });
+    return mayRely ? this.#handedOver(grant) : undefined;
   }
 
   get findings(): Findings | undefined {
-    return this.#line?.findings;
+    return this.#state.kind === 'outside' ? undefined : this.inQueue.findings;
   }
 
   look(sinceMs: number): void {
-    this.#line?.look(this, sinceMs);
+    this.inQueue.look(this, sinceMs);
   }
 
-  wait({ holder, holderTtlMs }: SeenHolder, triedAtMs: number): void {
-    if (this.#request.waitMs === 0 || this.#sendings.isGranted) return; // no wait, or the lock was handed over meanwhile
-    this.mayTry = false;
-    this.woken = new Promise((resolve) => (this.#resolveWoken = resolve));
-    this.#lock.watchPlace(this);
-    const line = (this.#line ??= this.#lock.fairLine());
-    line.join(this);
-    line.looked(this, holder);
-    const isDeafThere = line.isListening && !this.#wasListening;
+  wait(seen: SeenHolder, triedAtMs: number): void {
+    if (this.#state.kind !== 'asking') return; // no wait, or the lock was handed over meanwhile
+    this.#become({ kind: 'waiting' });
     // A renewal that found the place gone may have overtaken the join that made it anew: a grant to that place would be refused.
-    const isInDoubt = !this.#sendings.canBeGranted;
-    // A grant may have been published before we listened, or while we did not; it may even have overtaken the answer.
-    if (isDeafThere || isInDoubt || line.mayHaveMissed(triedAtMs)) line.renew([this]);
-    line.scheduleLook(holderTtlMs);
+    const isInDoubt = this.#sentNonces.length === 0;
+    const isDeafThere = this.inQueue.isListening && !this.#toldListening;
+    this.inQueue.wait(this, seen, triedAtMs, isInDoubt || isDeafThere);
   }
 
   leave(leaseMs?: number): boolean {
-    this.#hasLeft = true;
-    // An owner that has acquired the lock is forgotten when it is released or lost. (If something may stand all the same, a hold around the
-    // caller was entered instead.)
-    if (leaseMs === undefined || this.#mayStand) this.#lock.forget(this.ownerId);
-    else this.#lock.wasGranted(this.ownerId);
-    this.#line?.leave(this);
-    this.#lock.unwatchPlace(this);
-    return this.#mayStand;
+    const mayStand = this.#mayStand;
+    this.#become({ kind: 'left' });
+    // If something may stand all the same, a hold around the caller was entered instead.
+    this.inQueue.leave(this, leaseMs !== undefined && !mayStand);
+    return mayStand;
   }
 
-  /** A command is about to be sent that makes or renews this place. */
   sending(nonce: number, at: Instant): void {
-    this.#sendings.add(nonce, at);
+    this.#dropWhile((sent) => elapsedMs(sent.at) >= this.inQueue.placeLeaseMs);
+    this.#sentNonces.push({ nonce, at });
+    this.#toldListening = this.inQueue.isListening;
   }
 
-  /** The lock was handed over to us, while the place had this nonce. */
+  /**
+   * The grant counts from when the command was sent whose nonce the place had then. One with a nonce older than the newest that was
+   * confirmed, or than one that found the place gone, is left over from before that, and does not count. Nor does a second one.
+   */
   granted(nonce: number, token?: bigint): void {
-    if (this.#sendings.granted(nonce, token)) this.wake();
+    const sentAt = this.#sentAt(nonce);
+    if (!sentAt || !this.#mayStand || this.#state.kind === 'granted') return;
+    const deadline = deadlineOf(sentAt, this.inQueue.placeLeaseMs);
+    this.#become({ kind: 'granted', nonce, deadline, token });
   }
 
-  /** The server said that it has dropped this place for what its caller wants; a renewal finds out whether that is so. */
   dropped(): void {
     this.#wasDropped = true;
-    this.#line?.renew([this]);
+    this.inQueue.renew([this]); // finds out whether that is so
+  }
+
+  wake(): void {
+    if (this.#state.kind === 'waiting') this.#become({ kind: 'asking' });
   }
 
   ageMs(at?: Instant): number {
-    return this.#sendings.ageMs(at);
+    return elapsedMs(this.#confirmedAt, at);
   }
 
-  renewed(reply: PlaceReply, { sentAt, leaseMs }: Renewal): void {
-    switch (reply.outcome) {
-      case 'in line':
-        this.#sendings.confirmed(reply.nonce);
-        this.#line?.scheduleLook(reply.holderTtlMs);
-        return;
-      case 'yours':
-        this.#sendings.grantedAt(reply.nonce, sentAt, leaseMs);
-        this.wake();
-        return;
-      case 'gone':
-        // A command that was sent later has made the place anew, or will tell.
-        if (this.#sendings.hasLater(reply.nonce)) return;
-        if (!this.#wasDropped && this.ageMs() < this.#lock.placeLeaseMs)
-          this.#lock.passedOver(this.#sendings.confirmedAt);
-        this.#wasDropped = false;
-        this.#sendings.forget();
-        this.wake();
+  renewed({ nonce, found }: PlaceReply, { sentAt, leaseMs }: Renewal): void {
+    if (found === 'yours') {
+      const deadline = deadlineOf(sentAt, leaseMs);
+      if (this.#mayStand) this.#become({ kind: 'granted', nonce, deadline, token: undefined });
+    } else if (found === 'gone') {
+      // A command that was sent later has made the place anew, or will tell.
+      if (this.#sentNonces.some((sent) => sent.nonce > nonce)) return;
+      if (!this.#wasDropped && this.ageMs() < this.inQueue.placeLeaseMs)
+        this.inQueue.passedOver(this.#confirmedAt);
+      this.#wasDropped = false;
+      this.#askAnew();
+    } else {
+      this.#confirmed(nonce);
+      this.inQueue.scheduleLook(found);
     }
   }
 
-  /** Takes the lock or joins the line for it; a place in line that was lost is had again by its ticket. */
+  /** Takes the lock or joins the queue for it; a place that was lost is had again by its ticket. */
   async #join(limit?: TimeLimit): Promise<AcquireReply> {
     const reply = await this.#joinOnce(limit);
     if (reply.outcome !== 'held' || reply.holderTtlMs !== FREE) return reply;
-    // The lock is free, and not ours since others are first in line; but those may be dead. So it is offered to them, which drops
+    // The lock is free, and not ours since others are first in the queue; but those may be dead. So it is offered to them, which drops
     // the dead ones, and then we ask again.
-    if (!this.#hasLeft) await this.#lock.handOn();
+    if (!this.#hasLeft) await grantNext(this.#lock);
     const again = this.#hasLeft ? reply : await this.#joinOnce(limit);
     const isFree = again.outcome === 'held' && again.holderTtlMs === FREE;
     return isFree ? { ...again, holderTtlMs: 0 } : again;
@@ -167,45 +193,40 @@ export class FairPlace implements Waiter, RenewedPlace {
 
   async #joinOnce(limit?: TimeLimit): Promise<AcquireReply> {
     const { waitMs, leaseMs, isWatched } = this.#request;
-    const mayWait = waitMs > 0;
-    // We listen before the command is sent, so that no grant to the place goes by unheard.
-    if (mayWait) (this.#line ??= this.#lock.knownFairLine())?.join(this);
-    const nonce = this.#lock.nextNonce();
-    const sentAt = now(this.#lock.schedule.clock);
+    if (this.#state.kind === 'outside') this.inQueue = queueOf(this.#lock); // there may be another one by now
+    const queue = this.inQueue;
+    const nonce = queue.nextNonce();
+    const sentAt = now(queue.clock);
     this.sending(nonce, sentAt);
-    if (mayWait) this.#lock.expectGrant(this);
-    this.#mayStand ||= mayWait;
-    this.#wasListening = this.isListening;
-    const request = {
-      ownerId: this.ownerId,
-      leaseMs,
-      mayWait,
-      isFixed: !isWatched,
-      isListening: this.#wasListening,
-      nonce,
-      ticket: this.#ticket,
-    };
+    if (waitMs > 0) {
+      queue.expect(this);
+      this.#become({ kind: 'asking' });
+    }
+    const placeLeaseMs = waitMs > 0 ? queue.placeLeaseMs : 0;
+    const wants = Number(!isWatched) + 2 * Number(this.#lock.isFenced);
+    const listens = [Number(this.#toldListening), queue.listensAt];
+    const place = [placeLeaseMs, nonce, this.#ticket, wants, ...listens];
     try {
-      const reply = await this.#lock.join(request, limit);
-      this.#sendings.confirmed(nonce);
+      const reply = await this.#lock.join(this.ownerId, leaseMs, place, limit);
+      this.#confirmed(nonce);
       if (reply.outcome === 'held') {
         this.#ticket = reply.ticket;
         return reply;
       }
-      this.#mayStand = false;
+      this.#become({ kind: 'outside' });
       const { outcome, token } = reply;
       if (outcome === 'acquired') return token === undefined ? { outcome } : { outcome, token };
       return this.#handedOver({ deadline: deadlineOf(sentAt, leaseMs), token });
     } catch (error) {
-      this.#sendings.forget(); // what became of the command is not known: the next try finds out where we stand
+      this.#askAnew(); // what became of the command is not known: the next try finds out where we stand
       throw error;
     }
   }
 
-  #handedOver({ deadline, token }: PlaceGrant): HandedOver {
+  #handedOver({ deadline, token }: Omit<PlaceGrant, 'nonce'>): HandedOver {
     const { leaseMs, isWatched } = this.#request;
     if (isWatched) return { outcome: 'handed over', deadline, token, confirm: undefined };
-    const asked = deadlineOf(now(this.#lock.schedule.clock), leaseMs);
+    const asked = deadlineOf(now(this.inQueue.clock), leaseMs);
     return {
       outcome: 'handed over',
       deadline: leftMs(asked) < leftMs(deadline) ? asked : deadline,
@@ -214,125 +235,48 @@ export class FairPlace implements Waiter, RenewedPlace {
     };
   }
 
-  /** It is this caller's turn to try. */
-  wake(): void {
-    this.mayTry = true;
-    this.#resolveWoken();
-  }
-}
-
-// The commands that made or renewed one place in line, each known by its nonce: which of them may be answered by a grant,
-// and from when that counts.
-
-interface Sending {
-  readonly nonce: number;
-  readonly at: Instant;
-}
-
-/** A hand-over of the lock to the place. */
-export interface PlaceGrant {
-  /** Until when that may be relied on. */
-  readonly deadline: Deadline;
-  /** The token of a fenced lock; undefined: none could be given, or it was not told. */
-  readonly token: bigint | undefined;
-}
-
-interface Grant extends PlaceGrant {
-  /** The nonce that the place had then. */
-  readonly nonce: number;
-}
-
-export class Sendings {
-  readonly #leaseMs: number;
-  /** The newest command that was confirmed, and those since then; oldest first, so by rising nonces. */
-  readonly #known: Sending[] = [];
-  #confirmedAt: Instant;
-  #grant: Grant | undefined;
-
-  /** `leaseMs`: for how long each of the commands keeps the place. */
-  constructor(clock: Clock, leaseMs: number) {
-    this.#confirmedAt = now(clock);
-    this.#leaseMs = leaseMs;
-  }
-
-  /** When the command was sent that was confirmed last. */
-  get confirmedAt(): Instant {
-    return this.#confirmedAt;
-  }
-
-  /** How long ago the command was sent that was confirmed last, in milliseconds. */
-  ageMs(at?: Instant): number {
-    return elapsedMs(this.#confirmedAt, at);
-  }
-
-  /** A command with this nonce is about to be sent. */
-  add(nonce: number, at: Instant): void {
-    this.#dropWhile((known) => elapsedMs(known.at) >= this.#leaseMs);
-    this.#known.push({ nonce, at });
-  }
-
-  get isGranted(): boolean {
-    return this.#grant !== undefined;
-  }
-
-  /** Whether there is any nonce with which a grant would count. */
-  get canBeGranted(): boolean {
-    return this.#known.length > 0;
-  }
-
-  /**
-   * The lock was handed over: that counts from when the command was sent whose nonce the place had then. A grant with a nonce older
-   * than the newest one confirmed, or than one that found the place gone, is left over from before that. Returns whether it counts.
-   */
-  granted(nonce: number, token: bigint | undefined): boolean {
-    const sentAt = this.#sentAt(nonce);
-    if (!sentAt || this.#grant) return false;
-    this.#grant = { nonce, deadline: deadlineOf(sentAt, this.#leaseMs), token };
-    return true;
-  }
-
-  /** A renewal that was sent at `sentAt` with this lease found that the lock had been handed over. */
-  grantedAt(nonce: number, sentAt: Instant, leaseMs: number): void {
-    this.#grant = { nonce, deadline: deadlineOf(sentAt, leaseMs), token: undefined };
-  }
-
-  /** The hand-over, if there was one; it can be taken once. */
-  takeGrant(): PlaceGrant | undefined {
-    const grant = this.#grant;
-    this.#grant = undefined;
-    return grant;
-  }
-
   /** When the command with this nonce was sent; undefined: a grant that answers it does not count (any more). */
   #sentAt(nonce: number): Instant | undefined {
-    return this.#known.find((known) => known.nonce === nonce)?.at;
-  }
-
-  /** Whether a command with a later nonce was sent. */
-  hasLater(nonce: number): boolean {
-    return this.#known.some((known) => known.nonce > nonce);
+    return this.#sentNonces.find((sent) => sent.nonce === nonce)?.at;
   }
 
   /** The command with this nonce was answered: a grant with an older nonce was made to an earlier place, and counts no more. */
-  confirmed(nonce: number): void {
-    this.#dropWhile((known) => known.nonce < nonce);
+  #confirmed(nonce: number): void {
+    this.#dropWhile((sent) => sent.nonce < nonce);
     this.#confirmedAt = this.#sentAt(nonce) ?? this.#confirmedAt;
-    // That grant was made to a place that was lost before this command.
-    if (this.#grant && this.#grant.nonce < nonce) this.#grant = undefined;
+    if (this.#state.kind === 'granted' && this.#state.nonce < nonce)
+      this.#become({ kind: 'asking' });
+  }
+
+  #dropWhile(isOver: (sent: SentNonce) => boolean): void {
+    for (;;) {
+      const [oldest] = this.#sentNonces;
+      if (!oldest || !isOver(oldest)) return;
+      this.#sentNonces.shift();
+    }
   }
 
   /** Nothing that answers what was sent before counts any more. */
-  forget(): void {
-    this.#known.length = 0;
-    this.#grant = undefined;
+  #askAnew(): void {
+    this.#sentNonces.length = 0;
+    if (this.#mayStand) this.#become({ kind: 'asking' });
   }
 
-  /** Drops the oldest commands, up to the first one that is not over. */
-  #dropWhile(isOver: (known: Sending) => boolean): void {
-    for (;;) {
-      const [oldest] = this.#known;
-      if (!oldest || !isOver(oldest)) return;
-      this.#known.shift();
-    }
+  /** Whether something of it may be on the server that its caller does not have. */
+  get #mayStand(): boolean {
+    return this.#state.kind !== 'outside' && !this.#hasLeft;
+  }
+
+  get #hasLeft(): boolean {
+    return this.#state.kind === 'left';
+  }
+
+  /** The one place where the state changes. Whoever has left does not come back. */
+  #become(next: State): void {
+    if (this.#hasLeft) return;
+    this.#state = next;
+    if (next.kind === 'waiting')
+      this.woken = new Promise((resolve) => (this.#resolveWoken = resolve));
+    else this.#resolveWoken();
   }
 }

@@ -1,68 +1,120 @@
-// The line for one lock on its server, as this client's callers stand in it: where they hear of their grants, how their places are
-// renewed. What the lock's own scripts do about the line, its backend sends.
+// A lock's queue on its server, as this client's callers stand in it: where they hear of their grants, how their places are renewed,
+// and when one of them looks whether the lock is free. Fair locks, semaphores and read-write locks have one.
 
-import type { KeepReply, Renewable, Renewer, Watched } from '../core/protocol.js';
-import type { Server } from '../core/server.js';
-import { hashTag, type LockKeys } from '../redis/keys.js';
-import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
-import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
-import type { ChannelListener, Subscription } from '../waiting/channels.js';
-import { Findings, Lines } from '../waiting/line.js';
 import { type SeenHolder, UnavailableError } from '../api/errors.js';
+import type { KeepReply, Renewable, Watched } from '../core/protocol.js';
+import type { Server } from '../core/server.js';
+import type { RenewerRow } from '../core/watchdog.js';
 import type { RedisClient } from '../redis/client.js';
 import { failureKind } from '../redis/failure.js';
-import { type Script, scripts } from '../redis/scripts.generated.js';
+import type { LockKeys } from '../redis/keys.js';
+import type { Argument } from '../redis/port.js';
+import type { Script } from '../redis/scripts.generated.js';
+import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
+import type { Due, Scheduled } from '../runtime/schedule.js';
+import type { ChannelListener, Subscription } from '../waiting/channels.js';
+import { Findings } from '../waiting/line.js';
 
-/** The backend of a lock that has a line on its server. */
-export interface LinedLock {
+/** A lock that has a queue on its server: what its scripts do about the queue. */
+export interface QueuedLock {
+  /** The same for the same lock of the same client. */
+  readonly id: string;
+  readonly server: Server;
+  readonly keys: LockKeys;
   /** Whether each holder is given a fencing token. */
   readonly isFenced: boolean;
-  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply>;
-  /** Sees to it that what nobody holds goes to the first in line. Returns when to look again, in milliseconds, as `FairLine` wants it. */
-  handOn(): Promise<number>;
+  /** How places in its queue are renewed. */
+  readonly placeRenewals: RenewerRow<QueuedPlace>;
+  /** Takes the lock, or makes or renews a place. `place`: what the script is told of the place, from `placeLeaseMs` to `listensAt`. */
+  join(
+    ownerId: string,
+    leaseMs: number,
+    place: readonly Argument[],
+    limit?: TimeLimit,
+  ): Promise<JoinReply>;
+  /** Gives up what an owner has of the lock, or nothing if that is empty; what is free then goes to the first in the queue. */
+  handOver(ownerId: string): Promise<HandOver>;
   /** Sets the lease of a lock that was handed over. */
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply>;
   release(ownerId: string): Promise<boolean>;
-  /** Tells `listener` of releases that gave the lock to nobody in line. */
-  subscribeToUnlocks(listener: ChannelListener): Subscription;
-  /** The messages for the line in what was published on a channel of grants. */
-  messagesIn(payload: string): readonly string[];
+  /** Tells `listener` of releases that gave the lock to nobody in the queue; left out: there are none. */
+  subscribeToUnlocks?(listener: ChannelListener): Subscription;
 }
 
-/** What all lines of one kind have in common on a server. */
-interface LineServices {
-  readonly grantees: Grantees;
-  readonly lines: Lines<FairLine>;
-  readonly renewer: PlaceRenewer;
+/** One of this client's callers in the queue. */
+export interface QueuedPlace extends Renewable<PlaceReply> {
+  readonly inQueue: Queue;
+  /** A command is about to be sent that makes or renews the place. */
+  sending(nonce: number, at: Instant): void;
+  /** The lock was handed over to it, while the place had this nonce, with such a token if it is a fenced one. */
+  granted(nonce: number, token?: bigint): void;
+  /** The server says that it has dropped the place for what its caller wants. */
+  dropped(): void;
+  /** Its caller is to ask the server. */
+  wake(): void;
 }
 
-export class ServerLine implements PlaceLock {
-  readonly #server: Server;
-  readonly #keys: LockKeys;
-  readonly #lock: LinedLock;
-  readonly #services: () => LineServices;
+/** What the message begins with that tells a new end of the holder's lease. */
+const ENDS = 'ends ';
 
-  constructor(server: Server, keys: LockKeys, lock: LinedLock, services: () => LineServices) {
-    this.#server = server;
-    this.#keys = keys;
+/** What the message begins with that tells an owner that its place was dropped. */
+const GONE = 'gone ';
+
+/** A grant: the nonce of the place, the fencing token if there is one, and the owner. */
+const GRANT = /^(\d{1,16})(?::(\d{1,16}))? (.+)$/s;
+
+/** What the queues of one client share at one server. */
+class Queues {
+  /** By lock: those in which somebody waits, or whose lock somebody got there. */
+  readonly inUse: Map<string, Queue> = new Map<string, Queue>();
+  /** The client ids of all owners that have waited so far: a member of a MultiLock has an owner of the client that made the MultiLock. */
+  readonly clientIds: Set<string> = new Set<string>();
+  lastNonce = 0;
+}
+
+/** This client's part of the queue for a lock. It is kept from the first place that is expected until nobody waits or holds any more. */
+export function queueOf(lock: QueuedLock): Queue {
+  const queues = lock.server.shared(Queues);
+  return queues.inUse.get(lock.id) ?? new Queue(queues, lock);
+}
+
+export class Queue implements Due {
+  scheduled: Scheduled | undefined;
+  /** What its callers were told last of who has the lock; undefined: nobody waits. */
+  findings: Findings | undefined;
+  readonly #queues: Queues;
+  readonly #lock: QueuedLock;
+  /** Who waits, or has sent a join, by owner. */
+  readonly #places = new Map<string, QueuedPlace>();
+  /** The owners that got the lock here: a grant that comes for one of them now is a copy, or came late. */
+  readonly #holders = new Set<string>();
+  /** While somebody waits: to grants, and to releases. */
+  #subscriptions: readonly Subscription[] = [];
+  /** When the holder's lease ends, as it was told last; undefined: that is not known, or it has no end. */
+  #leaseEnd: { readonly toldAt: Instant; readonly ttlMs: number } | undefined;
+  /** `again`: a message came meanwhile, and the look may have reached the server before what the message tells of. */
+  #look: 'none' | 'under way' | 'again' = 'none';
+  /** The place whose caller asks, for all, who has the lock; undefined: none does now. */
+  #asking: QueuedPlace | undefined;
+  /** Since when that one, or the last one that did, asks; on the monotonic clock. */
+  #askedSinceMs = 0;
+
+  constructor(queues: Queues, lock: QueuedLock) {
+    this.#queues = queues;
     this.#lock = lock;
-    this.#services = services;
   }
 
-  get isFenced(): boolean {
-    return this.#lock.isFenced;
+  get keys(): LockKeys {
+    return this.#lock.keys;
   }
 
-  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply> {
-    return this.#lock.join(request, limit);
+  get clock(): Clock {
+    return this.#server.schedule.clock;
   }
 
-  handOn(): Promise<number> {
-    return this.#lock.handOn();
-  }
-
-  confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
-    return this.#lock.confirm(ownerId, leaseMs);
+  /** How long a place is kept without a renewal, in milliseconds. */
+  get placeLeaseMs(): number {
+    return this.#server.lockWatchdogTimeoutMs;
   }
 
   /** Whether replicas must have acknowledged a hand-over before it counts. */
@@ -70,61 +122,87 @@ export class ServerLine implements PlaceLock {
     return this.#server.connection.isReplicated;
   }
 
-  /** How long a place in line is kept without a renewal, in milliseconds. */
-  get placeLeaseMs(): number {
-    return this.#server.lockWatchdogTimeoutMs;
+  /** The end of the name of the channel where this client listens for its grants. */
+  get listensAt(): string {
+    return this.#server.listensAt;
   }
 
+  /** Whether our subscription to grants is known to stand. If nobody listens though the server was told so, it takes us for gone. */
+  get isListening(): boolean {
+    return this.#server.channels.isSubscribed(this.#grantChannel);
+  }
+
+  /** A number that no other command about a place has. */
   nextNonce(): number {
-    return this.#services().renewer.nextNonce();
+    return ++this.#queues.lastNonce;
   }
 
-  /** A place is about to be made in the line, and takes a grant until its owner is forgotten. */
-  expectGrant(place: RenewedPlace & Grantee): void {
-    this.#services().grantees.expect(this.#keys.lock, place.ownerId, place);
+  /** The server is about to be asked for this place: from now on a grant may come for its owner. */
+  expect(place: QueuedPlace): void {
+    this.#queues.inUse.set(this.#lock.id, this);
+    this.#queues.clientIds.add(clientIdOf(place.ownerId));
+    this.#places.set(place.ownerId, place);
   }
 
-  /** This owner has the lock: a grant that still comes for it is a copy, or came late. */
-  wasGranted(ownerId: string): void {
-    this.#services().grantees.granted(this.#keys.lock, ownerId);
+  /** Who tried at `triedAtMs` (monotonic) waits now. `isInDoubt`: whether its place may be gone, or count as one that hears of no grant. */
+  wait(
+    place: QueuedPlace,
+    { holder, holderTtlMs }: SeenHolder,
+    triedAtMs: number,
+    isInDoubt: boolean,
+  ): void {
+    this.#server.watchdog.watch(place, place, this.#server.renewer(this.#lock.placeRenewals));
+    this.#listen();
+    if (this.#asking === place) this.#asking = undefined;
+    // If the holder is another place of this client, its caller does not know yet.
+    this.#places.get(holder)?.wake();
+    // A grant may have been published before we listened, or while we did not; it may even have overtaken the answer to the try.
+    const hasMissed = this.#subscriptions.some((heard) => heard.mayHaveMissed(triedAtMs));
+    if (isInDoubt || hasMissed) this.renew([place]);
+    this.scheduleLook(holderTtlMs);
   }
 
-  forget(ownerId: string): void {
-    this.#services().grantees.forget(this.#keys.lock, ownerId);
+  /** `hasLock`: its caller got the lock here, and has it until `forget`. */
+  leave(place: QueuedPlace, hasLock: boolean): void {
+    this.#server.watchdog.unwatch(place);
+    if (this.#places.delete(place.ownerId) && hasLock) this.#holders.add(place.ownerId);
+    if (this.#asking === place) this.#asking = undefined;
+    if (this.#places.size === 0) {
+      this.#server.schedule.delete(this);
+      for (const subscription of this.#subscriptions) subscription.close();
+      this.#subscriptions = [];
+      this.findings = undefined;
+    }
+    this.forget();
+  }
+
+  /** Nobody has the lock as this owner any more. */
+  forget(ownerId = ''): void {
+    this.#holders.delete(ownerId);
+    const { inUse } = this.#queues;
+    const { id } = this.#lock;
+    if (this.#places.size + this.#holders.size === 0 && inUse.get(id) === this) inUse.delete(id);
+  }
+
+  renew(places: Iterable<QueuedPlace>): void {
+    this.#server.watchdog.renew(places);
   }
 
   /**
-   * The lock was handed to an owner that does not stand in the line here. If somebody waits as this owner, the grant has overtaken
-   * the answer to the join. If nobody has the lock as this owner either, a join of somebody who has gone came late: the lock would
-   * stand idle until the lease of that place is over. `isOurs`: the grant came to this client's own channel, so it is nobody else’s.
+   * A caller wants to know who has the lock, and asks for all; unless another one has been asking since `sinceMs` (on the monotonic clock).
+   * Asking changes nobody's place.
    */
-  grantedOutOfLine(ownerId: string, isOurs: boolean, nonce: number, token?: bigint): void {
-    const { grantees } = this.#services();
-    const grantee = grantees.waitingAs(this.#keys.lock, ownerId);
-    if (grantee) grantee.granted(nonce, token);
-    else if (isOurs && grantees.isStray(this.#keys.lock, ownerId))
-      this.#lock.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
-  }
-
-  /** The line as far as this client stands in it. */
-  fairLine(): FairLine {
-    return this.#services().lines.of(this.#keys.lock, (onEmpty) => new FairLine(this, onEmpty));
-  }
-
-  /** That line, if anybody of this client stands in it. */
-  knownFairLine(): FairLine | undefined {
-    return this.#services().lines.known(this.#keys.lock);
-  }
-
-  /** Whether grants would be heard, as far as is known, though nobody of this client stands in line now. */
-  get isListening(): boolean {
-    return this.#server.channels.isSubscribed(this.#grantChannel);
+  look(place: QueuedPlace, sinceMs: number): void {
+    if (!this.findings || (this.#asking && this.#askedSinceMs >= sinceMs)) return;
+    this.#asking = place;
+    this.#askedSinceMs = this.clock.nowMs();
+    place.wake();
   }
 
   /**
    * A place is gone whose lease was not over, and of which the server was told last at `toldAt`. If we listened all the while, whoever
    * handed over may not count us, and would pass us over for ever: we listen on classic channels, others publish on sharded ones; or
-   * our subscription stands at a replica. But the line may have been deleted instead: then the server counts us, and says so.
+   * our subscription stands at a replica. But the queue may have been deleted instead: then the server counts us, and says so.
    */
   passedOver(toldAt: Instant): void {
     const channel = this.#grantChannel;
@@ -136,235 +214,42 @@ export class ServerLine implements PlaceLock {
       if (count > 0) channels.trust(channel);
     };
     const question = [isSharded ? 'SHARDNUMSUB' : 'NUMSUB', channel];
-    void connection.senderFor(this.#keys.lock)?.send('pubsub', question, read, () => undefined);
-  }
-
-  subscribeToGrants(listener: ChannelListener): Subscription {
-    const messagesIn = (payload: string): readonly string[] => this.#lock.messagesIn(payload);
-    return this.#server.channels.subscribe(this.#grantChannel, this.#server.isSharded, {
-      subscribed: () => {
-        listener.subscribed();
-      },
-      message: (payload) => {
-        for (const message of messagesIn(payload)) listener.message(message);
-      },
-      late: (payload) => {
-        for (const message of messagesIn(payload)) listener.late?.(message);
-      },
-      concernsAll: (payload) =>
-        messagesIn(payload).some((message) => listener.concernsAll?.(message) ?? true),
-    });
-  }
-
-  subscribeToUnlocks(listener: ChannelListener): Subscription {
-    return this.#lock.subscribeToUnlocks(listener);
-  }
-
-  /** What a script is told of how to announce grants: on which channels, by which command, and whether it can count who listens there. */
-  get grantArgs(): readonly (string | number)[] {
-    const { isSharded, connection } = this.#server;
-    const isCounted = Number(isSharded || !connection.isCluster);
-    return [this.#keys.grants, this.grantCommand, isCounted];
-  }
-
-  /** The command that tells a client that a lock was handed to it. */
-  get grantCommand(): 'PUBLISH' | 'SPUBLISH' {
-    return this.#server.isSharded ? 'SPUBLISH' : 'PUBLISH';
-  }
-
-  /** Where the line for this lock is scheduled. */
-  get schedule(): Schedule {
-    return this.#server.schedule;
-  }
-
-  watchPlace(place: RenewedPlace): void {
-    this.#server.watchdog.watch(place, place, this.#services().renewer);
-  }
-
-  unwatchPlace(place: RenewedPlace): void {
-    this.#server.watchdog.unwatch(place);
-  }
-
-  renewPlaces(places: Iterable<Renewable<unknown>>): void {
-    this.#server.watchdog.renew(places);
-  }
-
-  get #grantChannel(): string {
-    return this.#keys.grants + this.#server.listensAt;
-  }
-}
-
-// The line for one fair lock as far as this client stands in it: its places, the channel where it hears that the lock
-// was handed to one of them, and a look at the lock when the holder's lease is over.
-
-/** What the message begins with that tells a new end of the lease. */
-const ENDS = 'ends ';
-
-/** What the message begins with that tells an owner that its place was dropped. */
-const GONE = 'gone ';
-
-/** A grant: the nonce of the place, the fencing token if there is one, and the owner. */
-const GRANT = /^(\d{1,16})(?::(\d{1,16}))? (.+)$/s;
-
-/** A place in this line. */
-interface PlaceInLine extends Renewable<unknown> {
-  /** The lock was handed over to this place while the place had this nonce, with such a token if it is a fenced one. */
-  granted(nonce: number, token?: bigint): void;
-  /** The server says that it has dropped this place for what its caller wants. */
-  dropped(): void;
-  /** The caller who waits at this place is to try. */
-  wake(): void;
-}
-
-/** The end of the holder's lease, as far as it was told. */
-interface LeaseEnd {
-  /** When it was told. */
-  readonly toldAt: Instant;
-  /** How long the lease went on then. */
-  readonly ttlMs: number;
-}
-
-/** The fair lock, as the line for it knows it. */
-interface LineLock {
-  readonly schedule: Schedule;
-  subscribeToGrants(listener: ChannelListener): Subscription;
-  subscribeToUnlocks(listener: ChannelListener): Subscription;
-  renewPlaces(places: Iterable<PlaceInLine>): void;
-  handOn(): Promise<number>;
-  grantedOutOfLine(ownerId: string, isOurs: boolean, nonce: number, token?: bigint): void;
-}
-
-export class FairLine implements Due {
-  scheduled: Scheduled | undefined;
-  /** What the callers in this line were told last of who has the lock. */
-  readonly findings: Findings = new Findings();
-  readonly #lock: LineLock;
-  readonly #onEmpty: () => void;
-  readonly #places = new Map<string, PlaceInLine>();
-  #grants: Subscription | undefined;
-  #unlocks: Subscription | undefined;
-  /** When the lock is looked at because of time; undefined: its lease has no end that is known. */
-  #leaseEnd: LeaseEnd | undefined;
-  /** Whether a look at the lock is under way. */
-  #isLooking = false;
-  /** A message came while a look was under way, which may have reached the server before what the message tells of. */
-  #shallLookAgain = false;
-  /** The place that asks, for all in this line, who has the lock; undefined: none does now. */
-  #looker: PlaceInLine | undefined;
-  /** Since when that place, or the last one that did, asks; on the monotonic clock. */
-  #askedSinceMs = 0;
-
-  constructor(lock: LineLock, onEmpty: () => void) {
-    this.#lock = lock;
-    this.#onEmpty = onEmpty;
-  }
-
-  /** Whether our subscription to grants is known to stand. */
-  get isListening(): boolean {
-    return this.#grants?.isSubscribed ?? false;
-  }
-
-  /** Whether a grant or a release may have been published since `sinceMs` (on the monotonic clock) that a place that tried then missed. */
-  mayHaveMissed(sinceMs: number): boolean {
-    return [this.#grants, this.#unlocks].some((heard) => heard?.mayHaveMissed(sinceMs));
-  }
-
-  join(place: PlaceInLine): void {
-    this.#places.set(place.ownerId, place);
-    this.#grants ??= this.#lock.subscribeToGrants({
-      // Until the server knows that we listen, it takes our places for deaf, and may have passed them over.
-      subscribed: () => {
-        this.renew(this.#places.values());
-      },
-      message: (payload) => {
-        this.hear(payload);
-      },
-      late: (payload) => {
-        this.hear(payload);
-      },
-      // A grant finds its waiter also outside of this line, so whoever joins later has not missed it. But a new end of the lease is newer
-      // than the answer to a join that was sent before it.
-      concernsAll: (payload) => payload.startsWith(ENDS),
-    });
-    // A release that finds nobody in line hands the lock to nobody, and publishes on the unlock channel: that of a reentrant lock
-    // of this name, or one after the line was deleted.
-    const look = this.#look;
-    this.#unlocks ??= this.#lock.subscribeToUnlocks({ subscribed: look, message: look });
-  }
-
-  leave(place: PlaceInLine): void {
-    this.#places.delete(place.ownerId);
-    if (this.#looker === place) this.#looker = undefined;
-    if (this.#places.size > 0) return;
-    this.#lock.schedule.delete(this);
-    this.#grants?.close();
-    this.#unlocks?.close();
-    this.#onEmpty();
-  }
-
-  /**
-   * The caller at this place wants to know who has the lock, and asks for all in this line; unless another one has been asking since
-   * `sinceMs` (on the monotonic clock). Asking changes nobody's place.
-   */
-  look(place: PlaceInLine, sinceMs: number): void {
-    if (this.#looker && this.#askedSinceMs >= sinceMs) return;
-    this.#looker = place;
-    this.#askedSinceMs = this.#lock.schedule.clock.nowMs();
-    place.wake();
-  }
-
-  /** The caller at this place was told who has the lock. If the holder is another place of this line, its caller does not know yet. */
-  looked(place: PlaceInLine, holder: string): void {
-    if (this.#looker === place) this.#looker = undefined;
-    this.#places.get(holder)?.wake();
-  }
-
-  renew(places: Iterable<PlaceInLine>): void {
-    this.#lock.renewPlaces(places);
+    void connection.senderFor(this.keys.lock)?.send('pubsub', question, read, () => undefined);
   }
 
   /**
    * The lock is looked at in `ttlMs`, when its lease ends if nobody prolongs it. -1: the lease has no end; below that, the lock is
    * free. What is told here replaces what was told before; an entry in the schedule that is due earlier stays, and `due` looks at
-   * the clock, so that many who join one after another cost no timers.
+   * the clock, so that many who wait one after another cost no timers.
    */
   scheduleLook(ttlMs: number): void {
     if (this.#places.size === 0 || ttlMs === -1) return;
-    if (ttlMs < 0) {
-      this.#leaseEnd = undefined;
-      this.#look();
-      return;
-    }
-    this.#leaseEnd = { toldAt: now(this.#lock.schedule.clock), ttlMs };
-    this.#lock.schedule.within(this, ttlMs);
+    this.#leaseEnd = ttlMs < 0 ? undefined : { toldAt: now(this.clock), ttlMs };
+    if (this.#leaseEnd) this.#server.schedule.within(this, ttlMs);
+    else this.#lookAtLock();
   }
 
   due(): void {
     if (!this.#leaseEnd) return;
     const leftMs = this.#leaseEnd.ttlMs - elapsedMs(this.#leaseEnd.toldAt);
     if (leftMs > 0) {
-      this.#lock.schedule.within(this, leftMs);
+      this.#server.schedule.within(this, leftMs);
       return;
     }
     this.#leaseEnd = undefined;
-    this.#look();
+    this.#lookAtLock();
   }
 
   /**
-   * A message for this line: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>", or that the holder's lease is shorter than the one
-   * before it, "ends <ttlMs>", or of a weighted lock that a place was dropped, "gone <owner>". Anybody who may publish may say anything:
-   * what is none of these is ignored.
+   * What was published for this client: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>"; that the holder's lease is shorter than the
+   * one before it, "ends <ttlMs>"; of a weighted lock also that a place was dropped, "gone <owner>". Anybody who may publish may say
+   * anything: what is none of these is ignored.
    */
   hear(message: string): void {
-    if (message.startsWith(ENDS)) {
+    if (message.startsWith(ENDS))
       this.scheduleLook(Number.parseInt(message.slice(ENDS.length), 10) || 0);
-      return;
-    }
-    if (message.startsWith(GONE)) {
-      this.#places.get(message.slice(GONE.length))?.dropped();
-      return;
-    }
-    this.#granted(message, true);
+    else if (message.startsWith(GONE)) this.#places.get(message.slice(GONE.length))?.dropped();
+    else this.#granted(message, true);
   }
 
   /** A grant that a script of ours made: to a place of this client, or of any other one, which may have been given the same client id. */
@@ -372,107 +257,97 @@ export class FairLine implements Due {
     this.#granted(grant, false);
   }
 
-  #granted(grant: string, isOurs: boolean): void {
-    const [, nonce, fencingToken, ownerId] = GRANT.exec(grant) ?? [];
-    if (ownerId === undefined) return;
-    const token = fencingToken === undefined ? undefined : BigInt(fencingToken);
-    const place = this.#places.get(ownerId);
-    if (place) place.granted(Number(nonce), token);
-    else this.#lock.grantedOutOfLine(ownerId, isOurs, Number(nonce), token);
-  }
-
-  /** Looks at the lock, and hands it to the first in line if nobody holds it. */
-  readonly #look = (): void => {
-    if (this.#isLooking) {
-      this.#shallLookAgain = true;
-      return;
-    }
-    this.#isLooking = true;
-    this.#lock.handOn().then(
-      (ttlMs) => {
-        // The lock is free, and there was nobody to hand it to: then our places are gone.
-        if (ttlMs < -1) this.renew(this.#places.values());
-        else this.scheduleLook(ttlMs);
-        this.#looked();
-      },
-      () => {
-        this.#looked(); // the next renewal of the places tells how long the lock is held
-      },
-    );
-  };
-
-  #looked(): void {
-    this.#isLooking = false;
-    if (!this.#shallLookAgain) return;
-    this.#shallLookAgain = false;
-    if (this.#places.size > 0) this.#look();
-  }
-}
-
-// The owners of one client to whom a fair lock may be handed over, or was.
-
-/** Who waits as such an owner. */
-export interface Grantee {
-  /** The lock was handed over to this owner while its place had this nonce, with such a token if it is a fenced one. */
-  granted(nonce: number, token?: bigint): void;
-}
-
-export class Grantees {
   /**
-   * By owner and lock, since the members of a MultiLock have one owner; undefined: this owner has the lock, and takes no grant any more.
+   * Whoever waits here as that owner gets the grant, also if it has overtaken the answer to the join. If nobody has the lock as that owner
+   * either, a join of somebody who has gone came late: the lock would stand idle until the lease of that place is over. `isOurs`: the grant
+   * came to this client's own channel, so it is nobody else's.
    */
-  readonly #owners = new Map<string, Grantee | undefined>();
-  /** The client ids of all such owners so far: a member of a MultiLock has an owner of the client that made the MultiLock. */
-  readonly #clientIds = new Set<string>();
-
-  /** An owner is about to stand in line, and is expected until it is forgotten. */
-  expect(lock: string, ownerId: string, grantee: Grantee): void {
-    this.#owners.set(key(lock, ownerId), grantee);
-    this.#clientIds.add(clientIdOf(ownerId));
-  }
-
-  /** An owner has the lock: a grant that comes now is a copy, or came late. */
-  granted(lock: string, ownerId: string): void {
-    const owner = key(lock, ownerId);
-    if (this.#owners.has(owner)) this.#owners.set(owner, undefined);
-  }
-
-  /** Nobody holds the lock as this owner, nor waits for it. */
-  forget(lock: string, ownerId: string): void {
-    this.#owners.delete(key(lock, ownerId));
-  }
-
-  /** Who waits for the lock as this owner, whether or not it stands in a line here already. */
-  waitingAs(lock: string, ownerId: string): Grantee | undefined {
-    return this.#owners.get(key(lock, ownerId));
+  #granted(grant: string, isOurs: boolean): void {
+    const [, nonce, token, ownerId] = GRANT.exec(grant) ?? [];
+    if (ownerId === undefined) return;
+    const place = this.#places.get(ownerId);
+    if (place) place.granted(Number(nonce), token === undefined ? undefined : BigInt(token));
+    else if (isOurs && this.#isOrphan(ownerId)) this.#lock.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
   }
 
   /** Whether an owner is one of ours, and nobody is here any more who would take the lock as this owner. */
-  isStray(lock: string, ownerId: string): boolean {
-    return !this.#owners.has(key(lock, ownerId)) && this.#clientIds.has(clientIdOf(ownerId));
+  #isOrphan(ownerId: string): boolean {
+    return !this.#holders.has(ownerId) && this.#queues.clientIds.has(clientIdOf(ownerId));
   }
-}
 
-function key(lock: string, ownerId: string): string {
-  return `${ownerId} ${lock}`;
+  #listen(): void {
+    if (this.findings) return;
+    this.findings = new Findings();
+    const { channels, isSharded } = this.#server;
+    const hear = (payload: string): void => {
+      // A message may come late, when everybody has left: who came since then is in another queue.
+      const queue = this.#queues.inUse.get(this.#lock.id) ?? this;
+      for (const message of messagesIn(payload)) queue.hear(message);
+    };
+    const grants = channels.subscribe(this.#grantChannel, isSharded, {
+      // Until the server knows that we listen, it does not count us, and may have passed our places over.
+      subscribed: () => {
+        this.renew(this.#places.values());
+      },
+      message: hear,
+      late: hear,
+      // A grant finds its place also before that waits, so whoever waits later has not missed it. But a new end of the lease is newer
+      // than the answer to a join that was sent before it.
+      concernsAll: (payload) => messagesIn(payload).some((message) => message.startsWith(ENDS)),
+    });
+    // A release that finds nobody in the queue hands the lock to nobody, and publishes on the unlock channel: that of a reentrant lock
+    // of this name, or one after the queue was deleted.
+    const look = this.#lookAtLock;
+    const unlocks = this.#lock.subscribeToUnlocks?.({ subscribed: look, message: look });
+    this.#subscriptions = unlocks ? [grants, unlocks] : [grants];
+  }
+
+  /** Looks at the lock, and hands it to the first in the queue if nobody holds it. */
+  readonly #lookAtLock = (): void => {
+    if (this.#look !== 'none') {
+      this.#look = 'again';
+      return;
+    }
+    this.#look = 'under way';
+    const looked = (): void => {
+      const isRepeated = this.#look === 'again' && this.#places.size > 0;
+      this.#look = 'none';
+      if (isRepeated) this.#lookAtLock();
+    };
+    grantNext(this.#lock)
+      .then((ttlMs) => {
+        // The lock is free, and there was nobody to hand it to: then our places are gone.
+        if (ttlMs < -1) this.renew(this.#places.values());
+        else this.scheduleLook(ttlMs);
+      })
+      .then(looked, looked); // if it failed, the next renewal of the places tells how long the lock is held
+  };
+
+  get #server(): Server {
+    return this.#lock.server;
+  }
+
+  get #grantChannel(): string {
+    return this.keys.grants + this.listensAt;
+  }
 }
 
 function clientIdOf(ownerId: string): string {
   return ownerId.slice(0, ownerId.lastIndexOf(':'));
 }
 
-// What a place in line asks of the fair lock, and what the lock answers.
-
-/** What a try at the lock, or at a place in line, was sent with. */
-export interface JoinRequest {
-  readonly ownerId: string;
-  readonly leaseMs: number;
-  readonly mayWait: boolean;
-  readonly isFixed: boolean;
-  readonly isListening: boolean;
-  readonly nonce: number;
-  readonly ticket: string;
+/** The messages in what was published on a channel of grants: one, or of a weighted lock a JSON array of them. */
+function messagesIn(payload: string): readonly string[] {
+  if (!payload.startsWith('[')) return [payload];
+  try {
+    const messages: unknown = JSON.parse(payload);
+    return Array.isArray(messages) ? messages.filter((message) => typeof message === 'string') : [];
+  } catch {
+    return [];
+  }
 }
+
+// A join takes the lock, or a place in its queue, or renews that.
 
 export type JoinReply =
   | {
@@ -482,131 +357,117 @@ export type JoinReply =
     }
   | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
 
-/** What join.lua answers. */
 export function readJoin(reply: unknown): JoinReply {
-  if (reply === 1) return { outcome: 'acquired' };
-  if (reply === 2) return { outcome: 'handed over' };
-  const [first, ...rest] = reply as [1 | 2, string] | [string, number, string];
-  if (typeof first === 'number')
-    return { outcome: first === 1 ? 'acquired' : 'handed over', token: BigInt(rest[0]) };
-  const [holderTtlMs, ticket] = rest as [number, string];
-  return { outcome: 'held', holder: first, holderTtlMs, ticket };
+  if (typeof reply === 'number') return { outcome: outcomeOf(reply) };
+  const [first, second, ticket = '0'] = reply as [number, string] | [string, number, string];
+  if (typeof first === 'number') return { outcome: outcomeOf(first), token: BigInt(second) };
+  return { outcome: 'held', holder: first, holderTtlMs: Number(second), ticket };
 }
 
-/** The fair lock, as a place in line for it knows it. */
-export interface PlaceLock {
-  readonly schedule: Pick<Schedule, 'clock'>;
-  readonly placeLeaseMs: number;
-  readonly isListening: boolean;
-  readonly isReplicated: boolean;
-  /** Whether each holder is given a fencing token. */
-  readonly isFenced: boolean;
-  /** The line as far as this client stands in it. */
-  fairLine(): FairLine;
-  /** That line, if anybody of this client stands in it. */
-  knownFairLine(): FairLine | undefined;
-  nextNonce(): number;
-  join(request: JoinRequest, limit?: TimeLimit): Promise<JoinReply>;
-  handOn(): Promise<number>;
-  confirm(ownerId: string, leaseMs: number): Promise<KeepReply>;
-  expectGrant(place: RenewedPlace & Grantee): void;
-  wasGranted(ownerId: string): void;
-  /** A place within its lease is gone, of which the server was told last at `toldAt`. */
-  passedOver(toldAt: Instant): void;
-  forget(ownerId: string): void;
-  watchPlace(place: RenewedPlace): void;
-  unwatchPlace(place: RenewedPlace): void;
+function outcomeOf(code: number): 'acquired' | 'handed over' {
+  return code === 1 ? 'acquired' : 'handed over';
 }
 
-// How the places that a client has in lines for fair locks are renewed: many in one call.
+// A hand-over gives what is free to the first in the queue.
 
-/** What the renewal of a place found. */
-export type PlaceReply =
-  | { readonly outcome: 'in line'; readonly nonce: number; readonly holderTtlMs: number }
-  /** The lock was handed over, and nobody told us so far. */
-  | { readonly outcome: 'yours'; readonly nonce: number }
-  /** The place lapsed, was passed over, or the line was deleted. */
-  | { readonly outcome: 'gone'; readonly nonce: number };
+/** As `lookInMs`: so many were granted or dropped that others had to be left for another call, at once. */
+const CALL_AGAIN = -3;
 
-/** A place in line, as far as it is renewed. */
-export interface RenewedPlace extends Renewable<PlaceReply> {
-  readonly keys: LockKeys;
-  readonly isListening: boolean;
-  /** A command is about to be sent that renews the place. */
-  sending(nonce: number, at: Instant): void;
-  /** The caller who waits at the place is to try. */
-  wake(): void;
+/** What a hand-over came to. */
+export interface HandOver {
+  /** Whether the owner held the lock. */
+  readonly isHeld: boolean;
+  /**
+   * When somebody in the queue has to look again, in milliseconds: when the lease ends of the holder, or of the first of several. -1: for no
+   * reason of time; -2: nobody is in the queue, and nobody was granted anything.
+   */
+  readonly lookInMs: number;
 }
 
-/** How places of one kind of lock are renewed: by which script, and which of the lock's keys that takes. */
-export interface PlaceScript {
-  readonly kind: string;
-  readonly script: Script;
-  readonly keysOf: (keys: LockKeys) => readonly string[];
+/** What a script is told of how to announce grants: on which channels, by which command, and whether it can count who listens there. */
+export function grantArgs({ server, keys }: QueuedLock): readonly (string | number)[] {
+  const { isSharded, connection } = server;
+  return [keys.grants, grantCommand(server), Number(isSharded || !connection.isCluster)];
 }
 
-const FAIR: PlaceScript = {
-  kind: 'place',
-  script: scripts.renewPlaces,
-  keysOf: ({ lock, line, places }) => [lock, line, places],
-};
+/** The command that tells a client that a lock was handed to it. */
+export function grantCommand({ isSharded }: Server): 'PUBLISH' | 'SPUBLISH' {
+  return isSharded ? 'SPUBLISH' : 'PUBLISH';
+}
 
-export class PlaceRenewer implements Renewer<RenewedPlace> {
-  readonly kind: string;
-  readonly #connection: RedisClient;
-  readonly #places: PlaceScript;
-  #lastNonce = 0;
+/**
+ * What a hand-over was answered. Those of this client to whom it granted the lock learn that now: the messages come later, or never.
+ * `refused`: the channel on which publishing was refused, and why.
+ */
+export function handedOver(
+  { id, server }: QueuedLock,
+  held: number,
+  lookInMs: number,
+  grants: readonly string[],
+  [refused, reason = '']: readonly string[],
+): HandOver {
+  if (refused !== undefined) server.publishRefused(refused, reason);
+  const queue = server.shared(Queues).inUse.get(id);
+  for (const grant of grants) queue?.offer(grant);
+  return { isHeld: held === 1, lookInMs };
+}
 
-  constructor(connection: RedisClient, places: PlaceScript = FAIR) {
-    this.kind = places.kind;
-    this.#connection = connection;
-    this.#places = places;
+/** Sees to it that what nobody holds goes to the first in the queue. Returns `lookInMs`. */
+export async function grantNext(lock: QueuedLock): Promise<number> {
+  for (;;) {
+    const { lookInMs } = await lock.handOver('');
+    if (lookInMs !== CALL_AGAIN) return lookInMs;
   }
+}
 
-  /** A number that no other command about a place has. */
-  nextNonce(): number {
-    return ++this.#lastNonce;
-  }
+/** Whether the owner held the lock. Whoever could not be granted it by the same call is by another one, or at its next renewal. */
+export async function whetherHeld(lock: QueuedLock, asked: Promise<HandOver>): Promise<boolean> {
+  const { isHeld, lookInMs } = await asked;
+  if (lookInMs === CALL_AGAIN) grantNext(lock).catch(() => undefined);
+  return isHeld;
+}
 
-  batchKey({ keys }: RenewedPlace): string {
-    return this.#connection.isSlotted ? hashTag(keys.lock) : '';
-  }
+// How the places that a client has in queues of one kind are renewed: many in one call.
 
-  renew(batch: readonly Watched<RenewedPlace>[], leaseMs: number): Promise<readonly PlaceReply[]> {
-    const nonce = this.nextNonce();
-    const sentAt = now(this.#connection.surroundings.clock);
-    const keys: string[] = [];
-    const args: (string | number)[] = [leaseMs, nonce];
-    for (const { target: place } of batch) {
-      place.sending(nonce, sentAt);
-      keys.push(...this.#places.keysOf(place.keys));
-      args.push(place.ownerId, Number(place.isListening));
-    }
-    const renewal = this.#connection.run(this.#places.script, keys, args, (replies) =>
-      (replies as (string | number)[]).map((reply) => read(reply, nonce)),
+/** What the renewal with this nonce found. */
+export interface PlaceReply {
+  readonly nonce: number;
+  /**
+   * It was handed the lock, and nobody told us so far; it is gone: it lapsed, was passed over, or the queue was deleted; or it is in the queue,
+   * and this is `lookInMs`.
+   */
+  readonly found: 'yours' | 'gone' | number;
+}
+
+/** `keysOf`: the keys of its lock that the script takes for each place. */
+export function placeRenewals(
+  kind: string,
+  script: Script,
+  keysOf: (keys: LockKeys) => readonly string[],
+): RenewerRow<QueuedPlace> {
+  return { kind, script, keysOf: ({ inQueue }) => keysOf(inQueue.keys), send: renewPlaces };
+}
+
+async function renewPlaces(
+  connection: RedisClient,
+  script: Script,
+  keys: readonly string[],
+  batch: readonly Watched<QueuedPlace>[],
+  leaseMs: number,
+): Promise<readonly PlaceReply[]> {
+  const places = batch.map(({ target }) => target);
+  const nonce = places[0]?.inQueue.nextNonce() ?? 0;
+  const sentAt = now(connection.surroundings.clock);
+  for (const place of places) place.sending(nonce, sentAt);
+  const owners = places.flatMap(({ ownerId, inQueue }) => [ownerId, Number(inQueue.isListening)]);
+  try {
+    return await connection.run(script, keys, [leaseMs, nonce, ...owners], (replies) =>
+      (replies as PlaceReply['found'][]).map((found) => ({ nonce, found })),
     );
-    renewal.catch((error: unknown) => {
-      // The server refuses us, and nobody would ever wake these callers: by a try of its own each of them learns that.
-      if (error instanceof UnavailableError || failureKind(error) === 'denied')
-        for (const { target: place } of batch) place.wake();
-    });
-    return renewal;
-  }
-}
-
-function read(reply: string | number, nonce: number): PlaceReply {
-  if (reply === 'yours' || reply === 'gone') return { outcome: reply, nonce };
-  return { outcome: 'in line', nonce, holderTtlMs: Number(reply) };
-}
-
-// What the fair locks of one client share on one Redis: their lines, who may be granted one, and how places are renewed.
-
-export class FairServices {
-  readonly grantees: Grantees = new Grantees();
-  readonly lines: Lines<FairLine> = new Lines<FairLine>();
-  readonly renewer: PlaceRenewer;
-
-  constructor(connection: RedisClient) {
-    this.renewer = new PlaceRenewer(connection);
+  } catch (error) {
+    // The server refuses us, and nobody would ever wake these callers: by a try of its own each of them learns that.
+    if (error instanceof UnavailableError || failureKind(error) === 'denied')
+      for (const place of places) place.wake();
+    throw error;
   }
 }

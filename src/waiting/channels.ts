@@ -60,8 +60,8 @@ export interface Subscription {
   close(): void;
 }
 
-/** What a listener gets when the channels are closed, or when its lock publishes no releases: it hears nothing. */
-export const SILENCE: Subscription = {
+/** What a listener gets when the channels are closed: it hears nothing. */
+const SILENCE: Subscription = {
   isSubscribed: false,
   mayHaveMissed: () => false,
   close: () => undefined,

@@ -102,7 +102,7 @@ byte extending[CLIENTS], extendingAge[CLIENTS];
 #define JOIN 1
 #define RENEW 2
 byte command[COMMANDS], age[COMMANDS], reply[COMMANDS];
-bit isKnown[COMMANDS];   /* Sendings: a grant with this nonce may be taken */
+bit isKnown[COMMANDS];   /* Place.#sentNonces: a grant with this nonce may be taken */
 bit withTicket[COMMANDS];
 bit leaveSent[OWNERS], renewSent[OWNERS], confirmSent[OWNERS], extendSent[OWNERS];
 byte grants[OWNERS];     /* bit n: the grant with nonce n is on its way */
@@ -370,7 +370,7 @@ inline prolong(o, asked) {
 
 /* ---- the clients */
 
-/* Sendings.forget, .confirmed: a nonce that is not known never is again, so what is on its way with it is of no effect. */
+/* Place.#askAnew, .#confirmed: a nonce that is not known never is again, so what is on its way with it is of no effect. */
 inline forgetUnknown(c) {
   skip;
 #if !defined(MUTANT_COUNTS_FROM_NEWEST) && !defined(MUTANT_COUNTS_FROM_CONFIRMED) && !defined(MUTANT_TAKES_OTHERS)

@@ -209,6 +209,7 @@ export class FakeNode {
         },
       });
     const contested: ContestedLock = {
+      isFenced: false,
       acquire: (owner, leaseMs) =>
         server.ask(`acquire ${name} ${owner}`, () => server.acquire(name, owner, leaseMs)),
       get heldHere() {
@@ -256,7 +257,7 @@ export class FakeNode {
       unwatch: (lease: Renewable) => {
         this.#watchdog.unwatch(lease);
       },
-      forceUnlock: () => server.ask(`force ${name}`, () => server.force(name)),
+      forceUnlock: () => server.ask(`force ${name}`, () => [server.force(name) ?? []].flat()),
       isLocked: () => server.ask(`look ${name}`, () => server.holder(name) !== undefined),
       holdCount: (owner) =>
         server.ask(`count ${name} ${owner}`, () => {

@@ -1,6 +1,12 @@
 // Read-write locks on a server that exists only in memory: first come, first served, readers together.
-import type { AcquireReply, KeepReply, LockRequest, Waiter } from '../../src/core/protocol.js';
-import { type HalfBackend, HalfLock } from '../../src/locks/read-write.js';
+import type {
+  AcquireReply,
+  KeepReply,
+  LockBackend,
+  LockRequest,
+  Waiter,
+} from '../../src/core/protocol.js';
+import { SingleLock } from '../../src/locks/single-lock.js';
 import type { Lock } from '../../src/api/lock.js';
 import type { FakeHoldfast } from './fake-holdfast.js';
 import type { FakeServer } from './fake-backend.js';
@@ -41,7 +47,7 @@ export class FakeReadWriteLock {
   }
 
   halves({ session }: FakeHoldfast): Halves {
-    const half = (isShared: boolean): Lock => new HalfLock(session, this.#half('me', isShared));
+    const half = (isShared: boolean): Lock => new SingleLock(session, this.#half('me', isShared));
     return { readLock: half(true), writeLock: half(false) };
   }
 
@@ -54,7 +60,7 @@ export class FakeReadWriteLock {
     };
   }
 
-  #half(clientId: string, isShared: boolean): HalfBackend {
+  #half(clientId: string, isShared: boolean): LockBackend {
     const server = this.#server;
     const name = this.#name;
     const how = isShared ? 'R' : 'W';
@@ -72,8 +78,7 @@ export class FakeReadWriteLock {
       release: (owner) => server.ask(`release ${name} ${owner}`, () => this.#release(owner)),
       watch: () => undefined,
       unwatch: () => undefined,
-      forceUnlock: () => Promise.resolve(undefined),
-      forceUnlockAll: () =>
+      forceUnlock: () =>
         server.ask(`force ${name}`, () => {
           const owners = [...this.holders.keys()].filter(
             (owner) => this.holders.get(owner) === how,

@@ -167,15 +167,15 @@ export class RedLockBackend implements LockBackend {
   readonly remembersAll = ({ lock }: Master): boolean =>
     lock.connection.server.ageMs >= this.#guard.mostMs;
 
-  async forceUnlock(wordMs: number): Promise<string | undefined> {
+  async forceUnlock(wordMs: number): Promise<readonly string[]> {
     // From a master that is not asked the holder's renewals would spread again to those that are.
     const areAllSettled = (): boolean => !this.masters.some(({ isConnecting }) => isConnecting);
     await this.#services.until(areAllSettled, this.nodeTimeoutMs);
     const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
     // Others may have left single votes: the holder is whom most of them knew.
-    const count = (owner: string): number => forced.filter((other) => other === owner).length;
-    const owners = forced.filter((holder) => holder !== undefined);
-    return owners.sort((one, other) => count(other) - count(one))[0];
+    const owners = forced.flat();
+    const count = (owner: string): number => owners.filter((other) => other === owner).length;
+    return owners.sort((one, other) => count(other) - count(one)).slice(0, 1);
   }
 
   /** What is in the way on the first master that tells of it. */
@@ -522,7 +522,7 @@ function parseMasters(locks: readonly unknown[]): readonly Master[] {
   const members = parseMembers('a Redlock', locks, right, ({ memberIds }) => !memberIds);
   const clients = new Set<object>();
   return members.map(({ name, parts: { session, backend } }) => {
-    if (!(backend instanceof ReentrantLockBackend) || !backend.mayVote) {
+    if (!(backend instanceof ReentrantLockBackend)) {
       throw new OptionError(
         `member "${name}" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority`,
       );

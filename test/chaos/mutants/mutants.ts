@@ -114,8 +114,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'const sentAt = this.#sentAt(nonce);\n    if (!sentAt || this.#grant) return false;',
-        to: 'const sentAt = now(this.#confirmedAt.clock);\n    if (this.#grant) return false;',
+        from: 'const sentAt = this.#sentAt(nonce);\n    if (!sentAt || !this.#mayStand',
+        to: 'const sentAt = now(this.#confirmedAt.clock);\n    if (!this.#mayStand',
       },
     ],
   },
@@ -461,8 +461,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'isShared && leaseMs === 0\n        ? await this.lower',
-        to: 'isShared && leaseMs < 0\n        ? await this.lower',
+        from: 'const weight = isShared && leaseMs === 0 ?',
+        to: 'const weight = isShared && leaseMs < 0 ?',
       },
     ],
   },
@@ -470,10 +470,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'grants of namesakes are taken back',
     what: 'who hands a lock to a client of the same client id takes that grant for a stray one of its own',
     kinds: ['fair', 'semaphore', 'read-write'],
-    edits: [
-      { in: 'src', from: 'knownFairLine()?.offer(grant)', to: 'knownFairLine()?.hear(grant)' },
-      { in: 'src', from: 'line?.offer(grant)', to: 'line?.hear(grant)' },
-    ],
+    edits: [{ in: 'src', from: 'queue?.offer(grant)', to: 'queue?.hear(grant)' }],
   },
   {
     name: 'extension that shortens',
