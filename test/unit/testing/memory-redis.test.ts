@@ -70,7 +70,7 @@ describe('a MemoryRedis', () => {
     const inTurn = Array.from({ length: 100 }, () =>
       newClient()
         .getLock('report')
-        .withLock({ wait: 5_000 }, () => undefined),
+        .withLock({ wait: 30_000 }, () => undefined),
     );
     const served = Promise.all(inTurn);
     await redis.advance(1_000);
