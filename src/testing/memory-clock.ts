@@ -5,8 +5,9 @@ import { setImmediate } from 'node:timers'; // a test may have faked the global 
 import { MAX_TIMER_MS, type Clock, type Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
 
-/** After so much the clock goes on, though something happens still: a loop without a pause never ends. */
-const MOST_STIRS = 10_000;
+/** After so much, and so much for each client, the clock goes on, though something happens still: a loop without a pause never ends. */
+const MOST_STIRS = 2_000;
+const MOST_STIRS_OF_CLIENT = 100;
 
 /** When fake timers come or go, the wall clock may have gone on by so much since it was looked at last. If it has by more, fake timers have set it. */
 const LONGEST_UNSEEN_MS = 60_000;
@@ -43,6 +44,8 @@ export class MemoryClock implements Clock {
   #stirCount = 0;
   #refCount = 0;
   #advancing: Promise<void> = Promise.resolve();
+  /** How many clients live in its time, or have. */
+  clientCount = 0;
 
   constructor() {
     this.#nowMs = Math.floor(performance.now());
@@ -108,7 +111,7 @@ export class MemoryClock implements Clock {
 
   /** Until two turns of the event loop in a row have brought nothing: what was told has been heard, and answered. */
   async #settle(): Promise<void> {
-    const end = this.#stirCount + MOST_STIRS;
+    const end = this.#stirCount + MOST_STIRS + MOST_STIRS_OF_CLIENT * this.clientCount;
     for (let quietTurns = 0; quietTurns < 2 && this.#stirCount < end;) {
       const before = this.#stirCount;
       await new Promise((resolve) => setImmediate(resolve));

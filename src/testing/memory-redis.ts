@@ -244,6 +244,7 @@ export class MemoryRedis {
 
   /** As a client library, for `new Holdfast()`. @internal */
   [LIBRARY](): Library {
+    this.#clock.clientCount++;
     return memoryLibrary(this.#server, this.#network);
   }
 
