@@ -117,7 +117,8 @@ const MANY_ROUNDS = 3;
 /** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
 const DEFERRED_ROUND_TRIPS = 6;
 
-/** The longest that is taken for a round trip, in milliseconds. */
+/** What is taken for a round trip, in milliseconds: callers would run in step if it took no time at all. */
+const SHORTEST_ROUND_TRIP_MS = 1;
 const LONGEST_ROUND_TRIP_MS = 20;
 
 /** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
@@ -265,7 +266,8 @@ export class MultiAcquisition {
       if (first && waited && leaseMs !== undefined)
         tries.push(this.#extend(first, waited, leaseMs));
       for (const refusal of await Promise.all(tries)) if (refusal) refusals.push(refusal);
-      this.#roundTripMs = Math.min(this.#clock.nowMs() - triedAtMs, LONGEST_ROUND_TRIP_MS);
+      const tookMs = this.#clock.nowMs() - triedAtMs;
+      this.#roundTripMs = Math.min(Math.max(tookMs, SHORTEST_ROUND_TRIP_MS), LONGEST_ROUND_TRIP_MS);
     }
 
     const holds = members.flatMap((member) => acquired.get(member) ?? []);
@@ -318,8 +320,13 @@ export class MultiAcquisition {
   async #undo(holds: readonly SingleHold[]): Promise<void> {
     const limit = new WaitLimit({ clock: this.#clock, limitMs: UNDO_LIMIT_MS });
     const releases = Promise.allSettled(holds.map((hold) => hold.releaseQuietly()));
-    await limit.within(releases).catch(() => undefined);
-    limit.dispose();
+    try {
+      await limit.within(releases);
+    } catch {
+      // They are released as soon as their servers answer.
+    } finally {
+      limit.dispose();
+    }
   }
 
   /** Which of the members that refused is to be waited for. Throws if a refusal was worse than that, or if no time is left to wait. */
