@@ -1,0 +1,77 @@
+// Who could rely on a lock, and when: from the moment a hold began until its last moment of `remaining() > 0`.
+import { vi } from 'vitest';
+import type { Hold } from '../../src/index.js';
+
+interface Watched {
+  readonly who: string;
+  readonly hold: Hold;
+}
+
+export class RedOracle {
+  /** Each pair that could rely on it at the same time. */
+  readonly overlaps: string[] = [];
+  /** How many holds there were. */
+  begun = 0;
+  readonly #watched = new Set<Watched>();
+
+  /** A hold begins: whoever else was granted the lock must not be able to rely on it any more. */
+  begin(who: string, hold: Hold): () => void {
+    this.begun++;
+    const watched = { who, hold };
+    for (const other of this.#watched) {
+      if (isValid(other.hold) && isValid(hold)) this.overlaps.push(`${who} and ${other.who}`);
+    }
+    this.#watched.add(watched);
+    return () => this.#watched.delete(watched);
+  }
+
+  /** Looks again: one that was not valid must not have become so. */
+  look(): void {
+    const valid = [...this.#watched].filter(({ hold }) => isValid(hold)).map(({ who }) => who);
+    if (valid.length > 1) this.overlaps.push(valid.join(' and '));
+  }
+}
+
+function isValid(hold: Hold): boolean {
+  return hold.remaining() > 0 && !hold.signal.aborted;
+}
+
+// What the contenders of a scenario do with a simulated Redlock, and how the scenario is played to its end while an oracle looks on.
+
+interface Work {
+  readonly extendMs: number | undefined;
+  readonly workMs: number;
+}
+
+/** Relies on a hold, prolonged if that is asked for, and works; returns how that ends for the oracle. */
+export async function work(
+  hold: Hold,
+  who: string,
+  { extendMs, workMs }: Work,
+  oracle: RedOracle,
+): Promise<() => void> {
+  const end = oracle.begin(who, hold);
+  if (extendMs !== undefined) await hold.extend(extendMs).catch(() => undefined);
+  await pass(workMs);
+  return end;
+}
+
+/** Lets it go on for so long, looking after every step; then the contenders end by their signal, and all that they leave. */
+export async function playOut(
+  oracle: RedOracle,
+  contenders: AbortController,
+  durationMs: number,
+  stepMs: number,
+): Promise<RedOracle> {
+  for (let ms = 0; ms < durationMs; ms += stepMs) {
+    await vi.advanceTimersByTimeAsync(stepMs);
+    oracle.look();
+  }
+  contenders.abort();
+  await vi.advanceTimersByTimeAsync(20_000);
+  return oracle;
+}
+
+export function pass(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
