@@ -52,27 +52,32 @@ export class Cleanup {
     this.released = released;
   }
 
-  /** Removes an owner: now if the server can be reached, else as soon as it can. */
-  remove(lock: Removable, ownerId: string): void {
+  /**
+   * Removes an owner: now if the server can be reached, else as soon as it can.
+   *
+   * @param isLeft - of a command that is on its way and may still acquire the lock for this owner: whether it left anything
+   */
+  remove(lock: Removable, ownerId: string, isLeft?: Promise<boolean>): void {
     const [oldest] = this.#owners.keys();
     if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
     const id = `${ownerId} ${lock.id}`;
     const leftover = { lock, ownerId };
     this.#owners.set(id, leftover);
     this.#try(id, leftover);
+    if (!isLeft) return;
+    this.removeAfter(isLeft, () => {
+      this.remove(lock, ownerId);
+    });
   }
 
   /**
-   * For an owner that was removed while a command was on its way that may still acquire the lock for it: the removal may overtake that
-   * command where a slot is moving, or where replicas are asked by another connection. Calls `remove` once more when the command has
-   * left something, or stayed unanswered.
-   *
-   * @param sent - resolves to whether the command left anything
+   * Calls `remove` when a command has left something, or stayed unanswered. The removal that was sent before may have overtaken it where a
+   * slot is moving, or where replicas are asked by another connection.
    */
-  removeAfter(sent: Promise<boolean>, remove: () => void): void {
-    const removal = sent.then(
-      (isLeft) => {
-        if (isLeft) remove();
+  removeAfter(isLeft: Promise<boolean>, remove: () => void): void {
+    const removal = isLeft.then(
+      (hasLeft) => {
+        if (hasLeft) remove();
       },
       (error: unknown) => {
         if (failureKind(error) === 'unanswered') remove();

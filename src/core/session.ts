@@ -176,7 +176,7 @@ export class Session {
     } catch (error) {
       if (!(error instanceof WaitEnded)) throw await inTurn(error);
       if (error.ending === 'closed') throw this.closedError(lockName);
-      throw this.unanswered(lockName, what, this.commandTimeoutMs, error.trouble);
+      throw this.unanswered(lockName, what, this.commandTimeoutMs, error.lastError);
     } finally {
       waitLimit.dispose();
     }
@@ -186,10 +186,10 @@ export class Session {
   async askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
     if (this.#isClosed) throw await inTurn(this.closedError(lock.name));
     const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
-      retry(this.connection, waitLimit, lock, (isRepeat) => {
+      retry(this.connection, waitLimit, lock, (isRepeat, lastError) => {
         if (!isRepeat) return request();
         const lost = `${what}: the connection was lost before the answer came`;
-        throw this.unavailable(lock.name, lost, waitLimit.trouble);
+        throw this.unavailable(lock.name, lost, lastError);
       });
     return await this.bounded(lock.name, what, untilAnswered, { registry: this.acquisitions });
   }
