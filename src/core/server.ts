@@ -21,10 +21,7 @@ export interface NodeOptions extends RedisClientOptions {
 }
 
 export class Server {
-  /**
-   * The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else, not even
-   * a client of the same `clientId`.
-   */
+  /** The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else. */
   readonly listensAt: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;

@@ -113,10 +113,8 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const holder = await this.#session.askOnce(this.#backend, 'not known to be forced', () =>
       this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
     );
-    for (const grant of grants) {
-      const isForced = grant.ownerId === holder && grant.lock.id === this.#backend.id;
-      if (isForced) grant.lose('forced');
-    }
+    for (const grant of grants.of(this.#backend.id))
+      if (grant.ownerId === holder) grant.lose('forced');
     return holder !== undefined;
   }
 

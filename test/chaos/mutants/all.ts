@@ -424,15 +424,6 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'grants of namesakes are taken back',
-    what: 'who hands a lock to a client of the same client id takes that grant for a stray one of its own',
-    kinds: ['fair', 'semaphore', 'read-write'],
-    edits: [
-      { in: 'src', from: 'knownFairLine()?.offer(grant)', to: 'knownFairLine()?.hear(grant)' },
-      { in: 'src', from: 'line?.offer(grant)', to: 'line?.hear(grant)' },
-    ],
-  },
-  {
     name: 'extension that shortens',
     what: 'a lease of permits ends when it was last said to, and not later',
     kinds: ['semaphore'],

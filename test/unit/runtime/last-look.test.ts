@@ -222,17 +222,6 @@ describe('a timeout while a caller of the same client has the lock', () => {
     expect(await error).toMatchObject({ code: 'LOCK_TIMEOUT' });
     expect(String(await error)).not.toContain('this client');
   });
-
-  it('nor of the lock of another process that was given the same clientId', async () => {
-    const { getLock, server, session } = fakeHoldfast();
-    server.hold('a', `${session.clientId}:1000000`);
-    const error = getLock('a')
-      .acquire({ wait: 50 })
-      .catch((reason: unknown) => reason);
-    await vi.advanceTimersByTimeAsync(60);
-    expect(await error).toMatchObject({ code: 'LOCK_TIMEOUT' });
-    expect(String(await error)).not.toContain('this client');
-  });
 });
 
 describe('the look before the end of a patience', () => {
