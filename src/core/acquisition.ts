@@ -10,10 +10,10 @@ import { backOffMs } from '../redis/session.js';
 import { type Instant, now } from '../runtime/clock.js';
 import { pauseIfLong, rejecting } from '../runtime/node.js';
 import { type Call, type Ending, LATE_MS, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
-import { Holder } from '../scopes/holder.js';
 import {
   actingScope,
   currentScope,
+  Holder,
   holdersAround,
   nearestHolder,
   outwards,
@@ -22,7 +22,7 @@ import {
 import { Grant } from './grant.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
 import { aborted, heldByCallerOfClient, heldElsewhere } from './messages.js';
-import { anonymousLockId, lockCallBegins, selfWaitOf } from './misuse.js';
+import { anonymousLockId, lockCallBegins, NestedCall, selfWaitOf } from './misuse.js';
 import {
   type AcquirableLock,
   type AcquireReply,
@@ -392,7 +392,6 @@ class Acquisition implements Call {
   #beginWaiting({ holder, holderTtlMs }: SeenHolder): void {
     if (this.#endWaiting) return;
     const { position, selfWait } = this.#request;
-    const { events, nestedCalls } = this.#session;
     const lock = this.#lock;
     const limit = this.#limit;
     limit.lookBeforeEnd(() => {
@@ -401,11 +400,16 @@ class Acquisition implements Call {
       return false;
     });
     const ownerId = this.#waiter?.ownerId ?? holder;
-    events.emit('waiting', () => ({ lockName: lock.name, ownerId, holder, holderTtlMs }));
+    this.#session.events.emit('waiting', () => ({
+      lockName: lock.name,
+      ownerId,
+      holder,
+      holderTtlMs,
+    }));
     const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, limit));
-    const endWaiting = nestedCalls.begin(lock, position, selfWait);
+    const nested = new NestedCall(this.#session, lock, position, selfWait);
     this.#endWaiting = () => {
-      endWaiting();
+      nested.end();
       for (const stop of deafen) stop();
     };
   }

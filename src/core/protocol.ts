@@ -9,7 +9,7 @@ import type { Findings, Seniority } from '../waiting/line.js';
 import type { AcquireRequest } from '../api/options.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Hold } from '../api/lock.js';
-import type { HoldInScope } from '../scopes/holder.js';
+import type { HoldInScope } from '../scopes/anonymous.js';
 
 /** What a try to acquire a lock found. */
 export type AcquireReply = Acquired | HandedOver | HeldReply;

@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { AnonymousHolds } from '../scopes/anonymous-holds.js';
+import { AnonymousHolds } from '../scopes/anonymous.js';
 import {
   ClosedError,
   type HoldfastError,
@@ -16,7 +16,6 @@ import {
 import type { Events } from '../api/events.js';
 import { type Conflicting, retry, Undecided } from './retry.js';
 import { Cleanup, ReleasedOwners, type Removable } from './cleanup.js';
-import { NestedCalls } from './misuse.js';
 import { type Clock, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
 import { inTurn } from '../runtime/node.js';
 import { Schedule } from '../runtime/schedule.js';
@@ -73,7 +72,6 @@ export class Session {
   readonly connection: Reachable;
   readonly cleanup: Cleanup;
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
-  readonly nestedCalls: NestedCalls;
   /** The timer that deadlines, renewal rounds and the limits of releases share. */
   readonly schedule: Schedule;
   /** The grants that are held, or whose release is not confirmed so far. */
@@ -111,7 +109,6 @@ export class Session {
     this.cleanup = new Cleanup(() => connection.isReady, released, clock);
     this.events = events;
     this.warnings = new Warnings(events);
-    this.nestedCalls = new NestedCalls(this);
     const isClosed = (): boolean => this.#isClosed;
     this.untilClosed = {
       get leftMs() {

@@ -15,8 +15,7 @@ import {
   type Scope,
 } from '../scopes/scope.js';
 import type { SingleHold } from '../core/hold.js';
-import type { HoldInScope } from '../scopes/holder.js';
-import { hasFailed, type MarkedLock } from '../scopes/unlock-marks.js';
+import { hasFailed, type HoldInScope, type MarkedLock } from '../scopes/anonymous.js';
 import { OptionError } from '../api/errors.js';
 
 export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseLock {
