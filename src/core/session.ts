@@ -152,11 +152,11 @@ export class Session {
   unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
     if (cause instanceof Undecided) return cause.told;
     // What is wrong with the connection says more than "the command was lost with it".
-    const trouble = this.connection.lastError ?? cause;
-    const why = trouble ? ` (last error: ${describe(trouble)})` : '';
+    const lastError = this.connection.lastError ?? cause;
+    const why = lastError ? ` (last error: ${describe(lastError)})` : '';
     return new UnavailableError(`lock "${lockName}" ${what}${why}`, {
       lockName,
-      ...(trouble && { cause: trouble }),
+      ...(lastError && { cause: lastError }),
     });
   }
 
@@ -343,7 +343,7 @@ export function newClientId(name = `${host()}-${String(process.pid)}`, random?: 
 }
 
 /** Makes the owners of a client, `<clientId>:<n>`, each never used before. */
-export function ownersOf(clientId: string): () => string {
+function ownersOf(clientId: string): () => string {
   let lastNumber = 0;
   return () => `${clientId}:${String(++lastNumber)}`;
 }
