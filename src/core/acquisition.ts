@@ -32,7 +32,6 @@ import {
   type HoldOrigin,
   leftMs,
   type MemberTerms,
-  requestOf,
   type SelfWait,
   type Waiter,
 } from './protocol.js';
@@ -58,15 +57,16 @@ export function acquire(
   newOwnerId?: () => string,
   selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
-  const request = requestOf(
-    asked,
-    session.lockWatchdogTimeoutMs,
+  const request: CallersRequest = {
+    ...asked,
+    leaseMs: asked.leaseMs ?? session.lockWatchdogTimeoutMs,
+    isWatched: asked.leaseMs === undefined,
     origin,
-    lock.isShared ?? false,
-    currentScope(),
+    isShared: lock.isShared ?? false,
+    position: currentScope(),
     ownScope,
     selfWait,
-  );
+  };
   return rejecting(() => new Acquisition(session, lock, request, newOwnerId).hold());
 }
 

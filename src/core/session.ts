@@ -184,24 +184,31 @@ export class Session {
   }
 
   /** Asks for something that must not be done twice, since a repeat might hit a holder who came since. */
-  async askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
-    if (this.#isClosed) throw await inTurn(this.closedError(lock.name));
-    const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
-      retry(this.connection, waitLimit, lock, (isRepeat, lastError) => {
-        if (!isRepeat) return request();
-        const lost = `${what}: the connection was lost before the answer came`;
-        throw this.unavailable(lock.name, lost, lastError);
-      });
-    return await this.bounded(lock.name, what, untilAnswered, { registry: this.acquisitions });
+  askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
+    return this.#untilAnswered(lock, what, false, (_, isRepeat, lastError) => {
+      if (!isRepeat) return request();
+      const lost = `${what}: the connection was lost before the answer came`;
+      throw this.unavailable(lock.name, lost, lastError);
+    });
   }
 
-  /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
-  async ask<T>(lock: Conflicting, question: (limit: TimeLimit) => Promise<T>): Promise<T> {
+  /** Asks something about a lock until it is answered, or Redis is known to be down. */
+  ask<T>(lock: Conflicting, question: (limit: TimeLimit) => Promise<T>): Promise<T> {
+    return this.#untilAnswered(lock, 'not looked at', true, question);
+  }
+
+  /** Closing the client ends it. */
+  async #untilAnswered<T>(
+    lock: Conflicting,
+    what: string,
+    isSingleAttempt: boolean,
+    send: (limit: TimeLimit, isRepeat: boolean, lastError?: Error) => Promise<T>,
+  ): Promise<T> {
     if (this.#isClosed) throw await inTurn(this.closedError(lock.name));
-    const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
-      retry(this.connection, waitLimit, lock, () => question(waitLimit));
-    const options = { registry: this.acquisitions, isSingleAttempt: true };
-    return await this.bounded(lock.name, 'not looked at', untilAnswered, options);
+    const untilAnswered = (limit: WaitLimit): Promise<T> =>
+      retry(this.connection, limit, lock, (...attempt) => send(limit, ...attempt));
+    const options = { registry: this.acquisitions, isSingleAttempt };
+    return await this.bounded(lock.name, what, untilAnswered, options);
   }
 
   /**

@@ -184,8 +184,9 @@ export interface HalfBackend extends LockBackend {
 export class HalfLock extends SingleLock<HalfBackend> {
   override get held(): HeldHere | undefined {
     const { session, backend } = this.parts;
-    for (const grant of session.grants.of(backend.id)) {
-      const remainingMs = grant.countOf(backend.isShared) > 0 ? grant.remaining() : 0;
+    for (const grant of session.grants) {
+      const isHeld = grant.lock.id === backend.id && grant.countOf(backend.isShared) > 0;
+      const remainingMs = isHeld ? grant.remaining() : 0;
       if (remainingMs > 0) return { ownerId: grant.ownerId, remainingMs };
     }
     return undefined;
@@ -196,8 +197,10 @@ export class HalfLock extends SingleLock<HalfBackend> {
     if ((await super.getHoldCount()) === 0) return 0;
     const { session, backend } = this.parts;
     const ownerId = this.currentOwnerId;
-    const grant = session.grants.of(backend.id).find((each) => each.ownerId === ownerId);
-    return grant?.countOf(backend.isShared) ?? 0;
+    for (const grant of session.grants)
+      if (grant.lock.id === backend.id && grant.ownerId === ownerId)
+        return grant.countOf(backend.isShared);
+    return 0;
   }
 
   override async forceUnlock(): Promise<boolean> {
@@ -205,8 +208,8 @@ export class HalfLock extends SingleLock<HalfBackend> {
     const owners = await session.askOnce(backend, 'not known to be forced', () =>
       backend.forceUnlockAll(2 * session.lockWatchdogTimeoutMs),
     );
-    for (const grant of session.grants.of(backend.id))
-      if (owners.includes(grant.ownerId)) grant.lose('forced');
+    for (const grant of session.grants)
+      if (grant.lock.id === backend.id && owners.includes(grant.ownerId)) grant.lose('forced');
     return owners.length > 0;
   }
 }

@@ -213,8 +213,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '      cleanup.remove(this.#lock, waiter.ownerId);\n    };',
-        to: '      void [cleanup, waiter.ownerId];\n    };',
+        from: 'if (mayStand || isLeft) this.#session.cleanup.remove(this.#lock, waiter.ownerId, isLeft);',
+        to: 'void [mayStand, isLeft];',
       },
     ],
   },
@@ -237,8 +237,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'const seen = waited.isReentering ? undefined : (seenLately(waited, trouble) ?? heldHere(waited));',
-        to: 'const young = seenLately(waited, trouble) ?? heldHere(waited);\n  const seen = young && Number(0) > 0 ? young : undefined;',
+        from: 'const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);',
+        to: 'const young = known ?? this.#heldHere;\n    const seen = young && Number(0) > 0 ? young : undefined;',
       },
     ],
   },

@@ -28,6 +28,7 @@ describe('a wait that ends after a long sleep', () => {
     await vi.advanceTimersByTimeAsync(802);
     expect(await trying).toBe(false);
     expect(server.commands).toHaveLength(length + 1);
+    await vi.advanceTimersByTimeAsync(1_000);
     expect(vi.getTimerCount()).toBe(0);
   });
 
