@@ -332,7 +332,7 @@ class Acquisition implements Call {
 
   /** A try is on its way: all who wait in line are told what it is answered, even if its own caller has gone by then. */
   #sent(sent: Promise<AcquireReply>, { findings }: Waiter, at: Instant): void {
-    const before = this.#unused;
+    const before = this.#unused === sent ? undefined : this.#unused;
     this.#unused = sent;
     sent.then(
       (reply) => {
