@@ -104,7 +104,7 @@ export class Session {
     this.schedule = options.schedule ?? new Schedule(clock);
     this.connection = connection;
     const released = connection.hasSentinels
-      ? new ReleasedOwners<Removable>(clock, options.lockWatchdogTimeoutMs)
+      ? new ReleasedOwners(clock, options.lockWatchdogTimeoutMs)
       : undefined;
     this.cleanup = new Cleanup(() => connection.isReady, released, clock);
     this.events = events;
