@@ -57,10 +57,16 @@ export function acquire(
   newOwnerId?: () => string,
   selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
+  // Each field by its name: a spread takes a KiB of the heap.
+  const { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs } = asked;
   const request: CallersRequest = {
-    ...asked,
-    leaseMs: asked.leaseMs ?? session.lockWatchdogTimeoutMs,
-    isWatched: asked.leaseMs === undefined,
+    waitMs,
+    leaseMs: leaseMs ?? session.lockWatchdogTimeoutMs,
+    isWatched: leaseMs === undefined,
+    signal,
+    attemptMs,
+    sinceMs,
+    deferMs,
     origin,
     isShared: lock.isShared ?? false,
     position: currentScope(),
