@@ -1,13 +1,13 @@
-// The client: its connection, its events, its scopes, and its end. Its locks come from locks/lock-source.ts.
+// The client: where locks come from, its connection, its events, its scopes, and its end.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
-import type { Events, HoldfastEvents } from './api/events.js';
+import type { HoldfastEvents } from './api/events.js';
 import type { FairLock, FencedLock, FencedLockOptions, Lock } from './api/lock.js';
 import { parseFunction, parseName, type RedLockOptions } from './api/options.js';
 import type { ReadWriteLock } from './api/read-write-lock.js';
 import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
 import { Server } from './core/server.js';
-import { newClientId, ownersOf, runAsOneOwner, Session } from './core/session.js';
+import { newClientId, runAsOneOwner, Session } from './core/session.js';
 import { FairLockBackend, FairSingleLock } from './locks/fair.js';
 import { fencedLockOver, parseFencedLock } from './locks/fenced.js';
 import { MultiLock } from './locks/multi.js';
@@ -30,20 +30,43 @@ import {
   type PingOptions,
 } from './options.js';
 
-// Where locks come from: of each kind the one of a name, or of several locks.
-
-/** What makes the locks of one client. */
-abstract class LockSource {
+/**
+ * A client of one Redis or Valkey (standalone, Sentinel or cluster), and the locks on it.
+ *
+ * It has two connections of its own: one for commands, one for subscriptions as soon as something waits; with `replicas` a third.
+ *
+ * ```ts
+ * const holdfast = new Holdfast({ redis: 'redis://localhost:6379' });
+ * await holdfast.getLock('orders:42').withLock(async () => { … });
+ * await holdfast.close();
+ * ```
+ *
+ * @group The client
+ */
+export class Holdfast implements AsyncDisposable {
   readonly #session: Session;
   readonly #server: Server;
-  readonly #events: Events;
+  readonly #listeners = new Listeners();
+  /** What its Redlocks share; undefined: it has made none. */
   #quorum: QuorumServices | undefined;
+  #closing: Promise<void> | undefined;
 
-  /** @internal */
-  protected constructor(session: Session, server: Server, events: Events) {
-    this.#session = session;
-    this.#server = server;
-    this.#events = events;
+  /**
+   * Connects at once, in the background; locks wait for the connection.
+   *
+   * @throws {@link OptionError} an option is missing, unknown or out of range
+   */
+  constructor(options: HoldfastOptions) {
+    const given = parseHoldfastOptions(options);
+    const library = libraryFor(options.redis);
+    const { clock, random } = library;
+    const clientId = newClientId(given.clientId, random);
+    const schedule = new Schedule(clock);
+    const events = this.#listeners;
+    this.#server = new Server({ library, ...given }, events, schedule);
+    const { connection } = this.#server;
+    this.#session = new Session({ ...given, clientId, schedule }, connection, events);
+    connection.listen({ ready: this.#session.cleanup.connected });
   }
 
   /**
@@ -141,16 +164,11 @@ abstract class LockSource {
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
     const parts = parseRedLock(given);
-    const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#events));
+    const quorum = (this.#quorum ??= new QuorumServices(this.#session, this.#listeners));
     const backend = new RedLockBackend(parts, quorum);
     return parts.isFenced
       ? fencedLockOver(quorum.session, backend)
       : new SingleLock(quorum.session, backend);
-  }
-
-  /** What the Redlocks of this client share; undefined: it has made none. @internal */
-  protected get quorum(): QuorumServices | undefined {
-    return this.#quorum;
   }
 
   /** `tokenTtlMs`: how long a fenced lock's tokens are remembered; left out: it is none. */
@@ -163,51 +181,6 @@ abstract class LockSource {
       this.#session.newOwnerId,
       tokenTtlMs,
     );
-  }
-}
-
-/**
- * A client of one Redis or Valkey (standalone, Sentinel or cluster), and the locks on it.
- *
- * It has two connections of its own: one for commands, one for subscriptions as soon as something waits; with `replicas` a third.
- *
- * ```ts
- * const holdfast = new Holdfast({ redis: 'redis://localhost:6379' });
- * await holdfast.getLock('orders:42').withLock(async () => { … });
- * await holdfast.close();
- * ```
- *
- * @group The client
- */
-export class Holdfast extends LockSource implements AsyncDisposable {
-  readonly #session: Session;
-  readonly #server: Server;
-  readonly #listeners: Listeners;
-  #closing: Promise<void> | undefined;
-
-  /**
-   * Connects at once, in the background; locks wait for the connection.
-   *
-   * @throws {@link OptionError} an option is missing, unknown or out of range
-   */
-  constructor(options: HoldfastOptions) {
-    const given = parseHoldfastOptions(options);
-    const library = libraryFor(options.redis);
-    const { clock, random } = library;
-    const clientId = given.clientId ?? newClientId(random);
-    const schedule = new Schedule(clock);
-    const listeners = new Listeners();
-    const server = new Server({ library, ...given }, listeners, schedule);
-    const session = new Session(
-      { ...given, clientId, newOwnerId: ownersOf(clientId, random), schedule },
-      server.connection,
-      listeners,
-    );
-    super(session, server, listeners);
-    this.#server = server;
-    this.#session = session;
-    this.#listeners = listeners;
-    server.connection.listen({ ready: session.cleanup.connected });
   }
 
   /**
@@ -235,7 +208,7 @@ export class Holdfast extends LockSource implements AsyncDisposable {
     return await this.#server.ping(limitMs, acquisitions);
   }
 
-  /** Identifies this client on the server. */
+  /** Identifies this client on the server; no other one has the same. */
   get clientId(): string {
     return this.#session.clientId;
   }
@@ -299,7 +272,7 @@ export class Holdfast extends LockSource implements AsyncDisposable {
   /** Its client id, the state of its connection, and how many locks it holds; nothing of how it connects, such as a password. */
   toJSON(): HoldfastDescription {
     const { clientId, grants } = this.#session;
-    const heldCount = grants.size + (this.quorum?.session.grants.size ?? 0);
+    const heldCount = grants.size + (this.#quorum?.session.grants.size ?? 0);
     return { clientId, state: this.status, heldCount };
   }
 
@@ -309,8 +282,16 @@ export class Holdfast extends LockSource implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#session.close(this.quorum?.close());
+    await this.#session.close(this.#quorum?.close());
     await this.#server.close();
     this.#session.schedule.stop();
+  }
+
+  #backend<Backend>(
+    Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
+    name: unknown,
+  ): Backend {
+    const { newOwnerId } = this.#session;
+    return new Kind(this.#server, this.#server.keyPrefix, parseName(name), newOwnerId);
   }
 }

@@ -31,7 +31,10 @@ export interface HoldfastOptions {
    * `Infinity`.
    */
   wait?: number | undefined;
-  /** Identifies this client on the server. Default: `<host>-<pid>-<12 hex digits>`, for people who look for a holder. */
+  /**
+   * What the id of this client begins with, for people who look for a holder: 12 hex digits follow, so that no two clients share an id.
+   * Default: `<host>-<pid>`.
+   */
   clientId?: string | undefined;
   /** Stands in front of every lock name, after the `keyPrefix` of the client or options given as `redis`, if there is one. Default: none. */
   keyPrefix?: string | undefined;
@@ -79,7 +82,7 @@ const KNOWN_OPTIONS = [
 
 /** The options that were given, or their defaults; without `redis`, which the client library reads. */
 export interface ParsedHoldfastOptions {
-  /** undefined: it is to be made up. */
+  /** What the client's id begins with; undefined: where it runs. */
   readonly clientId: string | undefined;
   readonly keyPrefix: string;
   readonly lockWatchdogTimeoutMs: number;

@@ -1,48 +1,48 @@
-// The fast path of an acquire: the lock is mostly free, so the first try is one command, and nothing is set up for waiting. If that
-// does not settle the call (somebody else has the lock, no answer came, the client was closed meanwhile), an acquisition goes on with
-// it. A call that may take more than one command, or may have to end early, is an acquisition from the beginning.
+// One call for a lock, from the request to the hold: look outwards for a holder to re-enter, else try on the server, else wait in line; and
+// after every wait look again, since whoever was in the way may have gone. The lock is mostly free, so the first try is one command, with
+// nothing set up for waiting: that is made when the call may have to end early, or when the first try does not settle it.
 
-import {
-  type AcquirableLock,
-  type AcquireReply,
-  type CallersRequest,
-  type Deadline,
-  deadlineOf,
-  type HandedOver,
-  type HeldReply,
-  type HoldOrigin,
-  leftMs,
-  type LockRequest,
-  type MemberTerms,
-  type NamedLock,
-  requestOf,
-  type SelfWait,
-  type Waiter,
-} from './protocol.js';
+import type { SeenHolder } from '../api/errors.js';
 import type { AcquireRequest } from '../api/options.js';
+import { shownToken } from '../api/description.js';
+import { UnwantedError } from '../redis/failure.js';
+import { backOffMs } from '../redis/session.js';
 import { type Instant, now } from '../runtime/clock.js';
 import { pauseIfLong, rejecting } from '../runtime/node.js';
-import { type Ending, LATE_MS, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
-import { Holder } from '../scopes/holder.js';
+import { type Call, type Ending, LATE_MS, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import {
   actingScope,
   currentScope,
+  Holder,
   holdersAround,
   nearestHolder,
   outwards,
   type Scope,
 } from '../scopes/scope.js';
 import { Grant } from './grant.js';
-import { anonymousLockId, lockCallBegins, selfWaitOf } from './misuse.js';
-import type { Session } from './session.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
-import type { SeenHolder } from '../api/errors.js';
 import { aborted, heldByCallerOfClient, heldElsewhere } from './messages.js';
-import type { Findings } from '../waiting/line.js';
-import { FIRST_PAUSE_MS, retry, Undecided } from './retry.js';
-import type { WaitingEvent } from '../api/events.js';
-import { shownToken } from '../api/description.js';
-import { UnwantedError } from '../redis/failure.js';
+import { anonymousLockId, lockCallBegins, NestedCall, selfWaitOf } from './misuse.js';
+import {
+  type AcquirableLock,
+  type AcquireReply,
+  type CallersRequest,
+  deadlineOf,
+  type HandedOver,
+  type HoldOrigin,
+  leftMs,
+  type MemberTerms,
+  type SelfWait,
+  type Waiter,
+} from './protocol.js';
+import { mayHaveRun, REPEATING, retry, Undecided } from './retry.js';
+import type { Session } from './session.js';
+
+/** How old the last answer may be when the wait should end: so it is at most a second old when the wait ends as late as it may. */
+const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
+
+/** After so many late answers in a row no other outcome is expected. */
+const MOST_LATE = 3;
 
 /**
  * @param newOwnerId - makes the owner of each try, in place of the lock's own `newOwnerId`
@@ -57,150 +57,172 @@ export function acquire(
   newOwnerId?: () => string,
   selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
-  const watchdogLeaseMs = session.lockWatchdogTimeoutMs;
-  const { isShared = false } = lock;
-  const request = requestOf(
-    asked,
-    watchdogLeaseMs,
+  // Each field by its name: a spread takes a KiB of the heap.
+  const { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs } = asked;
+  const request: CallersRequest = {
+    waitMs,
+    leaseMs: leaseMs ?? session.lockWatchdogTimeoutMs,
+    isWatched: leaseMs === undefined,
+    signal,
+    attemptMs,
+    sinceMs,
+    deferMs,
     origin,
-    isShared,
-    currentScope(),
+    isShared: lock.isShared ?? false,
+    position: currentScope(),
     ownScope,
     selfWait,
-  );
-  const begun = newOwnerId ? undefined : tryAtOnce(session, lock, request);
-  if (!begun) return rejecting(() => new Acquisition(session, lock, request, newOwnerId).hold());
-
-  const { ownerId, sentAt, reply } = begun;
-  return new Promise((resolve, reject) => {
-    const goOn = (ending?: Ending): void => {
-      if (!session.acquisitions.delete(call)) return;
-      const acquisition = new Acquisition(session, lock, request, undefined, begun);
-      resolve(acquisition.hold());
-      if (ending) acquisition.end(ending);
-    };
-    const lockId = anonymousLockId(origin, lock.id, request.position);
-    const call = { end: goOn, anonymousLockId: lockId };
-    session.acquisitions.add(call);
-    // A listener that was told of a loss or a warning on the way here may have closed the client.
-    if (session.isClosed) goOn('closed');
-    const answered = (answer: AcquireReply): void => {
-      const deadline = deadlineOf(sentAt, request.leaseMs);
-      if (answer.outcome !== 'acquired' || leftMs(deadline) <= 0) {
-        goOn();
-        return;
-      }
-      if (!session.acquisitions.delete(call)) return;
-      try {
-        const grant = new Grant(session, lock, ownerId, deadline, answer.token);
-        resolve(beginHold(session, new Holder(grant, undefined, ownScope, isShared), request));
-      } catch (error) {
-        // Only a bug can throw here; the caller must get the error all the same, and not wait for ever.
-        reject(error instanceof Error ? error : new Error(String(error)));
-      }
-    };
-    reply.then(answered, () => {
-      goOn();
-    });
-  });
+  };
+  return rejecting(() => new Acquisition(session, lock, request, newOwnerId).hold());
 }
 
-/** Sends the first try. undefined: nothing was sent, since the call has to be an acquisition from the beginning. */
-function tryAtOnce(
-  session: Session,
-  lock: AcquirableLock,
-  { waitMs, leaseMs, signal, origin, position, ownScope }: CallersRequest,
-): BegunTry | undefined {
-  const isBounded = waitMs !== Infinity || signal !== undefined;
-  if (isBounded || session.isClosed || !session.connection.isReady) return undefined;
-  // A scope around the call may hold the lock, and is re-entered then; and the attempts of one run go one after another.
-  const isAlone = !actingScope(position) || ownScope !== undefined;
-  if (!isAlone || holdersAround(position, lock.id).length > 0 || !lock.tryAtOnce) return undefined;
-  if (lock.isBusyHere) return undefined;
-
-  lockCallBegins(session, lock, origin, leaseMs, position);
-  const ownerId = lock.newOwnerId();
-  const sentAt = now(session.clock);
-  const reply = lock.tryAtOnce(ownerId, leaseMs, session.untilClosed);
-  return reply && { ownerId, sentAt, reply };
+/** The first try, while nothing is set up for waiting. */
+interface FirstTry {
+  readonly ownerId: string;
+  readonly sentAt: Instant;
+  readonly reply: Promise<AcquireReply>;
 }
-
-// One acquisition that takes more than one command, from the call to the hold: look outwards for a holder to re-enter, else try on
-// the server, else wait in line; and after every wait look again, since whoever was in the way may have gone.
 
 /** What one attempt came to: the hold; somebody else has the lock; or what was seen around the caller may have changed. */
 type Attempt = SingleHold | 'held' | 'look again';
 
-class Acquisition {
+class Acquisition implements Call {
   readonly #session: Session;
   readonly #lock: AcquirableLock;
   readonly #request: CallersRequest;
-  readonly #waitLimit: WaitLimit;
-  readonly #tries: Tries;
+  readonly #newOwnerId: (() => string) | undefined;
+  #endCall: (() => void) | undefined;
+  /** Goes on with a first try that has not settled the call; undefined: it has, or there was none. */
+  #goOn: (() => void) | undefined;
+
+  // What is set up for waiting.
+  #waitLimit: WaitLimit | undefined;
+  /** Made for the first try, and gone when the acquisition leaves the line. */
+  #waiter: Waiter | undefined;
+  /** The first try, until its answer is awaited. */
+  #begun: FirstTry | undefined;
+  /** The latest try that may have acquired the lock, and whose answer was not used. */
+  #unused: Promise<AcquireReply> | undefined;
   #endWaiting: (() => void) | undefined;
+  /** How many answers in a row granted the lock with a lease that was over by then, and whether the latest was one. */
+  #lateInARow = 0;
+  #isLate = false;
+  /** Whether what stays unanswered is to re-enter a grant: the holder whose grant it is is in nobody's way. */
   #isReentering = false;
 
-  /** `begun`: the first try, if that was sent already, whether or not it has been answered. */
   constructor(
     session: Session,
     lock: AcquirableLock,
     request: CallersRequest,
-    newOwnerId: () => string = lock.newOwnerId,
-    begun?: BegunTry,
+    newOwnerId: (() => string) | undefined,
   ) {
     this.#session = session;
     this.#lock = lock;
     this.#request = request;
-    if (!begun) session.assertOpen(lock.name);
-    if (request.signal?.aborted) throw aborted(lock.name, 'nothing was sent', request.signal);
-    this.#waitLimit = new WaitLimit({
-      clock: session.clock,
-      limitMs: limitMs(session, request),
-      isSingleAttempt: request.waitMs === 0,
-      sparesAttempts: isCallersLimit(session, request),
-      signal: request.signal,
-      anonymousLockId: anonymousLockId(request.origin, lock.id, request.position),
-      registry: session.acquisitions,
-    });
-    this.#tries = new Tries(session, lock, request, this.#waitLimit, newOwnerId, begun);
+    this.#newOwnerId = newOwnerId;
+  }
+
+  get anonymousLockId(): string | undefined {
+    return anonymousLockId(this.#request.origin, this.#lock.id, this.#request.position);
   }
 
   /**
    * @throws LockTimeoutError somebody else had the lock until the wait ran out
    * @throws LockAbortedError, ClosedError, LockLostError, UnavailableError, KeyConflictError
    */
-  async hold(): Promise<SingleHold> {
-    let isAcquired = false;
-    let failure: unknown;
-    const { origin, leaseMs, position } = this.#request;
-    const endCall = lockCallBegins(this.#session, this.#lock, origin, leaseMs, position);
-    try {
-      for (;;) {
-        const attempt = await this.#attempt();
-        if (attempt instanceof SingleHold) {
-          isAcquired = true;
-          return attempt;
+  hold(): Promise<SingleHold> {
+    const { origin, leaseMs, position, signal } = this.#request;
+    const { acquisitions } = this.#session;
+    this.#session.assertOpen(this.#lock.name);
+    if (signal?.aborted) throw aborted(this.#lock.name, 'nothing was sent', signal);
+    acquisitions.add(this);
+    this.#endCall = lockCallBegins(this.#session, this.#lock, origin, leaseMs, position);
+    const first = this.#firstTry();
+    return first ? this.#settledBy(first) : this.#untilHeld();
+  }
+
+  /** Somebody else ends the call. */
+  end(ending: Ending): void {
+    this.#goOn?.();
+    this.#limit.end(ending);
+  }
+
+  /** Sends the first try. undefined: nothing was sent, since the call may take more than that. */
+  #firstTry(): FirstTry | undefined {
+    const { waitMs, leaseMs, signal, position, ownScope } = this.#request;
+    const { clock, connection, isClosed, untilClosed } = this.#session;
+    const lock = this.#lock;
+    const isBounded = waitMs !== Infinity || signal !== undefined;
+    if (isBounded || isClosed || !connection.isReady || this.#newOwnerId) return undefined;
+    // A scope around the call may hold the lock, and is re-entered then; and the attempts of one run go one after another.
+    const isAlone = !actingScope(position) || ownScope !== undefined;
+    if (!isAlone || holdersAround(position, lock.id).length > 0) return undefined;
+    if (!lock.tryAtOnce || lock.isBusyHere) return undefined;
+    const ownerId = lock.newOwnerId();
+    const sentAt = now(clock);
+    const reply = lock.tryAtOnce(ownerId, leaseMs, untilClosed);
+    return reply && { ownerId, sentAt, reply };
+  }
+
+  /** The first try settles the call if it is granted in time; otherwise the call goes on with it. */
+  #settledBy(first: FirstTry): Promise<SingleHold> {
+    return new Promise((resolve, reject) => {
+      this.#goOn = () => {
+        this.#goOn = undefined;
+        // This kind of lock makes all tries as one owner.
+        this.#waiter = this.#lock.waiter(() => first.ownerId, this.#request);
+        this.#begun = first;
+        this.#unused = first.reply;
+        resolve(this.#untilHeld());
+      };
+      const answered = (reply: AcquireReply): void => {
+        if (!this.#goOn) return;
+        const deadline = deadlineOf(first.sentAt, this.#request.leaseMs);
+        if (reply.outcome !== 'acquired' || leftMs(deadline) <= 0) {
+          this.#goOn();
+          return;
         }
-        const { woken } = this.#tries;
-        if (woken && attempt === 'held') await this.#waitLimit.sleep(woken);
+        this.#goOn = undefined;
+        this.#session.acquisitions.delete(this);
+        try {
+          const grant = new Grant(this.#session, this.#lock, first.ownerId, deadline, reply.token);
+          resolve(this.#begin(this.#holder(grant)));
+        } catch (error) {
+          // Only a bug can throw here; the caller must get the error all the same, and not wait for ever.
+          reject(error instanceof Error ? error : new Error(String(error)));
+        }
+      };
+      first.reply.then(answered, () => this.#goOn?.());
+      // On the way here a loss may have been told to a listener that closed the client.
+      if (this.#waitLimit) this.#goOn();
+    });
+  }
+
+  async #untilHeld(): Promise<SingleHold> {
+    let hold: SingleHold | undefined;
+    let failure: unknown;
+    try {
+      const limit = this.#limit;
+      while (!hold) {
+        const attempt = await this.#attempt();
+        if (attempt instanceof SingleHold) hold = attempt;
+        else if (attempt === 'held' && this.#waiter) await limit.sleep(this.#waiter.woken);
       }
     } catch (error) {
-      failure = this.#explain(error);
+      failure = error instanceof WaitEnded ? this.#explained(error) : error;
     } finally {
-      endCall?.();
+      this.#endCall?.();
       this.#endWaiting?.();
-      this.#tries.leave(isAcquired);
-      this.#waitLimit.dispose();
+      this.#leave(hold !== undefined);
+      this.#waitLimit?.dispose();
+      this.#session.acquisitions.delete(this);
     }
+    if (hold) return hold;
     await pauseIfLong(); // Redis need not have been asked
     throw failure;
   }
 
-  end(ending: Ending): void {
-    this.#waitLimit.end(ending);
-  }
-
-  /** Not async itself: an uncontended acquire awaits no more than it must. */
+  /** Looks outwards. Not async itself: an acquire that need not wait awaits no more than it must. */
   #attempt(): Attempt | Promise<Attempt> {
     this.#isReentering = false;
     const acting = this.#actingScope;
@@ -209,10 +231,10 @@ class Acquisition {
     if (around) assertEnterable(around, this.#lock, this.#request);
     if (own) return this.#countUp(own);
     if (outer) return this.#enterBelow(outer, acting);
-    if (this.#tries.isBehind) return 'held';
+    if (this.#waiter?.mayTry === false) return 'held';
     return acting && acting !== this.#request.ownScope
       ? this.#inTurnOf(acting)
-      : this.#acquireAnew();
+      : this.#claimOrTry();
   }
 
   /** The acting scope holds the lock already: one hold more of the same grant. */
@@ -231,8 +253,8 @@ class Acquisition {
       if (this.#request.waitMs === 0 && isElsewhere) throw heldElsewhere(this.#lock, 0, grant.seen);
       this.#beginWaiting(grant.seen);
       // The call leaves its line: a wake-up there is for somebody who can try now.
-      this.#tries.leave();
-      if (!(await turns.take(this.#waitLimit, isShared))) return 'look again';
+      this.#leave();
+      if (!(await turns.take(this.#limit, isShared))) return 'look again';
     }
     outer.entering = acting;
     let hold: SingleHold | undefined;
@@ -251,228 +273,82 @@ class Acquisition {
   #reenter(grant: Grant, begin: () => SingleHold | undefined): Promise<SingleHold | undefined> {
     const { leaseMs, isShared } = this.#request;
     this.#isReentering = true;
-    return grant.reenter(leaseMs, this.#waitLimit, begin, isShared);
+    return grant.reenter(leaseMs, this.#limit, begin, isShared);
   }
 
   /** Two calls of one scope are one owner: the second must find what the first acquires. */
   async #inTurnOf(acting: Scope): Promise<Attempt> {
     const turns = acting.attempts(this.#lock.id);
-    if (!(await turns.take(this.#waitLimit, false, true))) return 'look again';
+    if (!(await turns.take(this.#limit, false, true))) return 'look again';
     try {
-      const isHeldNow = nearestHolder(this.#request.position, this.#lock.id) !== undefined;
-      return isHeldNow ? 'look again' : await this.#acquireAnew();
+      return this.#isHeldAround ? 'look again' : await this.#claimOrTry();
     } finally {
       turns.pass();
     }
   }
 
   /** Nobody around the caller holds the lock: a new grant is needed. (One that was handed over is taken at once: nothing is awaited.) */
-  #acquireAnew(): Attempt | Promise<Attempt> {
-    const grant = this.#tries.claim();
-    return grant ? this.#begin(this.#holder(grant)) : this.#try();
-  }
-
-  async #try(): Promise<Attempt> {
-    const result = await this.#tries.try();
-    if (result instanceof Grant) return this.#begin(this.#holder(result));
-    if (!result) return 'look again'; // the lock was granted, but the answer took longer than the lease
-    // A scope around the caller may have got the lock while the server was asked.
-    return nearestHolder(this.#request.position, this.#lock.id) ? 'look again' : this.#held(result);
-  }
-
-  #held(seen: SeenHolder): Attempt {
-    const { waitMs } = this.#request;
-    if (waitMs === 0 || this.#waitLimit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
-    this.#beginWaiting(seen);
-    return 'held';
-  }
-
-  #beginWaiting(seen: SeenHolder): void {
-    if (this.#endWaiting) return;
-    this.#waitLimit.lookBeforeEnd(() => {
-      if (isKnown(this.#waitLimit, this.#tries.findings)) return true;
-      this.#tries.look(youngSinceMs(this.#waitLimit));
-      return false;
-    });
-    this.#endWaiting = noticeWaiting(this.#session, this.#lock, this.#request, this.#waitLimit, {
-      lockName: this.#lock.name,
-      ownerId: this.#tries.ownerId ?? seen.holder,
-      holder: seen.holder,
-      holderTtlMs: seen.holderTtlMs,
-    });
-  }
-
-  /** The scope that the call acts for; undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
-  get #actingScope(): Scope | undefined {
-    return this.#request.ownScope ?? actingScope(this.#request.position);
-  }
-
-  #holder(grant: Grant, parent?: GrantHolder): GrantHolder {
-    return new Holder(grant, parent, this.#actingScope, this.#request.isShared);
-  }
-
-  #begin(holder: GrantHolder): SingleHold {
-    return beginHold(this.#session, holder, this.#request);
-  }
-
-  #explain(error: unknown): unknown {
-    if (!(error instanceof WaitEnded)) return error;
-    return endedWait(error, {
-      session: this.#session,
-      lock: this.#lock,
-      request: this.#request,
-      waitLimit: this.#waitLimit,
-      findings: this.#tries.findings,
-      isTooLate: this.#tries.isTooLate,
-      isReentering: this.#isReentering,
-    });
-  }
-}
-
-// The tries of one acquisition: each is repeated until it is answered, between them its waiter stands in line, and what may be left
-// of them on the server is removed.
-
-/** A try that was sent before the acquisition was made (`core/acquire.ts`), and did not settle the call. */
-interface BegunTry {
-  readonly ownerId: string;
-  readonly sentAt: Instant;
-  readonly reply: Promise<AcquireReply>;
-}
-
-class Tries {
-  readonly #session: Session;
-  readonly #lock: AcquirableLock;
-  readonly #request: LockRequest;
-  readonly #waitLimit: WaitLimit;
-  /** Makes the owner of each try. */
-  readonly #newOwnerId: () => string;
-  readonly #lateAnswers: LateAnswers;
-  #begun: BegunTry | undefined;
-  /** Made for the first try, and gone when the acquisition leaves. */
-  #waiter: Waiter | undefined;
-  /** The try that was sent last. */
-  #sent: Promise<AcquireReply> | undefined;
-  /** Whether a try was sent since the last one that was answered. */
-  #isUnanswered = false;
-
-  constructor(
-    session: Session,
-    lock: AcquirableLock,
-    request: LockRequest,
-    waitLimit: WaitLimit,
-    newOwnerId: () => string,
-    begun?: BegunTry,
-  ) {
-    this.#session = session;
-    this.#lock = lock;
-    this.#request = request;
-    this.#waitLimit = waitLimit;
-    this.#newOwnerId = newOwnerId;
-    this.#lateAnswers = new LateAnswers(session, lock, request, waitLimit);
-    if (!begun) return;
-    this.#begun = begun;
-    this.#waiter = lock.waiter(() => begun.ownerId, request); // this kind of lock makes all tries as one owner
-    this.#sent = begun.reply;
-    this.#isUnanswered = true;
-    waitLimit.mayHaveRun = true;
-  }
-
-  /** The owner as which the acquisition tries; undefined: it has not tried, or has left. */
-  get ownerId(): string | undefined {
-    return this.#waiter?.ownerId;
-  }
-
-  /** Resolves when it is the acquisition's turn to try; undefined: it has not tried, or has left. */
-  get woken(): Promise<void> | undefined {
-    return this.#waiter?.woken;
-  }
-
-  /** Whether the acquisition stands in line, and it is not its turn to try. */
-  get isBehind(): boolean {
-    return this.#waiter?.mayTry === false;
-  }
-
-  /** What the acquisition, or anybody who waits in line with it, was told last of the holder. */
-  get findings(): Findings | undefined {
-    return this.#waiter?.findings;
-  }
-
-  /** Whether the latest answer granted the lock, and took longer than the lease. */
-  get isTooLate(): boolean {
-    return this.#lateAnswers.isLatest;
-  }
-
-  /** Sees to it that the server is asked, at `sinceMs` (monotonic) or later, by one for all who wait with it. */
-  look(sinceMs: number): void {
-    this.#waiter?.look(sinceMs);
-  }
-
-  /** Takes what was handed over to its waiter, if anything was. */
-  claim(): Grant | undefined {
-    this.#waitLimit.assertNotOver();
+  #claimOrTry(): Attempt | Promise<Attempt> {
+    this.#limit.assertNotOver();
     const claimed = this.#waiter?.claim?.();
-    if (!claimed || claimed instanceof Grant) return claimed;
-    return 'deadline' in claimed ? this.#handedOver(claimed) : undefined;
+    const grant = claimed && 'deadline' in claimed ? this.#handedOver(claimed) : claimed;
+    return grant instanceof Grant ? this.#begin(this.#holder(grant)) : this.#try();
   }
 
-  /**
-   * Tries until it is answered: the lock was granted, or somebody else has it. undefined: what was granted was over already, and now,
-   * a pause later, it is time to look again.
-   */
-  async try(): Promise<Grant | HeldReply | undefined> {
-    const waiter = (this.#waiter ??= this.#lock.waiter(this.#newOwnerId, this.#request));
+  /** Tries until the server answers, or the wait is over. */
+  async #try(): Promise<Attempt> {
+    const { connection, clock } = this.#session;
+    const { leaseMs } = this.#request;
+    const limit = this.#limit;
+    const newOwnerId = this.#newOwnerId ?? this.#lock.newOwnerId;
+    const waiter = (this.#waiter ??= this.#lock.waiter(newOwnerId, this.#request));
     const seen = this.#begun ? undefined : waiter.queue?.();
-    if (seen) return seen;
-    const { clock } = this.#session;
+    if (seen) return this.#held(seen);
     let sentAt = now(clock);
-    const reply = await retry(this.#session.connection, this.#waitLimit, this.#lock, () => {
-      const begun = this.#begun;
+    const reply = await retry(connection, limit, this.#lock, () => {
+      const { sentAt: at, reply: sent } = this.#begun ?? {
+        sentAt: now(clock),
+        reply: waiter.try(limit),
+      };
       this.#begun = undefined;
-      sentAt = begun?.sentAt ?? now(clock);
-      this.#isUnanswered = true;
-      const sent = begun?.reply ?? waiter.try(this.#waitLimit);
-      this.#sent = sent;
-      if (waiter.findings) share(sent, waiter.findings, sentAt.monotonicMs);
+      sentAt = at;
+      this.#sent(sent, waiter, at);
       return sent;
     });
     // A lock that was granted in the instant in which the caller gave up is undone, like a try without an answer.
-    this.#waitLimit.mayHaveRun = true;
-    this.#waitLimit.assertNotOver();
-    this.#waitLimit.mayHaveRun = false;
-    this.#isUnanswered = false;
+    limit.assertNotOver();
+    this.#unused = undefined;
+    const deadline = deadlineOf(sentAt, leaseMs);
     if (reply.outcome === 'held') {
       // A call that only goes on for this attempt joins no line for it.
-      const isOver = this.#waitLimit.isOverdue && !waiter.findings;
-      if (!isOver) waiter.wait(reply, sentAt.monotonicMs);
+      if (!limit.isOverdue || waiter.findings) waiter.wait(reply, sentAt.monotonicMs);
       waiter.findings?.held(reply, sentAt.monotonicMs);
-      this.#lateAnswers.held(deadlineOf(sentAt, this.#request.leaseMs));
-      return reply;
+      this.#isLate = false;
+      if (leftMs(deadline) > 0) this.#lateInARow = 0; // an answer that is late itself is no sign that others come in time
+      return this.#held(reply);
     }
     const grant =
       reply.outcome === 'handed over'
         ? this.#handedOver(reply)
-        : this.#granted(deadlineOf(reply.sentAt ?? sentAt, this.#request.leaseMs), reply.token);
-    if (!grant) await this.#lateAnswers.granted();
-    return grant;
+        : this.#granted(reply.sentAt ? deadlineOf(reply.sentAt, leaseMs) : deadline, reply.token);
+    if (grant) return this.#begin(this.#holder(grant));
+    await this.#pauseAfterLateAnswer();
+    return 'look again';
   }
 
-  /** Ends the tries: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */
-  leave(isAcquired = false): void {
-    const waiter = this.#waiter;
-    if (!waiter) return;
-    this.#waiter = undefined;
-    this.#begun = undefined;
-    const mayHaveAcquired = this.#waitLimit.mayHaveRun && this.#isUnanswered;
-    const mayStand = waiter.leave(isAcquired ? this.#request.leaseMs : undefined);
-    if (!mayStand && !mayHaveAcquired) return;
-    const { cleanup } = this.#session;
-    const remove = (): void => {
-      cleanup.remove(this.#lock, waiter.ownerId);
-    };
-    remove();
-    if (!mayHaveAcquired || !this.#sent) return;
-    const isLeft = this.#sent.then(({ outcome }) => mayStand || outcome !== 'held');
-    cleanup.removeAfter(isLeft, remove);
+  /** A try is on its way: all who wait in line are told what it is answered, even if its own caller has gone by then. */
+  #sent(sent: Promise<AcquireReply>, { findings }: Waiter, at: Instant): void {
+    const before = this.#unused === sent ? undefined : this.#unused;
+    this.#unused = sent;
+    sent.then(
+      (reply) => {
+        if (reply.outcome === 'held') findings?.held(reply, at.monotonicMs);
+      },
+      (error: unknown) => {
+        if (this.#unused === sent && !mayHaveRun(error)) this.#unused = before;
+        if (findings && error instanceof Error) findings.trouble = error;
+      },
+    );
   }
 
   #handedOver({ deadline, token, confirm }: HandedOver): Grant | undefined {
@@ -482,7 +358,7 @@ class Tries {
   }
 
   /** undefined: the answer took longer than the lease, so what it granted is over. */
-  #granted(deadline: Deadline, token: bigint | undefined): Grant | undefined {
+  #granted(deadline: HandedOver['deadline'], token: bigint | undefined): Grant | undefined {
     const waiter = this.#waiter;
     if (!waiter) return undefined;
     const { ownerId } = waiter;
@@ -491,188 +367,167 @@ class Tries {
       waiter.won?.(grant);
       return grant;
     }
-    this.leave();
+    this.#leave();
     this.#session.cleanup.remove(this.#lock, ownerId);
     return undefined;
   }
-}
 
-/** Tells all who wait in line what a try is answered, even if its own caller has gone by then. */
-function share(sent: Promise<AcquireReply>, findings: Findings, askedAtMs: number): void {
-  sent.then(
-    (reply) => {
-      if (reply.outcome === 'held') findings.held(reply, askedAtMs);
-    },
-    (error: unknown) => {
-      if (error instanceof Error) findings.trouble = error;
-    },
-  );
-}
-
-// The answers to one acquisition that granted the lock with a lease that was over by then. A blocked event loop makes one answer late; a
-// lease that is shorter than the way to the server makes all of them late, and each try takes the lock from others for nothing.
-
-/** After so many in a row no other outcome is expected. */
-const MOST_IN_A_ROW = 3;
-
-class LateAnswers {
-  readonly #session: Session;
-  readonly #lock: NamedLock;
-  readonly #request: LockRequest;
-  readonly #waitLimit: WaitLimit;
-  #inARow = 0;
-  #isLatest = false;
-
-  constructor(session: Session, lock: NamedLock, request: LockRequest, waitLimit: WaitLimit) {
-    this.#session = session;
-    this.#lock = lock;
-    this.#request = request;
-    this.#waitLimit = waitLimit;
-  }
-
-  /** Whether the latest answer was one of them. */
-  get isLatest(): boolean {
-    return this.#isLatest;
-  }
-
-  /** Somebody else has the lock. `deadline`: until when a lease would have been relied on, if it had been granted. */
-  held(deadline: Deadline): void {
-    this.#isLatest = false;
-    if (leftMs(deadline) > 0) this.#inARow = 0;
-  }
-
-  /** One more of them came: resolves when it is time to try again. @throws UnavailableError if that is not to be done */
-  async granted(): Promise<void> {
+  /**
+   * An answer granted the lock, and took longer than the lease. A blocked event loop makes one answer late; a lease that is shorter than
+   * the way to the server makes all of them late, and each try takes the lock from others for nothing.
+   */
+  async #pauseAfterLateAnswer(): Promise<void> {
     const { waitMs, leaseMs } = this.#request;
-    this.#isLatest = true;
-    this.#inARow++;
-    if (waitMs === 0 || this.#inARow >= MOST_IN_A_ROW)
+    this.#isLate = true;
+    this.#lateInARow++;
+    if (waitMs === 0 || this.#lateInARow >= MOST_LATE)
       throw this.#session.tooLate(this.#lock.name, leaseMs);
-    await this.#waitLimit.pause(FIRST_PAUSE_MS * 2 ** (this.#inARow - 1));
+    await this.#limit.pause(backOffMs(this.#lateInARow, this.#session.random, REPEATING));
   }
-}
 
-// What happens once when a call begins to wait: `waiting` is emitted; a scope around the call that gets the lock meanwhile will wake
-// it; and a call that seems to wait for itself will be warned of.
+  #held(seen: SeenHolder): Attempt {
+    const { waitMs } = this.#request;
+    // A scope around the caller may have got the lock while the server was asked.
+    if (this.#isHeldAround) return 'look again';
+    if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
+    this.#beginWaiting(seen);
+    return 'held';
+  }
 
-/** Returns what to call when the wait has ended. */
-function noticeWaiting(
-  session: Session,
-  lock: AcquirableLock,
-  { position, selfWait }: CallersRequest,
-  waitLimit: WaitLimit,
-  event: WaitingEvent,
-): () => void {
-  session.events.emit('waiting', () => event);
-  const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, waitLimit));
-  const endWaiting = session.nestedCalls.begin(lock, position, selfWait);
-  return () => {
-    endWaiting();
-    for (const stop of deafen) stop();
-  };
-}
+  /** Once in a call: the wait is told, wakes when a scope around the call gets the lock, and is warned of if it seems to be for itself. */
+  #beginWaiting({ holder, holderTtlMs }: SeenHolder): void {
+    if (this.#endWaiting) return;
+    const { position, selfWait } = this.#request;
+    const lock = this.#lock;
+    const limit = this.#limit;
+    limit.lookBeforeEnd(() => {
+      if (this.#isHolderKnown) return true;
+      this.#waiter?.look(this.#youngSinceMs);
+      return false;
+    });
+    const ownerId = this.#waiter?.ownerId ?? holder;
+    this.#session.events.emit('waiting', () => ({
+      lockName: lock.name,
+      ownerId,
+      holder,
+      holderTtlMs,
+    }));
+    const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, limit));
+    const nested = new NestedCall(this.#session, lock, position, selfWait);
+    this.#endWaiting = () => {
+      nested.end();
+      for (const stop of deafen) stop();
+    };
+  }
 
-// Begins a hold: enters it where nested calls and `unlock()` look for it, and emits `acquired`.
+  /** Begins the hold: enters it where nested calls and `unlock()` look for it, and emits `acquired`. */
+  #begin(holder: GrantHolder): SingleHold {
+    const { grant } = holder;
+    const { leaseMs, isWatched: watched } = this.#request;
+    const hold = new SingleHold(this.#session, holder, this.#request);
+    if (!holder.scope) this.#session.anonymous.add(grant.lock.id, hold);
+    this.#session.events.emit('acquired', () => ({
+      lockName: grant.lock.name,
+      ownerId: grant.ownerId,
+      holdCount: grant.holdCount,
+      leaseMs,
+      watched,
+      ...shownToken(grant.token),
+    }));
+    return hold;
+  }
 
-function beginHold(session: Session, holder: GrantHolder, request: CallersRequest): SingleHold {
-  const { grant } = holder;
-  const hold = new SingleHold(session, holder, request);
-  if (!holder.scope) session.anonymous.add(grant.lock.id, hold);
-  session.events.emit('acquired', () => ({
-    lockName: grant.lock.name,
-    ownerId: grant.ownerId,
-    holdCount: grant.holdCount,
-    leaseMs: request.leaseMs,
-    watched: request.isWatched,
-    ...shownToken(grant.token),
-  }));
-  return hold;
-}
+  /** Leaves the line: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */
+  #leave(isAcquired = false): void {
+    const waiter = this.#waiter;
+    if (!waiter) return;
+    this.#waiter = undefined;
+    this.#begun = undefined;
+    const mayStand = waiter.leave(isAcquired ? this.#request.leaseMs : undefined);
+    const isLeft = this.#unused?.then(({ outcome }) => mayStand || outcome !== 'held');
+    this.#unused = undefined;
+    if (mayStand || isLeft) this.#session.cleanup.remove(this.#lock, waiter.ownerId, isLeft);
+  }
 
-// The error of an acquisition whose wait is over. It says that somebody else has the lock only if an answer that is young says so, or
-// a grant of this very client; otherwise it says that Redis did not answer, or that its answers came later than the lease allows.
+  #holder(grant: Grant, parent?: GrantHolder): GrantHolder {
+    return new Holder(grant, parent, this.#actingScope, this.#request.isShared);
+  }
 
-/** How old the last answer may be when the wait should end: so it is at most a second old when the wait ends as late as it may. */
-const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
+  /** The scope that the call acts for; undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
+  get #actingScope(): Scope | undefined {
+    return this.#request.ownScope ?? actingScope(this.#request.position);
+  }
 
-/** What the error needs to know of the acquisition. */
-export interface Waited {
-  readonly session: Session;
-  readonly lock: AcquirableLock;
-  readonly request: LockRequest & { readonly selfWait?: SelfWait | undefined };
-  readonly waitLimit: WaitLimit;
-  readonly findings: Findings | undefined;
-  /** Whether the latest answer granted the lock, and took longer than the lease. */
-  readonly isTooLate: boolean;
-  /** Whether what stayed unanswered was to re-enter a grant: the holder whose grant it is was in nobody's way. */
-  readonly isReentering: boolean;
-}
+  get #isHeldAround(): boolean {
+    return nearestHolder(this.#request.position, this.#lock.id) !== undefined;
+  }
 
-/** The earliest time (monotonic) at which the server may have been asked, for its answer still to count when the wait ends. */
-function youngSinceMs({ endsAtMs }: WaitLimit): number {
-  return endsAtMs - OLDEST_ANSWER_MS;
-}
+  /** Made when the call first needs it, and counted from then. */
+  get #limit(): WaitLimit {
+    const { signal, waitMs, attemptMs = Infinity } = this.#request;
+    const { clock, commandTimeoutMs } = this.#session;
+    return (this.#waitLimit ??= new WaitLimit({
+      clock,
+      limitMs: this.#limitMs,
+      isSingleAttempt: waitMs === 0,
+      // A limit of the caller's may be too short for any answer; `commandTimeout` is not.
+      sparesAttempts: waitMs > 0 || (attemptMs > 0 && attemptMs < commandTimeoutMs),
+      signal,
+    }));
+  }
 
-/** Whether the last answer will still be young when the time is over. */
-function isKnown(waitLimit: WaitLimit, findings: Findings | undefined): boolean {
-  return findings !== undefined && findings.askedAtMs >= youngSinceMs(waitLimit);
-}
+  /** How long the call may take, in milliseconds: its wait, or for a single attempt `commandTimeout`, as for any command. */
+  get #limitMs(): number {
+    const { waitMs, attemptMs = Infinity } = this.#request;
+    return waitMs === 0 ? Math.min(this.#session.commandTimeoutMs, attemptMs) : waitMs;
+  }
 
-/** How long the acquisition may take, in milliseconds: its wait, or for a single attempt `commandTimeout`, as for any command. */
-function limitMs(session: Session, { waitMs, attemptMs = Infinity }: LockRequest): number {
-  return waitMs === 0 ? Math.min(session.commandTimeoutMs, attemptMs) : waitMs;
-}
+  // What the caller is told when the wait is over: that somebody else has the lock only if a young answer says so, or a grant of this very
+  // client; otherwise that Redis did not answer, or that its answers came later than the lease allows.
 
-/** Whether that is a limit of the caller's, which may be too short for any answer, and not `commandTimeout`. */
-function isCallersLimit(session: Session, { waitMs, attemptMs = Infinity }: LockRequest): boolean {
-  return waitMs > 0 || (attemptMs > 0 && attemptMs < session.commandTimeoutMs);
-}
+  #explained(over: WaitEnded): Error {
+    const session = this.#session;
+    const { signal, waitMs, leaseMs } = this.#request;
+    const { name } = this.#lock;
+    if (over.ending === 'aborted') return aborted(name, 'while waiting', signal);
+    if (over.ending === 'closed') return session.closedError(name);
+    const lastError = over.lastError ?? this.#waiter?.findings?.trouble;
+    const isDecided = this.#isReachable && !(lastError instanceof Undecided);
+    const known = isDecided && this.#isHolderKnown ? this.#waiter?.findings?.holder : undefined;
+    const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);
+    if (seen) return heldElsewhere(this.#lock, waitMs, seen, this.#hint(seen));
+    // A try that was not sent any more, in the last instant of the wait, is no error.
+    const hasFailed = lastError && !(lastError instanceof UnwantedError);
+    if (this.#isLate && !hasFailed && this.#isReachable) return session.tooLate(name, leaseMs);
+    const hadMs = Math.max(this.#limitMs, this.#limit.isOverdue ? LATE_MS : 0);
+    return session.unanswered(name, 'not acquired', Math.round(hadMs), lastError);
+  }
 
-/** The error that tells the caller what ended the wait. */
-export function endedWait(over: WaitEnded, waited: Waited): Error {
-  const { session, lock, request, findings } = waited;
-  if (over.ending === 'aborted') return aborted(lock.name, 'while waiting', request.signal);
-  if (over.ending === 'closed') return session.closedError(lock.name);
-  const trouble = over.trouble ?? findings?.trouble;
-  const seen = waited.isReentering ? undefined : (seenLately(waited, trouble) ?? heldHere(waited));
-  if (seen) return heldElsewhere(lock, request.waitMs, seen, hintOf(waited, seen));
-  // A try that was not sent any more, in the last instant of the wait, is no trouble.
-  const isTrouble = trouble && !(trouble instanceof UnwantedError);
-  if (waited.isTooLate && !isTrouble && isReachable(waited))
-    return session.tooLate(lock.name, request.leaseMs);
-  const hadMs = Math.max(limitMs(session, request), waited.waitLimit.isOverdue ? LATE_MS : 0);
-  return session.unanswered(lock.name, 'not acquired', Math.round(hadMs), trouble);
-}
+  /** Whether the last answer that named a holder will still be young when the time is over. */
+  get #isHolderKnown(): boolean {
+    return (this.#waiter?.findings?.askedAtMs ?? -Infinity) >= this.#youngSinceMs;
+  }
 
-/** Who had the lock, if the answer that said so is young, and the server can still be asked. */
-function seenLately(waited: Waited, trouble: Error | undefined): SeenHolder | undefined {
-  if (!isReachable(waited) || trouble instanceof Undecided) return undefined;
-  const { waitLimit, findings } = waited;
-  return isKnown(waitLimit, findings) ? findings?.holder : undefined;
-}
+  /** The earliest time (monotonic) at which the server may have been asked, for its answer still to count when the wait ends. */
+  get #youngSinceMs(): number {
+    return this.#limit.endsAtMs - OLDEST_ANSWER_MS;
+  }
 
-function isReachable({ session, lock }: Waited): boolean {
-  return lock.isReachable ?? session.connection.isReady;
-}
+  get #isReachable(): boolean {
+    return this.#lock.isReachable ?? this.#session.connection.isReady;
+  }
 
-/** What may help a caller whose wait ran out because of this very client. */
-function hintOf(waited: Waited, seen: SeenHolder): string {
-  const nested = waited.request.selfWait?.();
-  if (nested) return `; ${nested.why}`;
-  if (!isHeldHere(waited, seen)) return '';
-  const { session, lock } = waited;
-  return heldByCallerOfClient(session.anonymous.held(lock.id) !== undefined);
-}
+  /** What may help a caller whose wait ran out because of itself, or of another caller of this client. */
+  #hint({ holder }: SeenHolder): string {
+    const nested = this.#request.selfWait?.();
+    if (nested) return `; ${nested.why}`;
+    if (this.#heldHere?.holder !== holder) return '';
+    return heldByCallerOfClient(this.#session.anonymous.held(this.#lock.id) !== undefined);
+  }
 
-/** Whether that holder is this very client, and not another one that was given the same id. */
-function isHeldHere(waited: Waited, { holder }: SeenHolder): boolean {
-  const mayBe = holder.startsWith(`${waited.session.clientId}:`);
-  return mayBe && heldHere(waited)?.holder === holder;
-}
-
-/** This client's own grant of the lock; but none that is shared if the caller asked for a shared one: that was not in its way. */
-function heldHere({ session, lock }: Waited): SeenHolder | undefined {
-  const found = session.grantOf(lock.id);
-  const grant = found?.isShared && lock.isShared ? undefined : found;
-  return grant?.seen;
+  /** This client's own grant of the lock; but none that is shared if the caller asked for a shared one: that was not in its way. */
+  get #heldHere(): SeenHolder | undefined {
+    const grant = this.#session.grantOf(this.#lock.id);
+    return grant?.isShared && this.#lock.isShared ? undefined : grant?.seen;
+  }
 }

@@ -31,7 +31,7 @@ interface Leftover {
 
 export class Cleanup {
   /** The owners that were released last; undefined: no other server takes over that may have missed their releases. */
-  readonly released: ReleasedOwners<Removable> | undefined;
+  readonly released: ReleasedOwners | undefined;
   readonly #clock: Clock;
   readonly #isConnected: () => boolean;
   readonly #owners = new Map<string, Leftover>();
@@ -44,7 +44,7 @@ export class Cleanup {
   /** `isConnected`: there is a connection, though none perhaps to one node of a cluster; nobody calls `tryAgain` when that comes back. */
   constructor(
     isConnected: () => boolean = () => false,
-    released?: ReleasedOwners<Removable>,
+    released?: ReleasedOwners,
     clock: Clock = PROCESS_CLOCK,
   ) {
     this.#clock = clock;
@@ -52,27 +52,32 @@ export class Cleanup {
     this.released = released;
   }
 
-  /** Removes an owner: now if the server can be reached, else as soon as it can. */
-  remove(lock: Removable, ownerId: string): void {
+  /**
+   * Removes an owner: now if the server can be reached, else as soon as it can.
+   *
+   * @param isLeft - of a command that is on its way and may still acquire the lock for this owner: whether it left anything
+   */
+  remove(lock: Removable, ownerId: string, isLeft?: Promise<boolean>): void {
     const [oldest] = this.#owners.keys();
     if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
     const id = `${ownerId} ${lock.id}`;
     const leftover = { lock, ownerId };
     this.#owners.set(id, leftover);
     this.#try(id, leftover);
+    if (!isLeft) return;
+    this.removeAfter(isLeft, () => {
+      this.remove(lock, ownerId);
+    });
   }
 
   /**
-   * For an owner that was removed while a command was on its way that may still acquire the lock for it: the removal may overtake that
-   * command where a slot is moving, or where replicas are asked by another connection. Calls `remove` once more when the command has
-   * left something, or stayed unanswered.
-   *
-   * @param sent - resolves to whether the command left anything
+   * Calls `remove` when a command has left something, or stayed unanswered. The removal that was sent before may have overtaken it where a
+   * slot is moving, or where replicas are asked by another connection.
    */
-  removeAfter(sent: Promise<boolean>, remove: () => void): void {
-    const removal = sent.then(
-      (isLeft) => {
-        if (isLeft) remove();
+  removeAfter(isLeft: Promise<boolean>, remove: () => void): void {
+    const removal = isLeft.then(
+      (hasLeft) => {
+        if (hasLeft) remove();
       },
       (error: unknown) => {
         if (failureKind(error) === 'unanswered') remove();
@@ -160,16 +165,16 @@ export class Cleanup {
 const MOST = 1_000;
 
 /** Where an owner was released, and when its lease would have ended (monotonic). */
-interface Released<Lock> {
-  readonly lock: Lock;
+interface Released {
+  readonly lock: Removable;
   readonly ownerId: string;
   readonly endsAtMs: number;
 }
 
-export class ReleasedOwners<Lock> {
+export class ReleasedOwners {
   readonly #clock: Clock;
   readonly #leaseMs: number;
-  readonly #newest: Released<Lock>[] = [];
+  readonly #newest: Released[] = [];
   #next = 0;
 
   /** `leaseMs`: the lease of an owner of which no other is known. */
@@ -178,13 +183,13 @@ export class ReleasedOwners<Lock> {
     this.#leaseMs = leaseMs;
   }
 
-  add(lock: Lock, ownerId: string, leftMs: number = this.#leaseMs): void {
+  add(lock: Removable, ownerId: string, leftMs: number = this.#leaseMs): void {
     this.#newest[this.#next] = { lock, ownerId, endsAtMs: this.#clock.nowMs() + leftMs };
     this.#next = (this.#next + 1) % MOST;
   }
 
   /** Those that a server may still have if it missed their release. */
-  get unexpired(): readonly Released<Lock>[] {
+  get unexpired(): readonly Released[] {
     const nowMs = this.#clock.nowMs();
     return this.#newest.filter(({ endsAtMs }) => endsAtMs > nowMs);
   }

@@ -55,7 +55,7 @@ export class Listeners implements Events {
   /** Warns the process of an error without a listener: once in an outage, whatever fails in it, and once of each other error. */
   #warn(message: string): void {
     const isOutage = this.#down.size > 0;
-    if (isOutage ? this.#isOutageWarned : !this.#unheard.isNews(message)) return;
+    if (isOutage ? this.#isOutageWarned : !this.#unheard.isNewMessage(message)) return;
     this.#isOutageWarned ||= isOutage;
     process.emitWarning(
       `${message} (nobody listens to the "error" event, which tells more: holdfast.on('error', …))`,
@@ -95,7 +95,7 @@ const MAX_WARNED = 1_000;
 
 export class Warnings {
   readonly #events: Events;
-  readonly #told = new Set<string>();
+  readonly #news = new News(MAX_WARNED);
 
   constructor(events: Events) {
     this.#events = events;
@@ -115,9 +115,6 @@ export class Warnings {
   }
 
   #isNews(mistake: Mistake, lockName: string): boolean {
-    const what = `${mistake} ${lockName}`;
-    if (this.#told.has(what) || this.#told.size >= MAX_WARNED) return false;
-    this.#told.add(what);
-    return true;
+    return this.#news.isNews(`${mistake} ${lockName}`);
   }
 }

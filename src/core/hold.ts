@@ -9,8 +9,7 @@ import { parseLease } from '../api/options.js';
 import { Grant } from './grant.js';
 import { heldWithoutToken, releasedAlready, upgradeRefused } from './messages.js';
 import { inTurn } from '../runtime/node.js';
-import { currentScope, holdersAround, nearestHolder, Scope } from '../scopes/scope.js';
-import type { Holder } from '../scopes/holder.js';
+import { currentScope, type Holder, holdersAround, nearestHolder, Scope } from '../scopes/scope.js';
 
 export class SingleHold implements OwnHold {
   readonly #session: Session;

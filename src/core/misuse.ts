@@ -1,15 +1,15 @@
-// Warns of calls that wait for themselves. One that is made by code that holds the lock already, as far as its asynchronous context tells,
-// is warned of after 5 s. A hold of acquire() leaves nothing in the context: there a call that waited for long for one and the same hold
-// may be nested in it. Nothing is timed for a caller that waits for another client.
+// What is probably a mistake of the caller's, and how that is told.
+
+// Calls that wait for themselves. One that is made by code that holds the lock already, as far as its asynchronous context tells, is warned
+// of after 5 s. A hold of acquire() leaves nothing in the context: there a call that waited for long for one and the same hold may be
+// nested in it.
 
 import type { AcquirableLock, HoldOrigin, NamedLock, SelfWait } from './protocol.js';
 import { callerHolds, mayBeNestedMessage } from './messages.js';
 import type { Warnings } from './events.js';
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
-import type { AnonymousHolds } from '../scopes/anonymous-holds.js';
-import type { HoldInScope, ScopedLock } from '../scopes/holder.js';
+import { type AnonymousHolds, heldByCaller, type ScopedLock } from '../scopes/anonymous.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
-import { heldByCaller } from '../scopes/unlock-marks.js';
 import type { Call } from '../runtime/wait-limit.js';
 import { LockNotHeldError } from '../api/errors.js';
 
@@ -34,141 +34,72 @@ export function selfWaitOf(holds: AnonymousHolds, lock: ScopedLock): SelfWait | 
       : undefined;
 }
 
-/** What `NestedCalls` needs of the session. */
+/** What is needed of the session. */
 interface Surroundings {
   readonly schedule: Schedule;
   readonly anonymous: AnonymousHolds;
   readonly warnings: Warnings;
 }
 
-export class NestedCalls {
-  readonly #session: Surroundings;
-  readonly #waits = new Map<string, LockWaits>();
-
-  constructor(session: Surroundings) {
-    this.#session = session;
-  }
-
-  /** A call begins to wait for the lock. Returns how to end that. */
-  begin(lock: AcquirableLock, position: Scope | undefined, selfWait?: SelfWait): () => void {
-    const { schedule, warnings } = this.#session;
-    if (selfWait) {
-      const wait = new NestedWait(lock, selfWait, warnings);
-      schedule.within(wait, SELF_WAIT_WARNING_MS);
-      return () => {
-        schedule.delete(wait);
-      };
-    }
-    // Permits are held for long beside others that wait for them: that says nothing.
-    if (lock.isReentrant === false) return () => undefined;
-    const { id } = lock;
-    let waits = this.#waits.get(id);
-    if (!waits) this.#waits.set(id, (waits = new LockWaits(this.#session, lock)));
-    return waits.begin(actingScope(position) !== undefined, () => this.#waits.delete(id));
-  }
-}
-
-/** A call that waits for itself. */
-class NestedWait implements Due {
+/** A call that waits, and is warned of once if it waits for itself, or may do so. */
+export class NestedCall implements Due {
   scheduled: Scheduled | undefined;
+  readonly #session: Surroundings;
   readonly #lock: AcquirableLock;
-  readonly #selfWait: SelfWait;
-  readonly #warnings: Warnings;
+  readonly #sinceMs: number;
+  /** Whether it is made in a run, where a `lock()` around that run has left no mark. */
+  readonly #isInRun: boolean;
+  readonly #selfWait: SelfWait | undefined;
 
-  constructor(lock: AcquirableLock, selfWait: SelfWait, warnings: Warnings) {
+  constructor(
+    session: Surroundings,
+    lock: AcquirableLock,
+    position: Scope | undefined,
+    selfWait?: SelfWait,
+  ) {
+    const { schedule } = session;
+    this.#session = session;
     this.#lock = lock;
+    this.#sinceMs = schedule.clock.nowMs();
+    this.#isInRun = actingScope(position) !== undefined;
     this.#selfWait = selfWait;
-    this.#warnings = warnings;
+    if (selfWait) schedule.within(this, SELF_WAIT_WARNING_MS);
+    // Permits are held for long beside others that wait for them: that says nothing.
+    else if (lock.isReentrant !== false) schedule.within(this, MAY_BE_NESTED_MS);
+  }
+
+  end(): void {
+    this.#session.schedule.delete(this);
   }
 
   due(): void {
-    const found = this.#selfWait();
+    if (this.#selfWait) this.#warnOfSelfWait(this.#selfWait);
+    else this.#warnIfNested();
+  }
+
+  #warnOfSelfWait(selfWait: SelfWait): void {
+    const found = selfWait();
     if (!found) return;
     const { name, isReentrant } = this.#lock;
     const what = isReentrant === false ? 'semaphore' : 'lock';
     const message = `${what} "${name}" has been waited for for 5 s: ${found.why}`;
-    this.#warnings.warn('nested call', name, message, found.ownerId);
-  }
-}
-
-interface Wait {
-  /** Monotonic. */
-  readonly sinceMs: number;
-  /** Whether it is made in a run, where a `lock()` around that run has left no mark. */
-  readonly isInRun: boolean;
-}
-
-/** The calls that wait for one lock, of which nothing is known. */
-class LockWaits implements Due {
-  scheduled: Scheduled | undefined;
-  readonly #session: Surroundings;
-  readonly #lock: NamedLock;
-  /** How many calls wait, warned of or not. */
-  #count = 0;
-  /** The calls that were not warned of so far, oldest first. */
-  readonly #waits = new Set<Wait>();
-  readonly #deafen: () => void;
-  /** The anonymous hold that was seen last, and since when it is there (monotonic); -Infinity: since before anybody waited. */
-  #hold: HoldInScope | undefined;
-  #heldSinceMs = -Infinity;
-
-  constructor(session: Surroundings, lock: NamedLock) {
-    this.#session = session;
-    this.#lock = lock;
-    this.#hold = session.anonymous.held(lock.id);
-    this.#deafen = session.anonymous.onHeld(lock.id, this.#held);
+    this.#session.warnings.warn('nested call', name, message, found.ownerId);
   }
 
-  begin(isInRun: boolean, onEmpty: () => void): () => void {
-    const wait = { sinceMs: this.#session.schedule.clock.nowMs(), isInRun };
-    this.#waits.add(wait);
-    this.#count++;
-    if (this.#session.anonymous.held(this.#lock.id)) this.#checkAfter(MAY_BE_NESTED_MS);
-    return () => {
-      this.#waits.delete(wait);
-      if (--this.#count > 0) return;
-      this.#deafen();
-      this.#session.schedule.delete(this);
-      onEmpty();
-    };
-  }
-
-  due(): void {
-    const { anonymous, schedule } = this.#session;
-    const hold = anonymous.held(this.#lock.id);
-    if (!hold) return; // when the next anonymous hold begins, the check is scheduled again
-    if (hold !== this.#hold) {
-      this.#held(hold);
-      return;
+  /** Looks again later unless it has waited for long enough for one and the same hold. */
+  #warnIfNested(): void {
+    const { anonymous, schedule, warnings } = this.#session;
+    const { id, name } = this.#lock;
+    const hold = anonymous.held(id);
+    // Of a lock() or tryLock() the context of a call outside any run says that it is not nested in it.
+    const mayBeNested = hold !== undefined && (!hold.isUnlockable || this.#isInRun);
+    const waitedMs = schedule.clock.nowMs() - this.#sinceMs;
+    const leftMs = MAY_BE_NESTED_MS - (mayBeNested ? Math.min(waitedMs, hold.heldForMs) : 0);
+    if (!mayBeNested || leftMs > 0) schedule.within(this, leftMs);
+    else {
+      const message = mayBeNestedMessage(name, hold.ownerId, hold.isShared);
+      warnings.warn('nested call', name, message, hold.ownerId);
     }
-    for (const wait of this.#waits) {
-      // It is a lock() or tryLock(), and the context says that the call is not nested in it.
-      if (hold.isUnlockable && !wait.isInRun) continue;
-      const waitedMs = schedule.clock.nowMs() - Math.max(wait.sinceMs, this.#heldSinceMs);
-      if (waitedMs < MAY_BE_NESTED_MS) {
-        this.#checkAfter(MAY_BE_NESTED_MS - waitedMs);
-        return; // the others wait for less long
-      }
-      this.#waits.delete(wait);
-      this.#warn(hold);
-    }
-  }
-
-  /** An anonymous hold of this client begins while calls wait. */
-  readonly #held = (hold: HoldInScope): void => {
-    this.#hold = hold;
-    this.#heldSinceMs = this.#session.schedule.clock.nowMs();
-    if (this.#waits.size > 0) this.#checkAfter(MAY_BE_NESTED_MS);
-  };
-
-  #checkAfter(delayMs: number): void {
-    this.#session.schedule.within(this, delayMs);
-  }
-
-  #warn({ ownerId, isShared }: HoldInScope): void {
-    const { name } = this.#lock;
-    const message = mayBeNestedMessage(name, ownerId, isShared);
-    this.#session.warnings.warn('nested call', name, message, ownerId);
   }
 }
 

@@ -6,10 +6,9 @@ import type { Removable } from './cleanup.js';
 import type { RedisClient } from '../redis/client.js';
 import type { KeyInTheWay } from './retry.js';
 import type { Findings, Seniority } from '../waiting/line.js';
-import type { AcquireRequest } from '../api/options.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Hold } from '../api/lock.js';
-import type { HoldInScope } from '../scopes/holder.js';
+import type { HoldInScope } from '../scopes/anonymous.js';
 
 /** What a try to acquire a lock found. */
 export type AcquireReply = Acquired | HandedOver | HeldReply;
@@ -246,32 +245,6 @@ export interface CallersRequest extends LockRequest {
 
 /** What a hold keeps of the request that it was made for. */
 export type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched'>;
-
-/** `watchdogLeaseMs`: the lease where the caller named none. */
-export function requestOf(
-  { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs }: AcquireRequest & MemberTerms,
-  watchdogLeaseMs: number,
-  origin: HoldOrigin,
-  isShared: boolean,
-  position: Scope | undefined,
-  ownScope: Scope | undefined,
-  selfWait: SelfWait | undefined,
-): CallersRequest {
-  return {
-    waitMs,
-    leaseMs: leaseMs ?? watchdogLeaseMs,
-    isWatched: leaseMs === undefined,
-    signal,
-    attemptMs,
-    sinceMs,
-    deferMs,
-    origin,
-    isShared,
-    position,
-    ownScope,
-    selfWait,
-  };
-}
 
 // What the watchdog looks after, how leases of one kind are renewed, and what a renewal says.
 

@@ -4,53 +4,60 @@
 import { ClosedError, HoldfastError, KeyConflictError, UnavailableError } from '../api/errors.js';
 import { describe, failureKind, NodeGoneError } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
-import type { Surroundings } from '../redis/session.js';
+import { type BackOff, backOffMs, type Surroundings } from '../redis/session.js';
 import { PROCESS_RANDOM } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 
-/** The pause before the first repeat; each pause after it is twice as long. */
-export const FIRST_PAUSE_MS = 20;
-const LONGEST_PAUSE_MS = 500;
+/** Between attempts at what a caller waits for. */
+export const REPEATING: BackOff = { firstMs: 20, longestMs: 500, jitter: 0 };
+/** Callers between whom the servers could not decide must not go on asking in step. */
+const UNDECIDED: BackOff = { ...REPEATING, jitter: 1 };
 
 /** One server, or several, each of which is told by itself what it has refused. */
 type Asked = Pick<RedisClient, 'isReady' | 'whenReady'> &
   Partial<Pick<RedisClient, 'refusals'>> & { readonly surroundings?: Pick<Surroundings, 'random'> };
 
+/**
+ * @param send - `isRepeat`: an earlier attempt may have run; `lastError`: why the latest one failed
+ * @throws WaitEnded with the error of the latest attempt
+ */
 export async function retry<T>(
   connection: Asked,
   waitLimit: WaitLimit,
   lock: Conflicting,
-  send: (isRepeat: boolean) => Promise<T>,
+  send: (isRepeat: boolean, lastError?: Error) => Promise<T>,
 ): Promise<T> {
   let isRepeat = false;
-  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+  let lastError: Error | undefined;
+  for (let attempt = 0; ; attempt++) {
     try {
+      if (lastError) await waitLimit.pause(pauseMs(attempt, lastError, connection));
       waitLimit.assertNotOver();
       if (!connection.isReady) await connection.whenReady(waitLimit);
-      waitLimit.mayHaveRun = true;
-      const reply = await waitLimit.attempt(() => send(isRepeat));
-      waitLimit.mayHaveRun = false;
-      waitLimit.trouble = undefined;
-      return reply;
+      return await waitLimit.attempt(() => send(isRepeat, lastError));
     } catch (error) {
-      if (error instanceof WaitEnded) throw error;
+      if (error instanceof WaitEnded) throw new WaitEnded(error.ending, lastError);
       if (error instanceof HoldfastError)
         throw error.lockName === undefined ? refused(lock.name, error) : error;
+      isRepeat ||= mayHaveRun(error);
       const kind = failureKind(error);
-      isRepeat ||= error instanceof Undecided ? error.mayHaveRun : kind === 'unanswered';
-      waitLimit.mayHaveRun = isRepeat;
       if (kind === 'conflict') throw await keyConflict(lock, waitLimit, error);
-      if (kind === 'denied' || kind === 'defect') throw refused(lock.name, error);
-      waitLimit.trouble = error as Error;
-      if (error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat)
-        throw refused(lock.name, error);
+      const isOver = error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat;
+      if (kind === 'denied' || kind === 'defect' || isOver) throw refused(lock.name, error);
+      lastError = error as Error;
       connection.refusals?.heard(error);
     }
-    // Callers between whom the servers could not decide must not go on asking in step.
-    const isUndecided = waitLimit.trouble instanceof Undecided;
-    const { random = PROCESS_RANDOM } = connection.surroundings ?? {};
-    await waitLimit.pause(isUndecided ? pauseMs * 2 * random() : pauseMs);
   }
+}
+
+function pauseMs(attempt: number, lastError: Error, { surroundings }: Asked): number {
+  const { random = PROCESS_RANDOM } = surroundings ?? {};
+  return backOffMs(attempt, random, lastError instanceof Undecided ? UNDECIDED : REPEATING);
+}
+
+/** Whether a command that failed may have run. */
+export function mayHaveRun(error: unknown): boolean {
+  return error instanceof Undecided ? error.mayHaveRun : failureKind(error) === 'unanswered';
 }
 
 function refused(lockName: string, cause: unknown): HoldfastError {

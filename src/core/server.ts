@@ -4,6 +4,7 @@ import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { RedisClient, type RedisClientOptions } from '../redis/client.js';
 import { describe, failureKind } from '../redis/failure.js';
+import { News } from '../redis/reconnecting.js';
 import { inTurn } from '../runtime/node.js';
 import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
@@ -22,10 +23,7 @@ export interface NodeOptions extends RedisClientOptions {
 }
 
 export class Server {
-  /**
-   * The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else, not even
-   * a client of the same `clientId`.
-   */
+  /** The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else. */
   readonly listensAt: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;
@@ -38,8 +36,8 @@ export class Server {
   readonly schedule: Schedule;
   readonly #shared = new Map<object, unknown>();
   readonly #events: Events;
-  /** The kinds of channels of which an `error` event has told that publishing is refused. */
-  readonly #refused = new Set<string>();
+  /** On which kinds of channels publishing is refused. */
+  readonly #refused = new News();
 
   constructor(options: NodeOptions, events: Events, schedule: Schedule) {
     this.listensAt = hexDigits(32, options.library.random);
@@ -100,8 +98,7 @@ export class Server {
   /** A script did its work, but may not publish that to those who wait: emits `error`, once for each kind of channel. */
   publishRefused(channel: string, reason: string): void {
     const [kind = channel] = channel.split(':', 1);
-    if (this.#refused.has(kind)) return;
-    this.#refused.add(kind);
+    if (!this.#refused.isNews(kind)) return;
     const message = `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`;
     this.#events.emit('error', () => ({ error: new UnavailableError(message) }));
   }

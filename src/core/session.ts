@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { AnonymousHolds } from '../scopes/anonymous-holds.js';
+import { AnonymousHolds } from '../scopes/anonymous.js';
 import {
   ClosedError,
   type HoldfastError,
@@ -16,14 +16,19 @@ import {
 import type { Events } from '../api/events.js';
 import { type Conflicting, retry, Undecided } from './retry.js';
 import { Cleanup, ReleasedOwners, type Removable } from './cleanup.js';
-import { NestedCalls } from './misuse.js';
 import { type Clock, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
 import { inTurn } from '../runtime/node.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { RedisClient } from '../redis/client.js';
 import { describe, isReply } from '../redis/failure.js';
 import type { Surroundings } from '../redis/session.js';
-import { type Call, WaitEnded, WaitLimit, type WaitLimitOptions } from '../runtime/wait-limit.js';
+import {
+  type Call,
+  type Ending,
+  WaitEnded,
+  WaitLimit,
+  type WaitLimitOptions,
+} from '../runtime/wait-limit.js';
 import { Warnings } from './events.js';
 import { lockLost, type LostLock } from './messages.js';
 import { currentScope, Scope } from '../scopes/scope.js';
@@ -32,7 +37,7 @@ import { currentScope, Scope } from '../scopes/scope.js';
 const CLOSE_CONCURRENCY = 64;
 
 export interface SessionOptions {
-  /** Identifies this client on the server: the first half of every owner. */
+  /** Identifies this client on the server: the first half of every owner. No other client has it. */
   clientId: string;
   lockWatchdogTimeoutMs: number;
   commandTimeoutMs: number;
@@ -67,11 +72,10 @@ export class Session {
   readonly connection: Reachable;
   readonly cleanup: Cleanup;
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
-  readonly nestedCalls: NestedCalls;
   /** The timer that deadlines, renewal rounds and the limits of releases share. */
   readonly schedule: Schedule;
   /** The grants that are held, or whose release is not confirmed so far. */
-  readonly grants: Set<SessionGrant> = new Set<SessionGrant>();
+  readonly grants: Grants = new Grants();
   /** The holds of other clients' locks that are members of this client's MultiLocks. */
   readonly memberHolds: Set<MemberHold> = new Set<MemberHold>();
   /** All acquisitions that are under way. */
@@ -100,12 +104,11 @@ export class Session {
     this.schedule = options.schedule ?? new Schedule(clock);
     this.connection = connection;
     const released = connection.hasSentinels
-      ? new ReleasedOwners<Removable>(clock, options.lockWatchdogTimeoutMs)
+      ? new ReleasedOwners(clock, options.lockWatchdogTimeoutMs)
       : undefined;
     this.cleanup = new Cleanup(() => connection.isReady, released, clock);
     this.events = events;
     this.warnings = new Warnings(events);
-    this.nestedCalls = new NestedCalls(this);
     const isClosed = (): boolean => this.#isClosed;
     this.untilClosed = {
       get leftMs() {
@@ -129,9 +132,7 @@ export class Session {
 
   /** A grant of this lock that this client may rely on, if it has one. */
   grantOf(lockId: string): SessionGrant | undefined {
-    for (const grant of this.grants)
-      if (grant.lock.id === lockId && grant.remaining() > 0) return grant;
-    return undefined;
+    return this.grants.of(lockId).find((grant) => grant.remaining() > 0);
   }
 
   /** Redis gave no usable answer within `limitMs`: it was silent, out of reach, or refused all the time. */
@@ -151,11 +152,11 @@ export class Session {
   unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
     if (cause instanceof Undecided) return cause.told;
     // What is wrong with the connection says more than "the command was lost with it".
-    const trouble = this.connection.lastError ?? cause;
-    const why = trouble ? ` (last error: ${describe(trouble)})` : '';
+    const lastError = this.connection.lastError ?? cause;
+    const why = lastError ? ` (last error: ${describe(lastError)})` : '';
     return new UnavailableError(`lock "${lockName}" ${what}${why}`, {
       lockName,
-      ...(trouble && { cause: trouble }),
+      ...(lastError && { cause: lastError }),
     });
   }
 
@@ -176,45 +177,97 @@ export class Session {
     } catch (error) {
       if (!(error instanceof WaitEnded)) throw await inTurn(error);
       if (error.ending === 'closed') throw this.closedError(lockName);
-      throw this.unanswered(lockName, what, this.commandTimeoutMs, error.trouble);
+      throw this.unanswered(lockName, what, this.commandTimeoutMs, error.lastError);
     } finally {
       waitLimit.dispose();
     }
   }
 
   /** Asks for something that must not be done twice, since a repeat might hit a holder who came since. */
-  async askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
-    if (this.#isClosed) throw await inTurn(this.closedError(lock.name));
-    const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
-      retry(this.connection, waitLimit, lock, (isRepeat) => {
-        if (!isRepeat) return request();
-        const lost = `${what}: the connection was lost before the answer came`;
-        throw this.unavailable(lock.name, lost, waitLimit.trouble);
-      });
-    return await this.bounded(lock.name, what, untilAnswered, { registry: this.acquisitions });
+  askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
+    return this.#untilAnswered(lock, what, false, (_, isRepeat, lastError) => {
+      if (!isRepeat) return request();
+      const lost = `${what}: the connection was lost before the answer came`;
+      throw this.unavailable(lock.name, lost, lastError);
+    });
   }
 
-  /** Asks something about a lock until it is answered, or Redis is known to be down. Closing the client ends it. */
-  async ask<T>(lock: Conflicting, question: (limit: TimeLimit) => Promise<T>): Promise<T> {
+  /** Asks something about a lock until it is answered, or Redis is known to be down. */
+  ask<T>(lock: Conflicting, question: (limit: TimeLimit) => Promise<T>): Promise<T> {
+    return this.#untilAnswered(lock, 'not looked at', true, question);
+  }
+
+  /** Closing the client ends it. */
+  async #untilAnswered<T>(
+    lock: Conflicting,
+    what: string,
+    isSingleAttempt: boolean,
+    send: (limit: TimeLimit, isRepeat: boolean, lastError?: Error) => Promise<T>,
+  ): Promise<T> {
     if (this.#isClosed) throw await inTurn(this.closedError(lock.name));
-    const untilAnswered = (waitLimit: WaitLimit): Promise<T> =>
-      retry(this.connection, waitLimit, lock, () => question(waitLimit));
-    const options = { registry: this.acquisitions, isSingleAttempt: true };
-    return await this.bounded(lock.name, 'not looked at', untilAnswered, options);
+    const untilAnswered = (limit: WaitLimit): Promise<T> =>
+      retry(this.connection, limit, lock, (...attempt) => send(limit, ...attempt));
+    const options = { registry: this.acquisitions, isSingleAttempt };
+    return await this.bounded(lock.name, what, untilAnswered, options);
   }
 
   /**
-   * Ends what waits, takes back and releases what is held, and removes what is left. Bounded by `commandTimeout`. `others`: the end of
-   * what else may leave owners to be removed; it is awaited before the last clean-up.
+   * Ends what waits, takes back and releases what is held, and removes what is left. A server that is down has `commandTimeout` to come
+   * back. `others`: the end of what else may leave owners to be removed; it is awaited before the last clean-up.
    */
   async close(others?: Promise<void>): Promise<void> {
     this.#isClosed = true;
-    await closeSession(this, this.#closeConcurrency, others);
+    this.#endCalls('closed');
+    const limit = pLimit(this.#closeConcurrency);
+    const grants = [...this.grants];
+    const releases = grants.map((grant) => {
+      // A second release beside one that is under way would take from that what it finds out.
+      if (grant.isReleased) return grant.released();
+      grant.lose('closed');
+      return limit(() => this.#release(grant));
+    });
+    for (const hold of this.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
+    // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
+    releases.push(new Promise(setImmediate)); // from node:timers, since a test may have faked the global one
+    if (others) releases.push(others);
+    const waitLimit = new WaitLimit({ clock: this.clock, limitMs: this.commandTimeoutMs });
+    try {
+      await waitLimit.within(Promise.allSettled(releases));
+    } catch {
+      // Redis does not answer: the leases end by themselves.
+      limit.clearQueue();
+      this.#endCalls('timeout');
+    }
+    for (const grant of grants) grant.closed(this.closedError(grant.lock.name));
+    // Also if there is no time left: it is what ends the retries.
+    await this.cleanup.close(waitLimit).catch(() => undefined);
+    waitLimit.dispose();
+  }
+
+  #endCalls(ending: Ending): void {
+    for (const call of [...this.acquisitions]) call.end(ending);
+  }
+
+  /** Releases a grant; the answer also settles the earlier releases that had passed that grant on. */
+  async #release(grant: SessionGrant): Promise<void> {
+    const { lock, ownerId, heldForMs } = grant;
+    const { name } = lock;
+    // Gone on a repeat: the first try was executed, its answer was lost.
+    const send = async (isRepeat: boolean): Promise<boolean> =>
+      (await lock.release(ownerId)) || isRepeat;
+    const untilAnswered = (waitLimit: WaitLimit): Promise<boolean> =>
+      retry(this.connection, waitLimit, { name }, send);
+    try {
+      const what = 'not known to be released';
+      const options = { registry: this.acquisitions };
+      const isReleased = await this.bounded(name, what, untilAnswered, options);
+      const lost = { lockName: name, ownerId, heldForMs };
+      grant.closed(isReleased ? undefined : lockLost(lost, 'deleted'));
+    } catch (error) {
+      grant.closed(error as Error);
+    }
   }
 }
-
-// Closes a session: ends what waits, takes back and releases what is held, and removes what is left. A server that is down has
-// `commandTimeout` to come back.
 
 /** A grant, as the session deals with it. */
 export interface SessionGrant {
@@ -241,95 +294,64 @@ export interface MemberHold extends LostLock {
   revoke(error: LockLostError): Promise<void>;
 }
 
-/** The session that is closed. */
-interface Closing {
-  readonly clock: Clock;
-  readonly commandTimeoutMs: number;
-  readonly connection: Parameters<typeof retry>[0];
-  readonly acquisitions: Set<Call>;
-  readonly grants: ReadonlySet<SessionGrant>;
-  readonly memberHolds: ReadonlySet<MemberHold>;
-  readonly cleanup: Cleanup;
-  closedError(lockName?: string): ClosedError;
-  bounded<T>(
-    lockName: string,
-    what: string,
-    operation: (waitLimit: WaitLimit) => Promise<T>,
-    options: Partial<WaitLimitOptions>,
-  ): Promise<T>;
-}
+/** The grants of one client, by lock: a lock has several at a time if it is shared, or if an earlier one is being released. */
+class Grants implements Iterable<SessionGrant> {
+  /** Most locks have one grant: a set for each would take much room. */
+  readonly #ofLock = new Map<string, SessionGrant | Set<SessionGrant>>();
+  #size = 0;
 
-/**
- * @param concurrency - how many grants are released at a time
- * @param others - the end of what else may leave owners to be removed; it is awaited before the last clean-up
- */
-async function closeSession(
-  session: Closing,
-  concurrency: number,
-  others?: Promise<void>,
-): Promise<void> {
-  for (const call of [...session.acquisitions]) call.end('closed');
-  const limit = pLimit(concurrency);
-  const grants = [...session.grants];
-  const releases = grants.map((grant) => {
-    // A second release beside one that is under way would take from that what it finds out.
-    if (grant.isReleased) return grant.released();
-    grant.lose('closed');
-    return limit(() => release(session, grant));
-  });
-  for (const hold of session.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
-  // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
-  releases.push(new Promise(setImmediate)); // from node:timers, since a test may have faked the global one
-  if (others) releases.push(others);
-  const waitLimit = new WaitLimit({ clock: session.clock, limitMs: session.commandTimeoutMs });
-  try {
-    await waitLimit.within(Promise.allSettled(releases));
-  } catch {
-    // Redis does not answer: the leases end by themselves.
-    limit.clearQueue();
-    for (const call of [...session.acquisitions]) call.end('timeout');
+  get size(): number {
+    return this.#size;
   }
-  for (const grant of grants) grant.closed(session.closedError(grant.lock.name));
-  // Also if there is no time left: it is what ends the retries.
-  await session.cleanup.close(waitLimit).catch(() => undefined);
-  waitLimit.dispose();
-}
 
-/** Releases a grant; the answer also settles the earlier releases that had passed that grant on. */
-async function release(session: Closing, grant: SessionGrant): Promise<void> {
-  const { lock, ownerId, heldForMs } = grant;
-  try {
-    // Gone on a repeat: the first try was executed, its answer was lost.
-    const send = async (isRepeat: boolean): Promise<boolean> =>
-      (await lock.release(ownerId)) || isRepeat;
-    const isReleased = await session.bounded(
-      lock.name,
-      'not known to be released',
-      (waitLimit) => retry(session.connection, waitLimit, { name: lock.name }, send),
-      { registry: session.acquisitions },
-    );
-    const lost = { lockName: lock.name, ownerId, heldForMs };
-    grant.closed(isReleased ? undefined : lockLost(lost, 'deleted'));
-  } catch (error) {
-    grant.closed(error as Error);
+  of(lockId: string): readonly SessionGrant[] {
+    const known = this.#ofLock.get(lockId);
+    if (known instanceof Set) return [...known];
+    return known ? [known] : [];
+  }
+
+  has(grant: SessionGrant): boolean {
+    const known = this.#ofLock.get(grant.lock.id);
+    return known instanceof Set ? known.has(grant) : known === grant;
+  }
+
+  add(grant: SessionGrant): void {
+    const { id } = grant.lock;
+    const known = this.#ofLock.get(id);
+    if (!known) this.#ofLock.set(id, grant);
+    else if (known instanceof Set) known.add(grant);
+    else this.#ofLock.set(id, new Set([known, grant]));
+    this.#size++;
+  }
+
+  delete(grant: SessionGrant): void {
+    if (!this.has(grant)) return;
+    const { id } = grant.lock;
+    const known = this.#ofLock.get(id);
+    if (known instanceof Set && known.size > 1) known.delete(grant);
+    else this.#ofLock.delete(id);
+    this.#size--;
+  }
+
+  *[Symbol.iterator](): Generator<SessionGrant> {
+    for (const lockId of this.#ofLock.keys()) yield* this.of(lockId);
   }
 }
 
-// The id of a client whose user gives none, and the ids of a client's owners: whoever reads "held by …" at night must know where to
-// look. They never come twice; but a client whose library brings its own random numbers has the same ids in every run.
+// The id of a client, and the owners as which it holds locks: whoever reads "held by …" at night must know where to look. Neither comes
+// twice; but a client whose library brings its own random numbers has the same ids in every run.
 
 /** Numbers from 0 to 1; undefined: the process has better ones. */
 type Random = (() => number) | undefined;
 
-/** `<host>-<pid>-<12 hex digits>`. */
-export function newClientId(random?: Random): string {
-  return `${host()}-${String(process.pid)}-${hexDigits(12, random)}`;
+/** `<name>-<12 hex digits>`, whatever other clients are called; without a name `<host>-<pid>-<12 hex digits>`. */
+export function newClientId(name = `${host()}-${String(process.pid)}`, random?: Random): string {
+  return `${name}-${hexDigits(12, random)}`;
 }
 
 /** Makes the owners of a client, `<clientId>:<n>`, each never used before. */
-export function ownersOf(clientId: string, random?: Random): () => string {
-  // Starts anywhere, so that two processes that were given the same clientId still never share an owner.
-  let lastNumber = Number.parseInt(hexDigits(12, random), 16);
+function ownersOf(clientId: string): () => string {
+  let lastNumber = 0;
   return () => `${clientId}:${String(++lastNumber)}`;
 }
 

@@ -28,12 +28,15 @@ export interface WatchdogOptions {
   failed: (error: unknown, leaseCount: number) => void;
 }
 
+/**
+ * `in doubt`: the server may have lost the lease, and is being asked; `unanswered`: it did not answer, and is asked again soon; `over`: the
+ * lease is not watched any more.
+ */
+type EntryState = 'trusted' | 'in doubt' | 'unanswered' | 'over';
+
 interface Entry extends Watched<unknown> {
   readonly renewer: Renewer<unknown>;
-  /** Whether the lease is not watched any more. */
-  isOver: boolean;
-  /** Set when the server may have lost the lease: it was asked since, or it did not answer; undefined: there is no reason to think so. */
-  doubt: 'asked' | 'unanswered' | undefined;
+  state: EntryState;
 }
 
 /** A lease whose renewal stayed unanswered, and why. */
@@ -50,8 +53,8 @@ export class Watchdog implements Due {
   readonly #retryMs: number;
   readonly #splitting: Splitting<Entry>;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
-  /** The leases whose renewals stayed unanswered: while there are any, it is one outage. */
-  readonly #unanswered = new Set<Entry>();
+  /** How many leases are unanswered: while there are any, it is one outage. */
+  #unansweredCount = 0;
 
   constructor(options: WatchdogOptions) {
     this.#options = options;
@@ -64,7 +67,7 @@ export class Watchdog implements Due {
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
     // A place in line is watched anew whenever its caller goes on waiting: its entry stays, since a renewal may be on its way.
     if (!this.#watched.has(lease))
-      this.#watched.set(lease, { lease, target, renewer, isOver: false, doubt: undefined });
+      this.#watched.set(lease, { lease, target, renewer, state: 'trusted' });
     // The lease began when it was asked for, which may have been a while ago.
     this.#schedule.within(this, this.#intervalMs - lease.ageMs());
   }
@@ -72,9 +75,8 @@ export class Watchdog implements Due {
   unwatch(lease: Renewable<unknown>): void {
     const entry = this.#watched.get(lease);
     if (!entry) return;
-    entry.isOver = true;
+    this.#become(entry, 'over');
     this.#watched.delete(lease);
-    this.#unanswered.delete(entry);
     if (this.#watched.size === 0) this.#schedule.delete(this);
   }
 
@@ -92,11 +94,11 @@ export class Watchdog implements Due {
     const at = now(this.#schedule.clock);
     const affected: Entry[] = [];
     for (const entry of this.#watched.values()) {
-      const { lease, doubt, renewer, target } = entry;
-      if (doubt || !isAffected(renewer.batchKey(target))) continue;
+      const { lease, state, renewer, target } = entry;
+      if (state !== 'trusted' || !isAffected(renewer.batchKey(target))) continue;
       lease.checkEnd?.(at);
       if (lease.ageMs(at) < 0) continue;
-      entry.doubt = 'asked';
+      this.#become(entry, 'in doubt');
       affected.push(entry);
     }
     this.#renewInBatches(affected);
@@ -109,10 +111,7 @@ export class Watchdog implements Due {
   }
 
   stop(): void {
-    for (const entry of this.#watched.values()) entry.isOver = true;
-    this.#watched.clear();
-    this.#unanswered.clear();
-    this.#schedule.delete(this);
+    for (const { lease } of [...this.#watched.values()]) this.unwatch(lease);
   }
 
   due(): void {
@@ -130,7 +129,8 @@ export class Watchdog implements Due {
     const due: Entry[] = [];
     for (const entry of this.#watched.values()) {
       entry.lease.checkEnd?.(at);
-      if (entry.lease.ageMs(at) >= (entry.doubt === 'unanswered' ? 0 : dueAgeMs)) due.push(entry);
+      const { lease, state } = entry;
+      if (lease.ageMs(at) >= (state === 'unanswered' ? 0 : dueAgeMs)) due.push(entry);
     }
     this.#renewInBatches(due);
   }
@@ -162,13 +162,13 @@ export class Watchdog implements Due {
 
   async #renew(batch: readonly Entry[], leaseMs: number): Promise<void> {
     const failures = await this.#attempt(batch, leaseMs);
-    this.#failed(failures.filter(({ entry }) => !entry.isOver));
+    this.#failed(failures.filter(({ entry }) => entry.state !== 'over'));
   }
 
   /** Renews them by one call, or each alone when that is refused. Returns those that stayed unanswered. */
   async #attempt(whole: readonly Entry[], leaseMs: number): Promise<readonly Failure[]> {
     // The batch may have waited for its turn, and some of its leases are not watched any more.
-    const batch = whole.filter(({ isOver }) => !isOver);
+    const batch = whole.filter(({ state }) => state !== 'over');
     const [first] = batch;
     if (!first) return [];
     const sentAt = now(this.#schedule.clock);
@@ -181,10 +181,9 @@ export class Watchdog implements Due {
         const reply = replies[index];
         if (reply === undefined) unknown.push(entry);
         // Released or lost while the renewal was on its way: what it found says nothing about that.
-        if (reply === undefined || entry.isOver) continue;
-        const wasInDoubt = entry.doubt !== undefined;
-        if (wasInDoubt) this.#unanswered.delete(entry);
-        entry.doubt = undefined;
+        if (reply === undefined || entry.state === 'over') continue;
+        const wasInDoubt = entry.state !== 'trusted';
+        this.#become(entry, 'trusted');
         entry.lease.renewed(reply, renewal);
         if (wasInDoubt) entry.lease.doubted?.();
       }
@@ -202,13 +201,16 @@ export class Watchdog implements Due {
   #failed(failures: readonly Failure[]): void {
     const [first] = failures;
     if (!first) return;
-    const isNews = this.#unanswered.size === 0;
-    for (const { entry } of failures) {
-      entry.doubt = 'unanswered';
-      this.#unanswered.add(entry);
-    }
+    const isNews = this.#unansweredCount === 0;
+    for (const { entry } of failures) this.#become(entry, 'unanswered');
     if (isNews) this.#options.failed(first.error, failures.length);
     this.#schedule.within(this, this.#retryMs);
+  }
+
+  #become(entry: Entry, state: EntryState): void {
+    if (entry.state === 'unanswered') this.#unansweredCount--;
+    if (state === 'unanswered') this.#unansweredCount++;
+    entry.state = state;
   }
 }
 

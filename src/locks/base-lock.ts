@@ -17,7 +17,7 @@ import type { HoldOrigin, OwnHold } from '../core/protocol.js';
 import { whileHeld } from '../core/hold.js';
 import { rejecting } from '../runtime/node.js';
 import { actingScope, currentScope, Scope } from '../scopes/scope.js';
-import { leaveMarks, type MarkedLock } from '../scopes/unlock-marks.js';
+import { leaveMarks, type MarkedLock } from '../scopes/anonymous.js';
 
 /** As which owner a client holds a lock, and for how long it may rely on that. */
 export interface HeldHere {

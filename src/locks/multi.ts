@@ -9,7 +9,7 @@ import { anonymousLockId, lockCallBegins, nothingToUnlock } from '../core/misuse
 import type { AcquireRequest } from '../api/options.js';
 import { inTurn } from '../runtime/node.js';
 import { currentScope, Scope } from '../scopes/scope.js';
-import { hasFailed, type MarkedLock } from '../scopes/unlock-marks.js';
+import { hasFailed, type MarkedLock } from '../scopes/anonymous.js';
 import {
   isUnanswered,
   LockLostError,

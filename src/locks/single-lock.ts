@@ -15,8 +15,7 @@ import {
   type Scope,
 } from '../scopes/scope.js';
 import type { SingleHold } from '../core/hold.js';
-import type { HoldInScope } from '../scopes/holder.js';
-import { hasFailed, type MarkedLock } from '../scopes/unlock-marks.js';
+import { hasFailed, type HoldInScope, type MarkedLock } from '../scopes/anonymous.js';
 import { OptionError } from '../api/errors.js';
 
 export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseLock {
@@ -122,9 +121,8 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const owners = await this.#session.askOnce(this.#backend, 'not known to be forced', () =>
       this.#backend.forceUnlock(2 * lockWatchdogTimeoutMs),
     );
-    for (const grant of grants)
-      if (grant.lock.id === this.#backend.id && owners.includes(grant.ownerId))
-        grant.lose('forced');
+    for (const grant of grants.of(this.#backend.id))
+      if (owners.includes(grant.ownerId)) grant.lose('forced');
     return owners.length > 0;
   }
 

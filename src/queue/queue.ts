@@ -252,7 +252,7 @@ export class Queue implements Due {
     else this.#granted(message, true);
   }
 
-  /** A grant that a script of ours made: to a place of this client, or of any other one, which may have been given the same client id. */
+  /** A grant that a script of ours made: to a place of this client, or of any other one, even for an owner whose client made a MultiLock with us. */
   offer(grant: string): void {
     this.#granted(grant, false);
   }

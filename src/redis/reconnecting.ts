@@ -259,23 +259,30 @@ function unavailable(what: string, cause: Error): UnavailableError {
 
 // What users hear of trouble with one Redis, each thing once: the outages of a connection, and what a server goes on refusing.
 
-/** How many things are told in one outage at most. */
-const MOST_SAID = 20;
 /** A server that refuses for no longer is about to be well again: it loads its data, or takes over from another one. */
 const LASTING_MS = 2_000;
 /** Who waits asks again within a second or so. If nobody was refused for so long, it is over. */
 const OVER_MS = 5_000;
 
-/** What was told already. Each thing is told once, since a server that is down fails every attempt in the same words. */
+/** What was told already: each thing is told once, since a server that is down fails every attempt in the same words. */
 export class News {
-  readonly #said = new Set<string>();
+  readonly #told = new Set<string>();
+  readonly #most: number;
 
-  /** Whether a message was not told before. Numbers do not make it new: ports, milliseconds, how many leases. */
-  isNews(message: string): boolean {
-    const words = message.replace(/\d+(\.\d+)?/g, '#');
-    if (this.#said.has(words) || this.#said.size >= MOST_SAID) return false;
-    this.#said.add(words);
+  /** `most`: of how many things it tells. */
+  constructor(most = 20) {
+    this.#most = most;
+  }
+
+  isNews(what: string): boolean {
+    if (this.#told.has(what) || this.#told.size >= this.#most) return false;
+    this.#told.add(what);
     return true;
+  }
+
+  /** The same for a message: numbers do not make it new, such as ports, milliseconds, how many leases. */
+  isNewMessage(message: string): boolean {
+    return this.isNews(message.replace(/\d+(\.\d+)?/g, '#'));
   }
 }
 
@@ -303,7 +310,7 @@ export class Outage {
 
   /** Something went wrong; also while there is a connection. `address`: where, for people. */
   failed(cause: Error, address: string): void {
-    if (!this.#news.isNews(describe(cause))) return;
+    if (!this.#news.isNewMessage(describe(cause))) return;
     if (this.#isOn) this.#toldAtMs ??= this.#clock.nowMs();
     tell(this.#events, `the ${this.#role} connection to Redis (${address}) failed`, cause);
   }
@@ -351,7 +358,7 @@ export class Refusals {
       this.#news = new News();
     }
     this.#heardMs = nowMs;
-    if (nowMs - this.#sinceMs < LASTING_MS || !this.#news.isNews(describe(error))) return;
+    if (nowMs - this.#sinceMs < LASTING_MS || !this.#news.isNewMessage(describe(error))) return;
     tell(this.#events, `Redis (${this.#place()}) goes on refusing what callers wait for`, error);
   }
 }

@@ -38,10 +38,23 @@ export interface Surroundings {
   readonly closing: Set<Promise<void>>;
 }
 
-const FIRST_PAUSE_MS = 62.5;
-const LONGEST_PAUSE_MS = 1_250;
+/** How long to pause after attempts that failed; each pause is twice as long as the one before. */
+export interface BackOff {
+  readonly firstMs: number;
+  readonly longestMs: number;
+  /** By what part of it, from 0 to 1, a pause may be longer or shorter, so that many do not try again in step. */
+  readonly jitter: number;
+}
 
-/** The pause after so many attempts that failed: 37 to 63 ms after the first, up to 1.25 s, with jitter so that a fleet does not come back as one. */
-export function backOffMs(attempt: number, random: () => number): number {
-  return Math.min(FIRST_PAUSE_MS * 2 ** (attempt - 1), LONGEST_PAUSE_MS) * (0.6 + 0.4 * random());
+/** Between attempts to connect: a fleet must not come back as one. */
+const RECONNECTING: BackOff = { firstMs: 50, longestMs: 1_000, jitter: 0.25 };
+
+/** The pause after so many attempts that failed, in milliseconds. */
+export function backOffMs(
+  attempt: number,
+  random: () => number,
+  { firstMs, longestMs, jitter }: BackOff = RECONNECTING,
+): number {
+  const pauseMs = Math.min(firstMs * 2 ** (attempt - 1), longestMs);
+  return jitter === 0 ? pauseMs : pauseMs * (1 + jitter * (2 * random() - 1));
 }

@@ -1,11 +1,21 @@
-// Owner scopes: who is calling, in a runtime without threads. Scopes form a tree that follows the asynchronous
-// calls; an acquisition looks outwards in it for a holder of the same lock.
+// Who is calling, in a runtime without threads, and what they re-enter.
+//
+// `holdfast.run` and `withLock` each open a scope; scopes form a tree that follows the asynchronous calls. A call acts for the innermost run
+// around it, or for the scope that its own `withLock` opens. Outside any run it is anonymous (`anonymous.ts`).
+//
+// Who holds a lock is a holder: a scope, or an anonymous caller. An acquisition looks outwards, from scope to scope, for a holder that the
+// caller is inside of:
+// - The acting scope holds the lock itself: the call is one hold more of the same holder.
+// - Another scope around it holds the lock: the call becomes a child of the nearest such holder. So holders are a tree over one grant. The
+//   children of one holder take turns, unless all of them only read: parallel branches never overlap.
+// - Nobody around it holds the lock: the call needs a grant of its own.
+//
+// A holder has ended when all its holds were given up. A lost one has not: whoever re-enters it must learn of the loss.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Holder, HoldInScope } from './holder.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
+import { type HoldInScope, type ScopedLock, withoutMarks } from './anonymous.js';
 import { Turns } from './turns.js';
-import { withoutMarks } from './unlock-marks.js';
 
 /** `run` only, never `enterWith`: a scope must not leak into code that follows the call that opened it. */
 const storage = new AsyncLocalStorage<Scope | undefined>();
@@ -152,4 +162,134 @@ export function nearestHolder(scope: Scope | undefined, id: string): Holder | un
 function isBelow(holder: Holder, above: Holder): boolean {
   for (let next = holder.parent; next; next = next.parent) if (next === above) return true;
   return false;
+}
+
+/** A lock that one owner holds, however often it was re-entered. */
+export interface Held {
+  readonly lock: ScopedLock;
+  readonly ownerId: string;
+  /** Whether its release was sent: nobody may re-enter it any more. */
+  readonly isReleased: boolean;
+}
+
+/** Who holds a lock within this process, and what was entered below it. */
+export class Holder<Grant extends Held = Held> {
+  readonly grant: Grant;
+  /** The holder that this one re-entered; undefined for the outermost. */
+  readonly parent: Holder<Grant> | undefined;
+  /** The scope that holds the lock by this holder; undefined: an anonymous caller does. */
+  readonly scope: Scope | undefined;
+  /** The scope whose call has a turn and is about to enter as a child; the last one, where several have. */
+  entering: Scope | undefined;
+  /** Whether siblings may be inside with it. */
+  #hasSharedTurn: boolean;
+  /** Made when somebody re-enters it: most locks are held once. */
+  #turns: Turns | undefined;
+  #children: Set<Holder<Grant>> | undefined;
+  #holds: HoldInScope[] = [];
+  #hasLeft = false;
+
+  /** `isShared`: its turn among the children of its parent is a shared one. */
+  constructor(
+    grant: Grant,
+    parent: Holder<Grant> | undefined,
+    scope: Scope | undefined,
+    isShared = false,
+  ) {
+    this.grant = grant;
+    this.parent = parent;
+    this.scope = scope;
+    this.#hasSharedTurn = isShared;
+    scope?.enter(grant.lock.id, this);
+    if (parent) (parent.#children ??= new Set()).add(this);
+  }
+
+  /** The turns of its children. */
+  get turns(): Turns {
+    this.#turns ??= new Turns(() => {
+      this.#easeOff();
+    });
+    return this.#turns;
+  }
+
+  /** Whether all its holds, but for retired ones, only read: whoever re-enters can only read, too, since siblings may be reading. */
+  get isShared(): boolean {
+    return this.#holds.every(({ isShared, isRetired }) => isShared || isRetired);
+  }
+
+  get holds(): readonly HoldInScope[] {
+    return this.#holds;
+  }
+
+  /** Whether all its holds were given up. (One that was lost has not ended: whoever re-enters it must learn that.) */
+  get hasEnded(): boolean {
+    return !this.#isHeld || this.grant.isReleased;
+  }
+
+  /** Whether it has a hold that is not retired: to a retired one only an `unlock()`, or a release, is still owed. */
+  get #isHeld(): boolean {
+    return this.#holds.some(({ isRetired }) => !isRetired);
+  }
+
+  add(hold: HoldInScope): void {
+    // Most have just one hold: an array that grows from nothing takes room for 17.
+    if (this.#holds.length === 0) this.#holds = [hold];
+    else this.#holds.push(hold);
+  }
+
+  /** A hold was given up; with the last one the next sibling has its turn, unless a child is still inside. */
+  remove(hold: HoldInScope): void {
+    const index = this.#holds.indexOf(hold);
+    if (index < 0) return;
+    this.#holds.splice(index, 1);
+    if (this.#holds.length === 0) this.scope?.leave(this.grant.lock.id, this);
+    this.#passOn();
+  }
+
+  /** A hold was lost while its grant goes on: it counts no more, but the scope keeps it until it is given up. */
+  retire(hold: HoldInScope): void {
+    if (this.scope) this.#passOn();
+    else this.remove(hold);
+  }
+
+  #passOn(): void {
+    if (!this.#isHeld) this.#surfaceChildren();
+    this.#easeOff();
+  }
+
+  /**
+   * A hold or the turn of a child has ended: the holder leaves if nobody is inside any more, or lets in siblings that only read if all
+   * inside only read.
+   */
+  #easeOff(): void {
+    if (!this.#isHeld && !this.#turns?.isTaken) {
+      this.#leave();
+      return;
+    }
+    if (this.#hasSharedTurn || this.#hasLeft || this.#turns?.isExclusive || !this.isShared) return;
+    this.#hasSharedTurn = true;
+    this.parent?.turns.share();
+  }
+
+  /** A hold of this holder was lost: those who wait to re-enter it, or a holder around it, must learn that now. */
+  disturb(): void {
+    this.#turns?.disturb();
+    this.parent?.disturb();
+  }
+
+  #leave(): void {
+    // Once only: a call that comes late may still take and pass the turn of a holder that has ended.
+    if (!this.parent || this.#hasLeft) return;
+    this.#hasLeft = true;
+    this.parent.#children?.delete(this);
+    this.parent.turns.pass();
+  }
+
+  /** Nobody holds by this holder any more: whoever could not re-enter the holders below it may be able to now. */
+  #surfaceChildren(): void {
+    for (const child of this.#children ?? []) {
+      child.scope?.wake(child.grant.lock.id);
+      child.#surfaceChildren();
+    }
+  }
 }

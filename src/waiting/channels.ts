@@ -4,6 +4,7 @@
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import type { RedisClient } from '../redis/client.js';
+import { News } from '../redis/reconnecting.js';
 import type { Clock, Timer } from '../runtime/clock.js';
 import { Subscriptions } from '../redis/subscriptions.js';
 
@@ -73,8 +74,8 @@ export class Channels {
   readonly #lookEveryMs: number;
   readonly #channels = new Map<string, Channel>();
   readonly #subscriptions: Subscriptions;
-  /** Which commands are denied on which kinds of channels, as far as that was reported. */
-  readonly #denied = new Set<string>();
+  /** Which commands are denied on which kinds of channels. */
+  readonly #denied = new News();
   #isClosed = false;
   /** One timer for all channels: each end of a wait may leave a channel idle. */
   #lingerTimer: Timer | undefined;
@@ -183,8 +184,7 @@ export class Channels {
   /** Reported once for each command and kind of channel: what is denied on one channel mostly is on all of its kind. */
   #reportDenied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', name: string, cause: Error): void {
     const [kind = name] = name.split(':', 1);
-    if (this.#denied.has(`${what} ${kind}`)) return;
-    this.#denied.add(`${what} ${kind}`);
+    if (!this.#denied.isNews(`${what} ${kind}`)) return;
     const message =
       what === 'SUBSCRIBE'
         ? `cannot subscribe to channel ${name}: ${cause.message}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit SUBSCRIBE (in a cluster SSUBSCRIBE) on ${kind}:*`

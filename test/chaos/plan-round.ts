@@ -38,7 +38,6 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     workers: random.whole(2, 4),
     clientsPerWorker: random.whole(1, 2),
     callersPerClient: random.whole(2, 4),
-    sharesClientId: seed % 3 === 0,
     watchdogMs,
     commandTimeoutMs: Math.round(watchdogMs * random.between(0.3, 1.5)),
     nodeTimeoutMs: Math.round(watchdogMs * random.between(0.1, 0.25)),

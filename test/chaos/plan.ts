@@ -56,8 +56,6 @@ export interface Plan {
   readonly workers: number;
   readonly clientsPerWorker: number;
   readonly callersPerClient: number;
-  /** Whether all clients have the same `clientId`. */
-  readonly sharesClientId: boolean;
   readonly watchdogMs: number;
   readonly commandTimeoutMs: number;
   /** How long one master of a Redlock may take. */

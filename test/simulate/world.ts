@@ -127,7 +127,6 @@ export class World {
     const order = {
       ...plan,
       name,
-      clientId: plan.sharesClientId ? 'everybody' : undefined,
       fencing: plan.fencing,
       permits: plan.permits,
     };

@@ -44,7 +44,7 @@ interface Work {
 }
 
 /** Relies on a hold, prolonged if that is asked for, and works; returns how that ends for the oracle. */
-export async function work(
+async function work(
   hold: Hold,
   who: string,
   { extendMs, workMs }: Work,
@@ -57,7 +57,7 @@ export async function work(
 }
 
 /** Lets it go on for so long, looking after every step; then the contenders end by their signal, and all that they leave. */
-export async function playOut(
+async function playOut(
   oracle: RedOracle,
   contenders: AbortController,
   durationMs: number,
@@ -72,6 +72,6 @@ export async function playOut(
   return oracle;
 }
 
-export function pass(ms: number): Promise<void> {
+function pass(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -12,14 +12,13 @@ const CLOSED_MS = 200;
 export function orphans(evidence: Evidence): Violation[] {
   const { history, looks } = evidence;
   const ofClient = grouped(history.sections.values(), ({ client }) => client);
-  const clientOf = clientsOfOwners(evidence);
   const owned = looks.flatMap((look) => look.holders.map(({ owner }) => ({ ...look, owner })));
   const standing = grouped(owned, ({ owner, lock, server }) => `${owner} ${lock} ${server}`);
   return [...standing.values()].flatMap((seen): Violation[] => {
     const [first] = seen;
     const last = seen.at(-1)!;
     const client = clientOf(first!.owner);
-    const sections = client === undefined ? [] : (ofClient.get(client) ?? []);
+    const sections = ofClient.get(client) ?? [];
     const callers = sections.filter(({ locks }) => locks.includes(first!.lock));
     const [any] = callers;
     if (!any) return [];
@@ -76,23 +75,9 @@ function wantedUntil({ calledAt, endedAt = Infinity }: Section, at: number): num
   return calledAt > at ? -Infinity : endedAt;
 }
 
-/** Two owners of one client are never as far apart in their numbers, and those of two clients hardly ever closer. */
-const FAR_APART = 1e5;
-
-/** Whose an owner is: as it is called (worker, incarnation, client, how often it was opened anew), or by its number where all are called the same. */
-function clientsOfOwners({ plan, history }: Evidence): (owner: string) => string | undefined {
-  if (!plan.sharesClientId)
-    return (owner) => owner.slice(0, owner.lastIndexOf(':')).replace(/m\d+$/, '');
-  const known = [...history.sections.values()]
-    .filter(({ owner, inside }) => owner !== undefined && inside === undefined)
-    .map(({ client, owner }) => ({ client, number: numberOf(owner!) }));
-  const numbers = new Map(known.map(({ client, number }) => [client, number]));
-  return (owner) =>
-    [...numbers].find(([, number]) => Math.abs(number - numberOf(owner)) < FAR_APART)?.[0];
-}
-
-function numberOf(owner: string): number {
-  return Number(owner.slice(owner.lastIndexOf(':') + 1));
+/** Whose an owner is, as its client is called: worker, incarnation, client, how often it was opened anew. The id of a client says more than that. */
+function clientOf(owner: string): string {
+  return owner.slice(0, owner.lastIndexOf(':')).replace(/(m\d+)?-[0-9a-f]{12}$/, '');
 }
 
 // What was given up while it was on its way is taken back at once: who comes next need not wait for its lease to end.

@@ -258,8 +258,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: '      cleanup.remove(this.#lock, waiter.ownerId);\n    };',
-        to: '      void [cleanup, waiter.ownerId];\n    };',
+        from: 'if (mayStand || isLeft) this.#session.cleanup.remove(this.#lock, waiter.ownerId, isLeft);',
+        to: 'void [mayStand, isLeft];',
       },
     ],
   },
@@ -282,8 +282,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         in: 'src',
-        from: 'const seen = waited.isReentering ? undefined : (seenLately(waited, trouble) ?? heldHere(waited));',
-        to: 'const young = seenLately(waited, trouble) ?? heldHere(waited);\n  const seen = young && Number(0) > 0 ? young : undefined;',
+        from: 'const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);',
+        to: 'const young = known ?? this.#heldHere;\n    const seen = young && Number(0) > 0 ? young : undefined;',
       },
     ],
   },
@@ -465,12 +465,6 @@ export const MUTANTS: readonly Mutant[] = [
         to: 'const weight = isShared && leaseMs < 0 ?',
       },
     ],
-  },
-  {
-    name: 'grants of namesakes are taken back',
-    what: 'who hands a lock to a client of the same client id takes that grant for a stray one of its own',
-    kinds: ['fair', 'semaphore', 'read-write'],
-    edits: [{ in: 'src', from: 'queue?.offer(grant)', to: 'queue?.hear(grant)' }],
   },
   {
     name: 'extension that shortens',

@@ -97,7 +97,6 @@ export class Stage implements AsyncDisposable {
       locks,
       clients,
       callersPerClient,
-      clientId: plan.sharesClientId ? 'everybody' : undefined,
       watchdogMs,
       commandTimeoutMs,
       nodeTimeoutMs,

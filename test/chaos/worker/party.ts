@@ -213,7 +213,7 @@ export class Party {
     const { watchdogMs, commandTimeoutMs } = this.#order;
     const client = new HoldfastOf({
       redis,
-      clientId: this.#order.clientId ?? name,
+      clientId: name,
       lockWatchdogTimeout: watchdogMs,
       commandTimeout: commandTimeoutMs,
     });

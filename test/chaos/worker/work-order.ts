@@ -38,8 +38,6 @@ export interface WorkOrder {
   readonly locks: readonly string[];
   readonly clients: readonly Address[];
   readonly callersPerClient: number;
-  /** That of all clients; undefined: each has its own. */
-  readonly clientId: string | undefined;
   readonly watchdogMs: number;
   readonly commandTimeoutMs: number;
   readonly nodeTimeoutMs: number;

@@ -18,6 +18,13 @@ it('its id names the host and the process, and is never the same twice', async (
   expect(other.clientId).not.toBe(client.clientId);
 });
 
+it('what is given as its id stands in front of an id of its own', async () => {
+  await using client = newClient({ clientId: 'orders' });
+  await using other = newClient({ clientId: 'orders' });
+  expect(client.clientId).toMatch(/^orders-[0-9a-f]{12}$/);
+  expect(other.clientId).not.toBe(client.clientId);
+});
+
 it('an owner of that id is a holder like any other: it is seen, waited for and forced out', async () => {
   await using client = newClient();
   await using other = newClient();
@@ -32,18 +39,21 @@ it('an owner of that id is a holder like any other: it is seen, waited for and f
 });
 
 it('it says its id, the state of its connection and how many locks it holds', async () => {
-  const client = await connectedClient({ clientId: 'me' });
+  const client = await connectedClient({});
+  const { clientId } = client;
   const holds = await Promise.all([1, 2].map(() => client.getLock(uniqueName()).acquire()));
   expect(JSON.parse(JSON.stringify(client))).toEqual({
-    clientId: 'me',
+    clientId,
     state: 'ready',
     heldCount: 2,
   });
   await Promise.all(holds.map((hold) => hold.release()));
-  expect(inspect(client)).toBe("Holdfast { clientId: 'me', state: 'ready', heldCount: 0 }");
+  expect(inspect(client)).toBe(
+    `Holdfast { clientId: '${clientId}', state: 'ready', heldCount: 0 }`,
+  );
   expect(inspect({ client }, { depth: 0 })).toBe('{ client: [Holdfast] }');
   await client.close();
-  expect(client.toJSON()).toEqual({ clientId: 'me', state: 'closed', heldCount: 0 });
+  expect(client.toJSON()).toEqual({ clientId, state: 'closed', heldCount: 0 });
 });
 
 it('it counts the Redlocks that it holds', async () => {

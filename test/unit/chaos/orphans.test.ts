@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { held, violationsIn, type LookMade, type Noted } from '../../support/checked-history.js';
 
 const A = 'w0.0.c0k0.0';
-const OWNER = 'w0.0.c0.0:1';
+const OWNER = 'w0.0.c0.0-0123456789ab:1';
 const CLIENT = 'w0.0.c0.0';
 
 /** One of that client that was inside until 200, and knows since 140 that it has nothing any more. */
@@ -28,7 +28,7 @@ function standing(until: number, owner = OWNER): LookMade[] {
 
 /** How long it is said to have stood, and why that is too long. */
 function leftBehind(notes: readonly Noted[], more: Parameters<typeof violationsIn>[1]): string[] {
-  const plan = { commandTimeoutMs: 500, sharesClientId: false, ...more?.plan };
+  const plan = { commandTimeoutMs: 500, ...more?.plan };
   return violationsIn(notes, { ...more, plan })
     .filter(({ rule }) => rule === 'left behind')
     .map(({ message }) => message.replace(/^.* stood in "x" for /, ''));
@@ -52,13 +52,4 @@ it('an owner that stands when its client was closed is accused, also while its c
   expect(leftBehind(notes, { looks, faults })).toEqual([]);
   const gaveUp = [...inside(), ...closing(640)];
   expect(leftBehind(gaveUp, { looks: standing(1_000) })).toEqual([]);
-});
-
-it('where all clients are called the same, an owner is that of the client whose other owners are next to it', () => {
-  const looks = standing(350, 'everybody:7007');
-  const plan = { sharesClientId: true };
-  const notes = [...inside('everybody:7000'), ...closing()];
-  expect(leftBehind(notes, { looks, plan })).toEqual(['200 ms, and its client was closed']);
-  const another = [...inside('everybody:900700700'), ...closing()];
-  expect(leftBehind(another, { looks, plan })).toEqual([]);
 });

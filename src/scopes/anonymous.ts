@@ -1,10 +1,151 @@
-// Outside any run: whose unlock() is it? lock() and tryLock() leave a mark in the asynchronous context of their caller, and by these marks
-// an unlock() is refused in code whose own call failed: it would undo somebody else's lock. They also tell a call that waits for itself.
-// A mark never says who owns a lock.
+// Callers outside any run: what their `unlock()` undoes, and whose `unlock()` it is.
 
 import { AsyncLocalStorage, AsyncResource, executionAsyncId } from 'node:async_hooks';
-import type { AnonymousHolds } from './anonymous-holds.js';
-import type { HoldInScope, ScopedLock } from './holder.js';
+import { LockLostError } from '../api/errors.js';
+
+/** A lock as scopes know it: the two halves of a read-write lock are one. */
+export interface ScopedLock {
+  /** The same for the same lock of the same client. */
+  readonly id: string;
+  /** Whether several owners may have it at a time, as the half of a read-write lock that only reads, or a semaphore. */
+  readonly isShared?: boolean;
+}
+
+/** One of the holds by which a scope, or an anonymous caller, holds a lock: who may undo it, not how it is held. */
+export interface HoldInScope {
+  readonly lockName: string;
+  readonly ownerId: string;
+  /** Whether other owners may hold the lock beside it (a reader, a permit). */
+  readonly isShared: boolean;
+  /** Whether `unlock()` may undo it. */
+  readonly isUnlockable: boolean;
+  /** Whether it was lost while its owner goes on: nobody is inside it any more, but the `unlock()` that it is owed must find it. */
+  readonly isRetired: boolean;
+  release(): Promise<void>;
+  /** Takes the hold from its caller, whose `signal` aborts with `error`. */
+  revoke(error: LockLostError): Promise<void>;
+  /** How long its owner has held the lock, in milliseconds. */
+  readonly heldForMs: number;
+  /** How long the hold lasts if nobody undoes it, in milliseconds; Infinity: it is renewed. */
+  readonly lastsForMs: number;
+  /** Nobody will undo it any more: it ends with its lease at the latest. */
+  stopRenewing(): void;
+}
+
+/** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
+const MAX_LOSSES = 10_000;
+
+/** The losses of one lock acquired by `lock()` or `tryLock()`: how many no `unlock()` was told of yet, and the error of the latest. */
+interface Losses {
+  count: number;
+  error: LockLostError;
+}
+
+/** The holds of a client that belong to no scope. */
+export class AnonymousHolds {
+  /** The live holds, by lock, oldest first. */
+  readonly #holds = new Map<string, HoldInScope[]>();
+  /** The losses of locks that one owner has at a time: what was lost is older than what is held, so the next `unlock()` is told of it. */
+  readonly #losses = new Map<string, Losses>();
+  /** The losses of read locks. Nobody knows whose `unlock()` comes first: it is told of a loss too early rather than never. */
+  readonly #sharedLosses = new Map<string, Losses>();
+
+  add(id: string, hold: HoldInScope): void {
+    const holds = this.#holds.get(id);
+    if (holds) holds.push(hold);
+    else this.#holds.set(id, [hold]);
+  }
+
+  delete(id: string, hold: HoldInScope): void {
+    const holds = this.#holds.get(id);
+    const index = holds?.indexOf(hold) ?? -1;
+    if (index >= 0) holds?.splice(index, 1);
+    if (holds?.length === 0) this.#holds.delete(id);
+  }
+
+  /** A hold was lost; the `unlock()` that is still owed to it must not undo another hold. */
+  lost(id: string, hold: HoldInScope, error: LockLostError): void {
+    if (hold.isUnlockable) {
+      const losses = this.#lossesOf(hold);
+      const count = (losses.get(id)?.count ?? 0) + 1;
+      losses.delete(id); // to the end of the map
+      losses.set(id, { count, error });
+      const [oldest] = losses.keys();
+      if (losses.size > MAX_LOSSES && oldest !== undefined) losses.delete(oldest);
+    }
+    this.delete(id, hold);
+  }
+
+  /** The oldest live hold of this lock. */
+  held(id: string): HoldInScope | undefined {
+    return this.#holds.get(id)?.[0];
+  }
+
+  /**
+   * The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, unless that was lost. Of several read locks it is the
+   * hold whose lease ends first: whoever is still inside must not be left with a shorter lease than it asked for.
+   */
+  next(lock: ScopedLock): HoldInScope | undefined {
+    if (this.#lossesOf(lock).has(lock.id)) return undefined;
+    let next: HoldInScope | undefined;
+    for (const hold of this.#holds.get(lock.id) ?? [])
+      if (isUndoneBy(hold, lock) && !(next && next.lastsForMs <= hold.lastsForMs)) next = hold;
+    return next;
+  }
+
+  /** What the `unlock()` that belongs to this hold would find: the hold, its loss, or nothing any more. */
+  owed(lock: ScopedLock, hold: HoldInScope): 'held' | 'lost' | undefined {
+    if (!hold.isUnlockable) return undefined;
+    if (this.#holds.get(lock.id)?.includes(hold)) return 'held';
+    return this.#lossesOf(lock).has(lock.id) ? 'lost' : undefined;
+  }
+
+  /** Whether `unlock()` has something to undo, or to tell the loss of. */
+  isUnlockable(lock: ScopedLock): boolean {
+    return this.#lossesOf(lock).has(lock.id) || this.next(lock) !== undefined;
+  }
+
+  /** Undoes the next `lock()` or `tryLock()`, if there is one. */
+  async unlock(lock: ScopedLock): Promise<void> {
+    this.#throwIfLost(lock);
+    try {
+      await this.next(lock)?.release();
+    } catch (error) {
+      if (error instanceof LockLostError) this.#stopRenewing(lock);
+      throw error;
+    }
+  }
+
+  #throwIfLost(lock: ScopedLock): void {
+    const losses = this.#lossesOf(lock).get(lock.id);
+    if (!losses) return;
+    if (--losses.count === 0) this.#lossesOf(lock).delete(lock.id);
+    this.#stopRenewing(lock);
+    throw losses.error;
+  }
+
+  /**
+   * Whose `unlock()` was told of the loss is not known. If it was meant for a live hold, nobody will undo that one any more: it must not be
+   * renewed for ever.
+   */
+  #stopRenewing(lock: ScopedLock): void {
+    for (const hold of this.#holds.get(lock.id) ?? [])
+      if (isUndoneBy(hold, lock)) hold.stopRenewing();
+  }
+
+  #lossesOf({ isShared = false }: { readonly isShared?: boolean }): Map<string, Losses> {
+    return isShared ? this.#sharedLosses : this.#losses;
+  }
+}
+
+/** Whether an `unlock()` of this lock, or of this half of a read-write lock, may undo the hold. */
+function isUndoneBy(hold: HoldInScope, { isShared = false }: ScopedLock): boolean {
+  return hold.isUnlockable && hold.isShared === isShared;
+}
+
+// Whose unlock() is it? lock() and tryLock() leave a mark in the asynchronous context of their caller, and by these marks an unlock() is
+// refused in code whose own call failed: it would undo somebody else's lock. They also tell a call that waits for itself. A mark never says
+// who owns a lock.
 
 /** Work that fails at one lock after another must not gather marks for ever: a context keeps the newest, and those of locks that it holds. */
 const MAX_MARKS = 64;
