@@ -286,12 +286,4 @@ export class Holdfast implements AsyncDisposable {
     await this.#server.close();
     this.#session.schedule.stop();
   }
-
-  #backend<Backend>(
-    Kind: new (...args: ConstructorParameters<typeof ReentrantLockBackend>) => Backend,
-    name: unknown,
-  ): Backend {
-    const { newOwnerId } = this.#session;
-    return new Kind(this.#server, this.#server.keyPrefix, parseName(name), newOwnerId);
-  }
 }

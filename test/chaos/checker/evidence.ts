@@ -46,7 +46,7 @@ export const RESTART_EMPTY = 'restart a server';
 /** A command whose outcome is not known, as that of a forceUnlock, may still be on its way for so long. */
 export const LATE_COMMAND_MS = 4_000;
 
-const TAKES_OVER = /^a replica takes over/;
+const TAKES_OVER = 'a replica takes over';
 
 function isSoonAfter(at: number, former: number): boolean {
   return at >= former && at <= former + LATE_COMMAND_MS;
@@ -56,7 +56,7 @@ export function lossesOf({ faults, history }: Evidence): Loss[] {
   const byFaults = faults.flatMap(({ loses, from, until, nemesis, ...fault }): Loss[] => {
     // A replica that takes over soon after may never have heard of it.
     const isUndone = faults.some(
-      (other) => TAKES_OVER.test(other.nemesis) && isSoonAfter(other.from, from),
+      (other) => other.nemesis.startsWith(TAKES_OVER) && isSoonAfter(other.from, from),
     );
     const isCertain = (fault.isCertain ?? nemesis === RESTART_EMPTY) && !isUndone;
     return loses ? [{ from, until, locks: loses, why: nemesis, isCertain }] : [];

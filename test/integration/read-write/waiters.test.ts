@@ -47,7 +47,7 @@ it('getWaiters() leaves out a place whose lease is over', async () => {
   const held = await lock.writeLock(one).acquire();
   const { hold } = await lock.join(two, 'read');
   const [place] = await one.getReadWriteLock(lock.name).getWaiters();
-  const [, , line = '', places = ''] = lock.keys;
+  const [, , line, places] = lock.keys;
   // Of a process that died 2 s ago, before ours.
   await redis.zadd(line, 1, 'dead:1');
   await redis.hset(places, 'dead:1', `w1 1 ${Date.now() - 2_000} 30000 0 1 dead`);
