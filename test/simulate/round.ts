@@ -137,7 +137,7 @@ async function close(world: World, healedAt: number): Promise<Violation[]> {
     for (const key of server.keys.names) {
       const ttlMs = server.ask('pttl', key) as number;
       const mostMs = isLeft(key) ? 2 * plan.watchdogMs : memoryMs(key, plan);
-      if (ttlMs !== -2 && !(ttlMs > 0 && ttlMs <= mostMs))
+      if (ttlMs !== -2 && !(ttlMs >= 0 && ttlMs <= mostMs))
         accuse(`key "${key}" (${ttlMs} ms) on server ${server.index}`);
     }
     for (const channel of server.channels) accuse(`a subscription to ${channel}`);

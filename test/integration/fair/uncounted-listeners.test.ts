@@ -3,6 +3,8 @@
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type FairLock, type Semaphore } from '../../../src/index.js';
+import { hasShardedChannels } from '../../support/cluster.js';
+import { NO_SHARDED } from '../../support/port-promises.js';
 import { eventually } from '../../support/time.js';
 import { readmePermissions } from '../../support/users.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
@@ -19,6 +21,7 @@ describe.skipIf(topologiesUnavailable)(
   () => {
     let servers: Servers;
     let masters: Redis[];
+    let hasSharded: boolean;
     let admin: Cluster;
     const templates: Cluster[] = [];
 
@@ -28,6 +31,8 @@ describe.skipIf(topologiesUnavailable)(
       admin = new Cluster(servers.nodes);
       await admin.ping();
       await Promise.all(admin.nodes('master').map((node) => node.ping()));
+      hasSharded = await hasShardedChannels(masters[0]!);
+      if (!hasSharded) return;
       const rules = readmePermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>'));
       const untold = rules.filter((rule) => !TELLING.includes(rule));
       for (const master of masters)
@@ -55,7 +60,7 @@ describe.skipIf(topologiesUnavailable)(
       return place !== undefined && / 1 \S+$/.test(place);
     }
 
-    it.each([
+    it.for([
       { what: 'a fair lock', of: (client: Holdfast, name: string) => client.getFairLock(name) },
       {
         what: 'a semaphore',
@@ -63,7 +68,9 @@ describe.skipIf(topologiesUnavailable)(
       },
     ])(
       'has its turn of $what among users who listen on sharded ones',
-      async ({ of }) => {
+      { timeout: 40_000 },
+      async ({ of }, { skip }) => {
+        skip(!hasSharded, NO_SHARDED);
         const name = uniqueName('fair');
         await using one = newClient();
         await using two = newClient();
@@ -86,7 +93,6 @@ describe.skipIf(topologiesUnavailable)(
           await Promise.all(others);
         }
       },
-      40_000,
     );
   },
 );

@@ -15,6 +15,7 @@ function memoryWorld(delayMs: number): PortWorld {
   network.delayMs = delayMs;
   const library = memoryLibrary(server, network);
   return {
+    hasSharded: () => Promise.resolve(true),
     attempt: (purpose) => new Attempt(library, ADDRESS, purpose),
     unheard() {
       server.down();
