@@ -272,8 +272,8 @@ export class RedLockBackend implements LockBackend {
   }
 
   /** Resolves when a majority is connected, or no more will be for now; or after `limitMs`. */
-  async whenSettled(limitMs = Infinity): Promise<void> {
-    if (!this.#isSettled) await this.#services.until(() => this.#isSettled, limitMs);
+  async whenSettled(limitMs?: number): Promise<void> {
+    if (!this.#isSettled) await this.#services.until(() => this.#isSettled, limitMs ?? Infinity);
   }
 
   get #isSettled(): boolean {
