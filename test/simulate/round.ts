@@ -1,5 +1,6 @@
 // One round of the simulator: everybody works while things go wrong, all is healed, all who wait get their turn, all clients close, and nothing
 // may be left. The checker of the fault campaign judges.
+import { LockKeys } from '../../src/redis/keys.js';
 import { memoryMs } from '../chaos/ending.js';
 import { check } from '../chaos/checker/check.js';
 import type { Evidence, Violation } from '../chaos/checker/evidence.js';
@@ -131,12 +132,12 @@ async function close(world: World, healedAt: number): Promise<Violation[]> {
   for (const [worker, { process }] of crews.entries())
     if (process.timers.size > 0) accuse(`worker ${worker} has ${process.timers.size} timers`);
   // Places whose line was deleted stay for as long as the lock is in use, and for one lease.
-  const isLeft = (key: string): boolean =>
-    key.startsWith('holdfast_places:') && world.faults.all.some(({ disorders }) => disorders);
+  const disordered = world.faults.all.flatMap(({ disorders = [] }) => disorders);
+  const withoutLine = disordered.map((lock) => new LockKeys(lock).places);
   for (const server of world.servers) {
     for (const key of server.keys.names) {
       const ttlMs = server.ask('pttl', key) as number;
-      const mostMs = isLeft(key) ? 2 * plan.watchdogMs : memoryMs(key, plan);
+      const mostMs = withoutLine.includes(key) ? 2 * plan.watchdogMs : memoryMs(key, plan);
       if (ttlMs !== -2 && !(ttlMs >= 0 && ttlMs <= mostMs))
         accuse(`key "${key}" (${ttlMs} ms) on server ${server.index}`);
     }

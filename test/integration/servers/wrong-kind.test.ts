@@ -15,12 +15,12 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose]());
 
 /** Also by its first `error` event. */
-async function isTold(redis: object, words: string): Promise<void> {
+async function isTold(redis: object, words: string | RegExp): Promise<void> {
   await using client = newClient({ redis, commandTimeout: 5_000 });
   const told = nextEvent(client, 'error');
   const error = await rejectionOf(client.getLock(uniqueName()).tryLock());
   expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-  for (const { message } of [error as Error, (await told).error]) expect(message).toContain(words);
+  for (const { message } of [error as Error, (await told).error]) expect(message).toMatch(words);
 }
 
 it.each<[string, (at: { host: string; port: number }) => object]>([
@@ -37,6 +37,7 @@ it.each<[string, (at: { host: string; port: number }) => object]>([
   ['node-redis', (at) => ({ name: 'main', sentinelRootNodes: [at] })],
 ])('a server as a Sentinel for %s', async (_, redis) => {
   const { host, port } = server;
-  const words = `what listens at ${host}:${port} is no Sentinel (ERR unknown command `;
-  await isTold(redis({ host, port }), words);
+  // Redis before 7 quotes the command by backticks.
+  const words = `what listens at ${host}:${port} is no Sentinel \\(ERR unknown command ['\`]sentinel`;
+  await isTold(redis({ host, port }), new RegExp(words));
 });

@@ -134,7 +134,7 @@ describe('MemoryRedis.advance()', () => {
     const loop = (async () => {
       while (!over.signal.aborted) await lock.withLock(() => undefined);
     })();
-    await redis.advance(1_000);
+    await redis.advance(5_000);
     over.abort();
     await loop;
     expect(redis.holders('report')).toEqual([]);
