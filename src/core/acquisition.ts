@@ -6,8 +6,7 @@ import type { SeenHolder } from '../api/errors.js';
 import type { AcquireRequest } from '../api/options.js';
 import { shownToken } from '../api/description.js';
 import { UnwantedError } from '../redis/failure.js';
-import { backOffMs } from '../redis/session.js';
-import { type Instant, now } from '../runtime/clock.js';
+import { backOffMs, type Instant, now } from '../runtime/clock.js';
 import { pauseIfLong, rejecting } from '../runtime/node.js';
 import { type Call, type Ending, LATE_MS, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import {

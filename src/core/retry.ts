@@ -4,8 +4,8 @@
 import { ClosedError, HoldfastError, KeyConflictError, UnavailableError } from '../api/errors.js';
 import { describe, failureKind, NodeGoneError } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
-import { type BackOff, backOffMs, type Surroundings } from '../redis/session.js';
-import { PROCESS_RANDOM } from '../runtime/clock.js';
+import type { Surroundings } from '../redis/session.js';
+import { type BackOff, backOffMs, PROCESS_RANDOM } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 
 /** Between attempts at what a caller waits for. */

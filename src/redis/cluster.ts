@@ -1,7 +1,7 @@
 // A session with a cluster: which master has which slots, and a connection to each that is needed. A node is an address with one wire: it is made
 // when something is to be sent, and thrown away, node and all, when the wire ends.
 
-import type { Timer } from '../runtime/clock.js';
+import { backOffMs, type Timer } from '../runtime/clock.js';
 import {
   describe,
   failureKind,
@@ -14,7 +14,7 @@ import {
 } from './failure.js';
 import { hashTag, readSlots, type SlotMap, slotOf } from './keys.js';
 import { addressIn, textOf, type Argument, type Sender, type Target } from './port.js';
-import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
+import type { Session, SessionHeard, Surroundings } from './session.js';
 import { ignore, unsent, Wire } from './wire.js';
 
 const MOST_REDIRECTIONS = 16;

@@ -2,7 +2,7 @@
 // who waits for that.
 
 import { ClosedError, UnavailableError } from '../api/errors.js';
-import type { Clock, Timer } from '../runtime/clock.js';
+import { backOffMs, type Clock, type Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import {
@@ -16,7 +16,7 @@ import {
 } from './failure.js';
 import { greet, type ServerFacts } from './greeting.js';
 import type { Argument, Sender } from './port.js';
-import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
+import type { Session, SessionHeard, Surroundings } from './session.js';
 import type { Events } from '../api/events.js';
 
 /** How soon a server is greeted again that did not answer (it is loading, perhaps), or that refuses us. */

@@ -1,10 +1,10 @@
 // The master that Sentinels name. Each client listens to all of them, so that a master that is replaced is left at once, before it
 // knows itself that it is none any more: until then it would go on granting locks, beside the new one.
 
-import type { Timer } from '../runtime/clock.js';
+import { backOffMs, type Timer } from '../runtime/clock.js';
 import { isDenial, isMereLoss, isReply, RefusedError, replyError, whyNone } from './failure.js';
 import { addressIn, textOf, type Address, type Sender, type Target } from './port.js';
-import { backOffMs, type Session, type SessionHeard, type Surroundings } from './session.js';
+import type { Session, SessionHeard, Surroundings } from './session.js';
 import { ignore, unsent, Wire } from './wire.js';
 
 /** What Sentinels publish when another server is the master: the one that led the failover as soon as it is promoted, all when they know. */

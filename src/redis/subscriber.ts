@@ -1,12 +1,11 @@
 // The connection for subscriptions at one home, a server that delivers the messages of some channels: connection after connection, for as long as a
 // channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
 
-import type { Timer } from '../runtime/clock.js';
+import { backOffMs, type Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
 import { infoField } from './greeting.js';
 import type { Outage } from './reconnecting.js';
 import { addressIn, textOf, type Heard } from './port.js';
-import { backOffMs } from './session.js';
 import { ignore, SilenceError, Wire } from './wire.js';
 
 /** The home where there is only one, no cluster: the server that commands go to. */
