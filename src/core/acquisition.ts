@@ -320,8 +320,8 @@ class Acquisition implements Call {
     const deadline = deadlineOf(sentAt, leaseMs);
     if (reply.outcome === 'held') {
       // A call that only goes on for this attempt joins no line for it.
-      if (!limit.isOverdue || waiter.findings) waiter.wait(reply, sentAt.monotonicMs);
-      waiter.findings?.held(reply, sentAt.monotonicMs);
+      if (!limit.isOverdue || waiter.lastAnswer) waiter.wait(reply, sentAt.monotonicMs);
+      waiter.lastAnswer?.held(reply, sentAt.monotonicMs);
       this.#isLate = false;
       if (leftMs(deadline) > 0) this.#lateInARow = 0; // an answer that is late itself is no sign that others come in time
       return this.#held(reply);
@@ -336,16 +336,16 @@ class Acquisition implements Call {
   }
 
   /** A try is on its way: all who wait in line are told what it is answered, even if its own caller has gone by then. */
-  #sent(sent: Promise<AcquireReply>, { findings }: Waiter, at: Instant): void {
+  #sent(sent: Promise<AcquireReply>, { lastAnswer }: Waiter, at: Instant): void {
     const before = this.#unused === sent ? undefined : this.#unused;
     this.#unused = sent;
     sent.then(
       (reply) => {
-        if (reply.outcome === 'held') findings?.held(reply, at.monotonicMs);
+        if (reply.outcome === 'held') lastAnswer?.held(reply, at.monotonicMs);
       },
       (error: unknown) => {
         if (this.#unused === sent && !mayHaveRun(error)) this.#unused = before;
-        if (findings && error instanceof Error) findings.trouble = error;
+        if (lastAnswer && error instanceof Error) lastAnswer.lastError = error;
       },
     );
   }
@@ -490,9 +490,9 @@ class Acquisition implements Call {
     const { name } = this.#lock;
     if (over.ending === 'aborted') return aborted(name, 'while waiting', signal);
     if (over.ending === 'closed') return session.closedError(name);
-    const lastError = over.lastError ?? this.#waiter?.findings?.trouble;
+    const lastError = over.lastError ?? this.#waiter?.lastAnswer?.lastError;
     const isDecided = this.#isReachable && !(lastError instanceof Undecided);
-    const known = isDecided && this.#isHolderKnown ? this.#waiter?.findings?.holder : undefined;
+    const known = isDecided && this.#isHolderKnown ? this.#waiter?.lastAnswer?.holder : undefined;
     const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);
     if (seen) return heldElsewhere(this.#lock, waitMs, seen, this.#hint(seen));
     // A try that was not sent any more, in the last instant of the wait, is no error.
@@ -504,7 +504,7 @@ class Acquisition implements Call {
 
   /** Whether the last answer that named a holder will still be young when the time is over. */
   get #isHolderKnown(): boolean {
-    return (this.#waiter?.findings?.askedAtMs ?? -Infinity) >= this.#youngSinceMs;
+    return (this.#waiter?.lastAnswer?.askedAtMs ?? -Infinity) >= this.#youngSinceMs;
   }
 
   /** The earliest time (monotonic) at which the server may have been asked, for its answer still to count when the wait ends. */

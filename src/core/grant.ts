@@ -1,5 +1,5 @@
-// What a server gave one owner of a lock. All holds that re-entered the lock share the grant, and it may outlive them: it is passed on
-// within the process, or released.
+// What a server gave one owner of a lock. All holds that re-entered the lock share the grant. It ends lost, or released: to whoever comes
+// next, or to the next waiter of this client, who is named in the release.
 
 import {
   ClosedError,
@@ -9,17 +9,19 @@ import {
   type LossReason,
   type SeenHolder,
 } from '../api/errors.js';
-import { type Clock, elapsedMs, type Instant, now } from '../runtime/clock.js';
+import { elapsedMs, type Instant, now } from '../runtime/clock.js';
 import {
   type Deadline,
   deadlineOf,
+  earlier,
   type Granted,
   type GrantedHold,
   type GrantedLock,
-  type Heir,
+  type HandOverReply,
   type KeepReply,
   later,
   leftMs,
+  type NextWaiter,
   type Renewal,
   type RenewalLimit,
 } from './protocol.js';
@@ -27,88 +29,14 @@ import type { Due, Scheduled } from '../runtime/schedule.js';
 import { lossOf, notReleased, upgradeRefused } from './messages.js';
 import type { Session } from './session.js';
 import { Turns } from '../scopes/turns.js';
-import { WaitLimit } from '../runtime/wait-limit.js';
+import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { retry } from './retry.js';
-import type { Removable } from './cleanup.js';
 
-// The holds of a grant: how many there are, of which kind, since when; and to which heir the grant was passed on, until that one's hold
-// begins.
+/** How often a lock is handed over within one client before other clients have their turn. */
+const MOST_HAND_OVERS = 16;
 
-abstract class GrantHolds {
-  #holds: GrantedHold[] = [];
-  /** To whom the grant was passed on, until that one's hold begins. */
-  #heir: Heir | undefined;
-  renewalLimit: RenewalLimit | undefined;
-  /** When its present holder got the grant. */
-  #heldSince: Instant;
-
-  constructor(clock: Clock) {
-    this.#heldSince = now(clock);
-  }
-
-  /** Whether other owners may hold the lock beside it (a reader, a permit). */
-  abstract readonly isShared: boolean;
-
-  get holdCount(): number {
-    return this.#holds.length + Number(this.#heir !== undefined);
-  }
-
-  /** How many of its holds are shared, or how many are not. */
-  countOf(isShared: boolean): number {
-    return this.#holds.filter((hold) => (hold.isShared ?? false) === isShared).length;
-  }
-
-  /** Whether the grant has holds, all of them shared, and no heir. */
-  protected get onlyReads(): boolean {
-    return this.#holds.length > 0 && !this.#heir && this.countOf(false) === 0;
-  }
-
-  get heldForMs(): number {
-    return elapsedMs(this.#heldSince);
-  }
-
-  get heldSince(): Date {
-    return new Date(this.#heldSince.wallMs);
-  }
-
-  /** Whether any hold, or the heir, wants the lease to be renewed, and `renewalLimit` lets that happen now. */
-  get isWatched(): boolean {
-    const isWanted = this.#heir?.isWatched ?? this.#holds.some(({ isWatched }) => isWatched);
-    return isWanted && (this.renewalLimit?.isDue ?? true);
-  }
-
-  /** Adds a hold. Returns whether the grant had none before, and no heir. */
-  protected enter(hold: GrantedHold): boolean {
-    const isFirst = this.holdCount === 0;
-    // Most grants have just one hold: an array that grows from nothing takes room for 17.
-    if (this.#holds.length === 0) this.#holds = [hold];
-    else this.#holds.push(hold);
-    this.#heir = undefined;
-    return isFirst;
-  }
-
-  protected leave(hold: GrantedHold): void {
-    const index = this.#holds.indexOf(hold);
-    if (index >= 0) this.#holds.splice(index, 1);
-  }
-
-  protected passTo(heir: Heir): void {
-    this.#heir = heir;
-    this.#heldSince = now(this.#heldSince.clock);
-  }
-
-  protected passToNobody(): void {
-    this.#heir = undefined;
-  }
-
-  /** The grant was lost. */
-  protected notifyLost(error: LockLostError): void {
-    for (const hold of [...this.#holds]) hold.lost(error);
-    this.#heir?.lost(error);
-  }
-}
-
-// The state of a grant: held until its deadline, lost, or released.
+/** For how long after it was acquired a lock may be handed over within one client, in milliseconds. */
+const LONGEST_CHAIN_MS = 10;
 
 type State =
   // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
@@ -119,19 +47,53 @@ type State =
 
 const HELD: State = { kind: 'held' };
 
-abstract class GrantState extends GrantHolds implements Granted, Due {
+/** From which grant of this client the lock was handed over. */
+interface Origin {
+  /** Until the answer, the owner that the server may still have in place of this one. */
+  readonly predecessorId?: string;
+  /** How often it was handed over since it was acquired, and when that was. */
+  readonly handOvers: number;
+  readonly acquiredAt: Instant;
+}
+
+/** What is called when a release is settled, with the error if it failed. */
+type Done = (error?: Error) => void;
+
+/** A release whose first command did not settle it: that command, and how much of `commandTimeout` is left. */
+interface BegunRelease {
+  readonly answer: Promise<boolean>;
+  readonly limitMs: number;
+}
+
+export class Grant implements Granted, Due {
   scheduled: Scheduled | undefined;
   readonly lock: GrantedLock;
   readonly ownerId: string;
   /** The fencing token, if the lock is fenced. */
   readonly token: bigint | undefined;
-  protected readonly session: Session;
+  renewalLimit: RenewalLimit | undefined;
+  readonly #session: Session;
+  readonly #since: Instant;
+  readonly #origin: Origin;
+  #predecessorId: string | undefined;
+  #holds: GrantedHold[] = [];
+  #state: State = HELD;
   #deadline: Deadline;
   /** When the command was sent that confirmed the grant last. */
   #confirmedAt: Instant;
-  #state: State = HELD;
   /** A renewal was sent and not answered: if the deadline passes now, the loss is for want of an answer. */
   #isRenewalUnanswered = false;
+  /** Commands that set or confirm the hold count, the lease or the owner go one after another. */
+  readonly #turns = new Turns();
+  /** The confirmation of a hand-over that is under way. */
+  #confirming: WaitLimit | undefined;
+  #isShared: boolean;
+  /** A downgrade is to be sent as soon as the turn that is under way has ended. */
+  #owesShare = false;
+  /** Whether the grant was handed over, and the answer has not come. */
+  #isHandingOver = false;
+  /** Ends the wait for the answer to the first command of a release, when its time is over. */
+  #firstReleaseDue: (() => void) | undefined;
   /** Called when nothing more will be found out about the grant; set by a closing client alone. */
   #onForgotten: (() => void) | undefined;
 
@@ -141,17 +103,23 @@ abstract class GrantState extends GrantHolds implements Granted, Due {
     ownerId: string,
     deadline: Deadline,
     token?: bigint,
+    origin?: Origin,
   ) {
-    super(session.clock);
-    this.session = session;
+    this.#session = session;
     this.lock = lock;
     this.ownerId = ownerId;
     this.token = token;
+    this.#since = now(session.clock);
+    this.#origin = origin ?? { handOvers: 0, acquiredAt: this.#since };
+    this.#predecessorId = origin?.predecessorId;
+    this.#isShared = lock.isShared ?? false;
     this.#deadline = deadline;
     this.#confirmedAt = deadline.since;
     session.grants.add(this);
     lock.granted?.(this);
   }
+
+  // What it is now.
 
   get isHeld(): boolean {
     this.checkDeadline();
@@ -168,10 +136,6 @@ abstract class GrantState extends GrantHolds implements Granted, Due {
     return this.#state.kind === 'released';
   }
 
-  protected get isReleaseConfirmed(): boolean {
-    return this.#state.kind === 'released' && this.#state.isConfirmed;
-  }
-
   remaining(): number {
     return this.isHeld ? Math.max(leftMs(this.#deadline), 0) : 0;
   }
@@ -180,66 +144,77 @@ abstract class GrantState extends GrantHolds implements Granted, Due {
     return { holder: this.ownerId, holderTtlMs: Math.round(this.remaining()) };
   }
 
+  get heldForMs(): number {
+    return elapsedMs(this.#since);
+  }
+
+  get heldSince(): Date {
+    return new Date(this.#since.wallMs);
+  }
+
+  get holdCount(): number {
+    return this.#holds.length;
+  }
+
+  /** How many of its holds are shared, or how many are not. */
+  countOf(isShared: boolean): number {
+    return this.#holds.filter((hold) => (hold.isShared ?? false) === isShared).length;
+  }
+
+  /** Whether other owners may hold the lock beside it. Of a write lock, true as soon as its downgrade is going to be sent. */
+  get isShared(): boolean {
+    return this.#isShared;
+  }
+
+  get #onlyReads(): boolean {
+    return this.#holds.length > 0 && this.countOf(false) === 0;
+  }
+
+  // Its holds.
+
+  /** Adds a hold that begins; the server counts it already. */
+  add(hold: GrantedHold): void {
+    // Most grants have just one hold: an array that grows from nothing takes room for 17.
+    if (this.#holds.length === 0) this.#holds = [hold];
+    else this.#holds.push(hold);
+    if (this.#state.kind === 'lost') hold.lost(this.#state.error);
+    else this.#watch();
+    this.#noticeEnd();
+  }
+
+  #drop(hold: GrantedHold): void {
+    const index = this.#holds.indexOf(hold);
+    if (index >= 0) this.#holds.splice(index, 1);
+    if (this.#holds.length === 0) this.lock.unwatch(this);
+  }
+
+  /** The caller to whom the lock was handed over does not want it any more: it goes to the next one, or is released. */
+  decline(): void {
+    if (this.#state.kind !== 'held' || this.#holds.length > 0) return;
+    if (this.#session.isClosed) this.#abandon();
+    else this.#releaseUntilAnswered(false, () => undefined); // after a failure the clean-up goes on
+  }
+
+  // Its lease.
+
+  /** Whether any hold wants the lease to be renewed, and `renewalLimit` lets that happen now. */
+  get isWatched(): boolean {
+    return this.#holds.some(({ isWatched }) => isWatched) && (this.renewalLimit?.isDue ?? true);
+  }
+
+  /** The watchdog looks after a grant with holds; but not before it is known that the server has this owner. */
+  #watch(): void {
+    if (this.#holds.length > 0 && this.#predecessorId === undefined) this.lock.watch(this);
+  }
+
   ageMs(at?: Instant): number {
     return this.#state.kind === 'held' ? elapsedMs(this.#confirmedAt, at) : -1;
   }
 
-  /** Adds a hold that begins; the server counts it already. */
-  add(hold: GrantedHold): void {
-    const isFirst = this.enter(hold);
-    if (this.#state.kind === 'lost') hold.lost(this.#state.error);
-    else if (isFirst) this.lock.watch(this);
-    this.#noticeEnd();
-  }
-
-  protected drop(hold: GrantedHold): void {
-    this.leave(hold);
-    if (this.holdCount === 0) this.lock.unwatch(this);
-  }
-
-  /** Passes the grant on: its last hold ends, and the heir's is to begin. Nothing changes on the server. */
-  protected bequeath(hold: GrantedHold | undefined, heir: Heir): void {
-    this.passTo(heir);
-    if (hold) this.drop(hold);
-  }
-
-  /** The heir does not take the grant. */
-  protected disinherit(): void {
-    this.passToNobody();
-    if (this.holdCount === 0) this.lock.unwatch(this);
-  }
-
-  abstract decline(): void;
-  abstract closed(error?: Error): void;
-
-  /** Ends the grant as lost: whoever relies on it learns that now. */
-  lose(lossReason: LossReason): LockLostError {
-    if (this.#state.kind === 'lost') return this.#state.error;
-    const event = lossOf(this, lossReason);
-    this.become({ kind: 'lost', error: event.error });
-    this.session.events.emit('lost', () => event);
-    // The server may still have this owner, though this process does not rely on it any more.
-    const mayStand = lossReason === 'expired' || lossReason === 'unreachable';
-    if (mayStand || (this.lock.leavesRemains && lossReason !== 'closed')) this.abandon();
-    return event.error;
-  }
-
-  /** The MultiLock that this lock is a member of was lost: the holders of this grant learn that, and the clean-up removes its owner. */
-  loseAsMember(error: LockLostError): void {
-    if (this.#state.kind !== 'held') return;
-    this.become({ kind: 'lost', error });
-    this.abandon();
-  }
-
-  async released(): Promise<void> {
-    if (this.session.grants.has(this))
-      await new Promise<void>((resolve) => (this.#onForgotten = resolve));
-  }
-
   checkDeadline(at?: Instant): void {
     // Without holds nobody relies on the grant. While it is being released the server's answer tells whether it was lost.
-    if (this.#state.kind !== 'held' || this.holdCount === 0 || leftMs(this.#deadline, at) > 0)
-      return;
+    const isReliedOn = this.#state.kind === 'held' && this.#holds.length > 0;
+    if (!isReliedOn || leftMs(this.#deadline, at) > 0) return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
   }
 
@@ -248,19 +223,22 @@ abstract class GrantState extends GrantHolds implements Granted, Due {
     this.#noticeEnd(at);
   }
 
-  /** The deadline has come for which the grant was scheduled; it may have been prolonged since. */
+  /** What the grant was scheduled for: its deadline, which may have been prolonged since, or the end of its release's first command. */
   due(): void {
-    this.checkEnd();
+    if (this.#firstReleaseDue) this.#firstReleaseDue();
+    else this.checkEnd();
   }
 
   /** Schedules the deadline if it comes before the watchdog's next round; a later one is looked at then, so few are ever scheduled. */
   #noticeEnd(at?: Instant): void {
     if (this.#state.kind !== 'held') return;
     const left = leftMs(this.#deadline, at);
-    const isOver = left <= 0 && this.holdCount === 0;
-    if (isOver || left > this.session.lockWatchdogTimeoutMs / 3) return;
+    const isOver = left <= 0 && this.#holds.length === 0;
+    const isLookedAt =
+      this.#predecessorId === undefined && left > this.#session.lockWatchdogTimeoutMs / 3;
+    if (isOver || isLookedAt) return;
     // Counted from now: since `at`, others may have been told of their loss, which takes as long as their listeners take.
-    this.session.schedule.within(this, leftMs(this.#deadline));
+    this.#session.schedule.within(this, leftMs(this.#deadline));
   }
 
   renewing(leaseMs: number): void {
@@ -273,78 +251,90 @@ abstract class GrantState extends GrantHolds implements Granted, Due {
     if (this.#state.kind !== 'held') return;
     this.#isRenewalUnanswered = false;
     if (reply !== 'kept') {
-      this.loseTo(reply);
+      this.#loseTo(reply);
       return;
     }
-    this.prolong(deadline, answeredAt);
+    this.#prolong(deadline, answeredAt);
     const { ownerId, lock } = this;
     if (leaseMs > 0)
-      this.session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
+      this.#session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
   }
 
   /** The server confirmed the grant until `deadline`, or, when it was a mere look, only that the grant is there. */
-  protected prolong(deadline: Deadline, at: Instant = now(this.session.clock)): void {
+  #prolong(deadline: Deadline, at: Instant = now(this.#session.clock)): void {
     if (this.#state.kind !== 'held') return;
     this.#deadline = later(this.#deadline, deadline, at);
     this.#confirmedAt = deadline.since;
     this.checkDeadline(at);
   }
 
+  // How it ends.
+
+  /** The one place where the state changes: what was released may yet turn out to be lost, what is lost stays lost. */
+  #become(next: Exclude<State, { kind: 'held' }>): void {
+    if (this.#state.kind === 'lost') return;
+    this.#state = next;
+    this.#session.schedule.delete(this);
+    this.#confirming?.end('closed');
+    this.lock.unwatch(this);
+    if (next.kind === 'released' && next.isConfirmed)
+      this.#session.cleanup.released?.add(this.lock, this.ownerId, leftMs(this.#deadline));
+    // Before its release is confirmed the grant stays among those of the session: a closing client waits for it.
+    if (next.kind === 'lost' || next.isConfirmed) this.#forget();
+    if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
+  }
+
+  #forget(): void {
+    this.#session.grants.delete(this);
+    this.lock.forget?.(this.ownerId);
+    this.#onForgotten?.();
+  }
+
+  /** Resolves when the release that is under way is settled, whatever came of it. */
+  async released(): Promise<void> {
+    if (this.#session.grants.has(this))
+      await new Promise<void>((resolve) => (this.#onForgotten = resolve));
+  }
+
+  /** Ends the grant as lost: whoever relies on it learns that now. */
+  lose(lossReason: LossReason): LockLostError {
+    if (this.#state.kind === 'lost') return this.#state.error;
+    const event = lossOf(this, lossReason);
+    this.#become({ kind: 'lost', error: event.error });
+    this.#session.events.emit('lost', () => event);
+    // The server may still have this owner, though this process does not rely on it any more.
+    const isUncertain = lossReason === 'expired' || lossReason === 'unreachable';
+    const mayStand = isUncertain || this.#predecessorId !== undefined || this.lock.leavesRemains;
+    if (mayStand && lossReason !== 'closed') this.#abandon();
+    return event.error;
+  }
+
+  /** The MultiLock that this lock is a member of was lost: the holders of this grant learn that, and the clean-up removes its owner. */
+  loseAsMember(error: LockLostError): void {
+    if (this.#state.kind !== 'held') return;
+    this.#become({ kind: 'lost', error });
+    this.#abandon();
+  }
+
   /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
-  protected loseTo(reply: Exclude<KeepReply, 'kept'>): LockLostError {
+  #loseTo(reply: Exclude<KeepReply, 'kept'>): LockLostError {
     return this.lose(reply === 'deleted' && leftMs(this.#deadline) <= 0 ? 'expired' : reply);
   }
 
   /** Nobody relies on the grant any more, but its owner may still be on the server: the clean-up removes it. */
-  protected abandon(): void {
-    this.become({ kind: 'released', isConfirmed: false });
+  #abandon(): void {
+    this.#become({ kind: 'released', isConfirmed: false });
     this.#forget();
-    this.session.cleanup.remove(this.lock, this.ownerId);
+    this.#session.cleanup.remove({ id: this.lock.id, release: this.giveBack }, this.ownerId);
   }
 
-  /** Called when the grant was lost, or its release is on its way. */
-  protected abstract ended(): void;
+  /** Removes the owner from the server. Before it the older one, or a hand-over that arrives late would put this one in its place. */
+  readonly giveBack = async (): Promise<boolean> => {
+    if (this.#predecessorId !== undefined) await this.lock.release(this.#predecessorId);
+    return await this.lock.release(this.ownerId);
+  };
 
-  /** The one place where the state changes: what was released may yet turn out to be lost, what is lost stays lost. */
-  protected become(next: Exclude<State, { kind: 'held' }>): void {
-    if (this.#state.kind === 'lost') return;
-    this.#state = next;
-    this.session.schedule.delete(this);
-    this.ended();
-    this.lock.unwatch(this);
-    if (next.kind === 'released' && next.isConfirmed)
-      this.session.cleanup.released?.add(this.lock, this.ownerId, leftMs(this.#deadline));
-    // Before its release is confirmed the grant stays among those of the session: a closing client waits for it.
-    if (next.kind === 'lost' || next.isConfirmed) this.#forget();
-    if (next.kind === 'lost') this.notifyLost(next.error);
-  }
-
-  #forget(): void {
-    this.session.grants.delete(this);
-    this.lock.forget?.(this.ownerId);
-    this.#onForgotten?.();
-  }
-}
-
-// A grant's hold count and lease on the server: the commands that set or confirm the count go one after another.
-
-abstract class CountedGrant extends GrantState {
-  /** The confirmation of a hand-over that is under way. */
-  #confirming: WaitLimit | undefined;
-  protected readonly turns: Turns = new Turns();
-  /**
-   * The hold count on the server. undefined while a command that sets it is unanswered: it may still arrive, so the grant must not be
-   * passed on.
-   */
-  protected countThere: number | undefined = 1;
-  #isShared: boolean = this.lock.isShared ?? false;
-  /** A downgrade is to be told as soon as the turn that is under way has ended. */
-  #owesShare = false;
-
-  /** Of a write lock, true as soon as its downgrade is going to be sent: readers may be in then, whatever the server answers. */
-  override get isShared(): boolean {
-    return this.#isShared;
-  }
+  // What changes its hold count or its lease.
 
   /**
    * Adds a hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can count in
@@ -360,7 +350,7 @@ abstract class CountedGrant extends GrantState {
   ): Promise<H | undefined> {
     let hold: H | undefined;
     const confirmed = (): unknown => (hold = begin());
-    await this.confirm(leaseMs, waitLimit, 1, confirmed, isShared);
+    await this.#confirm(leaseMs, waitLimit, 1, confirmed, isShared);
     return hold;
   }
 
@@ -368,8 +358,8 @@ abstract class CountedGrant extends GrantState {
   async extend(leaseMs: number): Promise<boolean> {
     let isExtended = false;
     try {
-      await this.session.bounded(this.lock.name, 'not known to be extended', (waitLimit) =>
-        this.confirm(leaseMs, waitLimit, 0, () => (isExtended = true)),
+      await this.#session.bounded(this.lock.name, 'not known to be extended', (waitLimit) =>
+        this.#confirm(leaseMs, waitLimit, 0, () => (isExtended = true), true),
       );
     } catch (error) {
       // The client was closed meanwhile, and so the lock was lost: the loss is what is thrown, whichever was found out first.
@@ -378,49 +368,26 @@ abstract class CountedGrant extends GrantState {
     return isExtended;
   }
 
-  /**
-   * The lock was handed over with the lease of a place in line: sets, in the background, the lease that was asked for. That
-   * needs no turn, since it never takes back what another command confirmed.
-   */
-  confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
-    const { clock, acquisitions: registry } = this.session;
-    const waitLimit = new WaitLimit({ clock, limitMs: this.remaining(), registry });
-    this.#confirming = waitLimit;
-    this.#ask(confirm, waitLimit)
-      .then((sentAt) => {
-        this.prolong(deadlineOf(sentAt, leaseMs));
-      })
-      // Without an answer the grant keeps the deadline that it had; a loss has been told by then.
-      .catch((error: unknown) => this.takenIfConflict(error))
-      .finally(() => {
-        waitLimit.dispose();
-      });
-  }
-
-  protected override ended(): void {
-    this.#confirming?.end('closed');
-  }
-
   /** Confirms that the lock is held, with `more` holds added, for `leaseMs` from now. `isShared`: whether those added are shared. */
-  protected async confirm(
+  async #confirm(
     leaseMs: number,
     waitLimit: WaitLimit,
     more: number,
     confirmed: () => void,
-    isShared = true,
+    isShared: boolean,
   ): Promise<void> {
-    if (!this.turns.tryTake() && !(await this.turns.take(waitLimit, false, true))) return;
+    if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit, false, true))) return;
     try {
-      this.throwIfLost();
+      this.#throwIfLost();
       if (this.isReleased) return;
       if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
-      const sentAt = await this.keep(this.holdCount + more, leaseMs, waitLimit, isShared);
-      this.prolong(deadlineOf(sentAt, leaseMs));
+      const sentAt = await this.#keep(this.holdCount + more, leaseMs, waitLimit, isShared);
+      this.#prolong(deadlineOf(sentAt, leaseMs));
       if (this.remaining() > 0) confirmed(); // without holds it is not lost when its end has passed, but over
     } catch (error) {
-      throw this.takenIfConflict(error);
+      throw this.#takenIfConflict(error);
     } finally {
-      this.passTurn();
+      this.#passTurn();
     }
   }
 
@@ -428,21 +395,70 @@ abstract class CountedGrant extends GrantState {
    * Tells the server the hold count, the lease, and whether others may hold the lock beside this owner. Returns the time at which that
    * was sent. Throws if the lock is lost.
    */
-  protected async keep(
+  async #keep(
     holdCount: number,
     leaseMs: number,
     waitLimit: WaitLimit,
     isShared = true,
   ): Promise<Instant> {
     const { lock, ownerId } = this;
-    this.#isShared ||= isShared && this.onlyReads;
-    const send = (): Promise<KeepReply> =>
-      lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared);
-    this.countThere = undefined;
-    const sentAt = await this.#ask(send, waitLimit);
-    this.countThere = holdCount;
+    this.#isShared ||= isShared && this.#onlyReads;
+    return await this.#ask(
+      () => lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared),
+      waitLimit,
+    );
+  }
+
+  /** Asks whether the lock is still held; returns the time at which that was sent. Throws if the lock is lost. */
+  async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
+    const wasReleased = this.isReleased;
+    const { connection, clock } = this.#session;
+    let sentAt = now(clock);
+    const reply = await retry(connection, waitLimit, this.#named, () => {
+      sentAt = now(clock);
+      return send();
+    });
+    this.#throwIfLost();
+    // A grant that was given up meanwhile is not lost: the clean-up has removed its owner.
+    const isGivenUp = this.isReleased && !wasReleased;
+    if (reply !== 'kept' && !isGivenUp) throw this.#loseTo(reply);
     return sentAt;
   }
+
+  #throwIfLost(): void {
+    if (this.loss) throw this.loss;
+  }
+
+  /** The lock for `retry`, but without `keyInTheWay`: a key conflict means here that the lock is lost, so nobody need look at the key. */
+  get #named(): { name: string } {
+    return { name: this.lock.name };
+  }
+
+  /** After a key conflict the lock is lost: something else has taken the place of its key. */
+  #takenIfConflict(error: unknown): unknown {
+    return error instanceof KeyConflictError ? this.lose('taken') : error;
+  }
+
+  /**
+   * The lock was handed over with the lease of a place in the queue: sets, in the background, the lease that was asked for. That
+   * needs no turn, since it never takes back what another command confirmed.
+   */
+  confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
+    const { clock, acquisitions: registry } = this.#session;
+    const waitLimit = new WaitLimit({ clock, limitMs: this.remaining(), registry });
+    this.#confirming = waitLimit;
+    this.#ask(confirm, waitLimit)
+      .then((sentAt) => {
+        this.#prolong(deadlineOf(sentAt, leaseMs));
+      })
+      // Without an answer the grant keeps the deadline that it had; a loss has been told by then.
+      .catch((error: unknown) => this.#takenIfConflict(error))
+      .finally(() => {
+        waitLimit.dispose();
+      });
+  }
+
+  // A downgrade: from now on all its holds only read.
 
   /** The server may be another one now, that has not got the downgrade, though it was answered: it is told again. */
   doubted(): void {
@@ -450,20 +466,17 @@ abstract class CountedGrant extends GrantState {
   }
 
   /** Ends a turn: whoever had it has begun to write by now, or will not. */
-  protected passTurn(): void {
-    const isDue = this.#owesShare && this.onlyReads;
+  #passTurn(): void {
+    const isDue = this.#owesShare && this.#onlyReads;
     this.#owesShare = false;
     if (isDue) this.#share();
-    this.turns.pass();
+    this.#turns.pass();
   }
 
-  /**
-   * A downgrade stayed unanswered, or had no turn to be sent in: the clean-up tells it as soon as the server can be reached, so that other
-   * readers get in.
-   */
-  protected shareLater(): void {
+  /** A downgrade stayed unanswered, or had no turn to be sent in: the clean-up sends it as soon as the server can be reached. */
+  #shareLater(): void {
     // Whoever has the turn may be about to write, unless that is refused already.
-    if (this.turns.isTaken && !this.isShared) this.#owesShare = true;
+    if (this.#turns.isTaken && !this.isShared) this.#owesShare = true;
     else this.#share();
   }
 
@@ -471,159 +484,48 @@ abstract class CountedGrant extends GrantState {
     this.#isShared = true;
     const { lock, ownerId, holdCount } = this;
     const share = async (): Promise<boolean> => {
-      await lock.reenter(ownerId, holdCount, 0, this.session.untilClosed, true);
+      await lock.reenter(ownerId, holdCount, 0, this.#session.untilClosed, true);
       return true;
     };
-    this.session.cleanup.remove({ id: `${lock.id} shared`, release: share }, ownerId);
+    this.#session.cleanup.remove({ id: `${lock.id} shared`, release: share }, ownerId);
   }
 
-  /** Asks whether the lock is still held; returns the time at which that was sent. Throws if the lock is lost. */
-  async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
-    const wasReleased = this.isReleased;
-    const { connection, clock } = this.session;
-    let sentAt = now(clock);
-    const reply = await retry(connection, waitLimit, this.named, () => {
-      sentAt = now(clock);
-      return send();
-    });
-    this.throwIfLost();
-    // A grant that was given up meanwhile is not lost: the clean-up has removed its owner.
-    const isGivenUp = this.isReleased && !wasReleased;
-    if (reply !== 'kept' && !isGivenUp) throw this.loseTo(reply);
-    return sentAt;
-  }
-
-  protected throwIfLost(): void {
-    if (this.loss) throw this.loss;
-  }
-
-  /** The lock for `retry`, but without `keyInTheWay`: a key conflict means here that the lock is lost, so nobody need look at the key. */
-  protected get named(): { name: string } {
-    return { name: this.lock.name };
-  }
-
-  /** After a key conflict the lock is lost: something else has taken the place of its key. */
-  protected takenIfConflict(error: unknown): unknown {
-    return error instanceof KeyConflictError ? this.lose('taken') : error;
-  }
-}
-
-/** A hold that ended by passing the grant on. */
-export interface PassedOn {
-  /** Resolves when it is known that the grant was still there. */
-  readonly proof: Promise<void>;
-  /** How long that hold's owner had it, in milliseconds. */
-  readonly heldForMs: number;
-}
-
-/** What is called when a release is settled, with the error if it failed. */
-type Done = (error?: Error) => void;
-
-export class Grant extends CountedGrant {
-  /** Made when the grant is first passed on. */
-  #relay: Relay | undefined;
-
-  /**
-   * Ends the last hold by passing the grant on: the first in line takes it as it is, without asking the server. The release is
-   * settled by a proof that the grant was there. undefined: nobody may take it, and nothing was done.
-   */
-  passOn(hold: GrantedHold): PassedOn | undefined {
-    const line = this.lock.localLine;
-    const heir = line?.heir;
-    if (!heir || !hold.isWatched || !this.#mayPass) return undefined;
-    this.#relay ??= this.#newRelay();
-    if (!this.#relay.mayPass) return undefined;
-    const { heldForMs } = this;
-    this.bequeath(hold, heir);
-    const proof = this.#relay.passed(line.length - 1);
-    heir.inherit(this);
-    return { proof, heldForMs };
-  }
-
-  /** The heir does not want the grant: it goes to the next in line, or is released. */
-  override decline(): void {
-    const heir = this.lock.localLine?.heir;
-    if (heir && this.#mayPass) {
-      this.bequeath(undefined, heir);
-      heir.inherit(this);
-      return;
-    }
-    this.disinherit();
-    if (this.isHeld) this.#releaseUntilAnswered(false, () => undefined); // after a failure the clean-up goes on
-  }
+  // Its release.
 
   /** Ends a hold, and with the last one releases the lock. Call it again after a failure. */
   release(hold: GrantedHold, isRepeat: boolean, done: Done): void {
-    this.drop(hold);
-    const { connection } = this.session;
-    const isLast = this.holdCount === 0 && !this.isReleased && !this.loss;
-    if (isLast && connection.isReady && this.turns.tryTake()) this.#releaseAtOnce(done);
+    this.#drop(hold);
+    const isLast = this.holdCount === 0 && this.#state.kind === 'held';
+    const isSimple = isLast && this.#session.connection.isReady && !this.#nextWaiter;
+    if (isSimple && this.#turns.tryTake()) this.#releaseAtOnce(done);
     else this.#releaseUntilAnswered(isRepeat, done);
-  }
-
-  /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
-  override closed(error?: Error): void {
-    this.#relay?.settle(error);
   }
 
   /** Sends one command, while no other command of the grant is under way, and repeats it only if that does not settle the release. */
   #releaseAtOnce(done: Done): void {
-    this.become({ kind: 'released', isConfirmed: false });
-    sendRelease(this.session, this.lock, this.ownerId, (begun) => {
-      this.turns.pass();
-      if (begun) {
-        this.#releaseUntilAnswered(false, done, begun);
-        return;
-      }
-      this.become({ kind: 'released', isConfirmed: true });
-      done();
-    });
-  }
-
-  /**
-   * Whether the grant may be passed on. A token is one holder's: the next one needs a larger one. Half of the lease has to be left,
-   * which is enough for a renewal to fail and be repeated.
-   */
-  get #mayPass(): boolean {
-    if (this.token !== undefined) return false;
-    const { isClosed, connection, lockWatchdogTimeoutMs } = this.session;
-    const isSettled = !this.turns.isTaken && this.countThere === 1 && this.holdCount <= 1;
-    const isUsable = isSettled && !isClosed && connection.isReady;
-    // A lease that was extended to more than that would keep the lock for as long if the next holder died.
-    const leftMs = isUsable ? this.remaining() : 0;
-    return leftMs >= lockWatchdogTimeoutMs / 2 && leftMs <= lockWatchdogTimeoutMs;
-  }
-
-  #newRelay(): Relay {
-    const relay = new Relay(this.session, this.lock, this.ownerId, this.heldForMs, () => {
-      this.#confirmGone(relay);
-    });
-    return relay;
-  }
-
-  /** A look did not find the owner on the server: finds out how the grant was lost. If it is there after all, the look is repeated. */
-  #confirmGone(relay: Relay): void {
-    if (!this.isHeld) return;
-    const kept = (): void => {
-      relay.due();
+    const { clock, commandTimeoutMs, schedule } = this.#session;
+    this.#become({ kind: 'released', isConfirmed: false });
+    const answer = this.lock.release(this.ownerId);
+    const endsAtMs = clock.nowMs() + commandTimeoutMs;
+    const settled = (isReleased: boolean): void => {
+      if (!this.#firstReleaseDue) return;
+      this.#firstReleaseDue = undefined;
+      schedule.delete(this);
+      this.#turns.pass();
+      if (isReleased) {
+        this.#become({ kind: 'released', isConfirmed: true });
+        done();
+      } else this.#releaseUntilAnswered(false, done, { answer, limitMs: endsAtMs - clock.nowMs() });
     };
-    const confirm = (waitLimit: WaitLimit): Promise<void> => this.confirm(0, waitLimit, 0, kept);
-    this.session
-      .bounded(this.lock.name, 'not known to be held', confirm)
-      .catch((error: unknown) => {
-        if (isUnanswered(error) && this.isHeld) this.loseTo('deleted');
-        else relay.settle(error as Error);
-      });
-  }
-
-  /** Its release did not find the owner, so the grant is lost, even if it stays unknown how. */
-  async #askHowLost(waitLimit: WaitLimit): Promise<void> {
-    try {
-      await this.keep(1, 0, waitLimit);
-    } catch (error) {
-      const isKnown = error instanceof LockLostError || error instanceof KeyConflictError;
-      throw isKnown ? error : this.loseTo('deleted');
-    }
+    this.#firstReleaseDue = () => {
+      const leftMs = endsAtMs - clock.nowMs();
+      if (leftMs > 0) schedule.within(this, leftMs);
+      else settled(false);
+    };
+    schedule.within(this, commandTimeoutMs);
+    answer.then(settled, () => {
+      settled(false);
+    });
   }
 
   /** Repeats the release until it is answered, within `commandTimeout`. `begun`: its first command, if that was sent already. */
@@ -633,230 +535,173 @@ export class Grant extends CountedGrant {
       this.#release(waitLimit, isRepeat, begun?.answer);
     const failed = (failure: Error): void => {
       const isOver = isUnanswered(failure) && this.holdCount === 0;
-      const error = isOver ? notReleased(failure, name, this.session.connection.isReady) : failure;
-      if (isOver) this.abandon();
-      else if (isUnanswered(error) && this.onlyReads) this.shareLater();
-      if (this.holdCount === 0) this.#relay?.settle(error);
+      const error = isOver ? notReleased(failure, name, this.#session.connection.isReady) : failure;
+      if (isOver && !this.#isHandingOver && this.#session.grants.has(this)) this.#abandon();
+      else if (isUnanswered(error) && this.#onlyReads) this.#shareLater();
       done(error);
     };
-    this.session.bounded(name, 'not known to be released', release, begun).then(() => {
+    this.#session.bounded(name, 'not known to be released', release, begun).then(() => {
       done();
     }, failed);
   }
 
-  protected override ended(): void {
-    super.ended();
-    if (!this.#relay) return;
-    this.#relay.end();
-    const { loss } = this;
-    // A client that closes releases its grants itself, and calls `closed()` when it knows the outcome.
-    const isOfClose = this.session.isClosed && loss?.lossReason === 'closed';
-    if (loss ? !isOfClose : this.isReleaseConfirmed) this.#relay.settle(loss);
-  }
-
   async #release(waitLimit: WaitLimit, isRepeat: boolean, begun?: Promise<boolean>): Promise<void> {
-    if (!this.turns.tryTake() && !(await this.turns.take(waitLimit))) return;
+    if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
+    const next = this.holdCount === 0 ? this.#nextWaiter : undefined;
+    if (next) {
+      await waitLimit.within(this.#handOver(next));
+      return;
+    }
     try {
-      this.throwIfLost();
+      this.#throwIfLost();
       if (this.holdCount > 0) {
-        await this.keep(this.holdCount, 0, waitLimit);
+        await this.#keep(this.holdCount, 0, waitLimit);
         return;
       }
-      if (this.isReleaseConfirmed) return; // by a release of another hold that was before us
-      isRepeat ||= this.isReleased && !begun;
-      this.become({ kind: 'released', isConfirmed: false });
-      let answer = begun;
-      const isReleased = await retry(
-        this.session.connection,
-        waitLimit,
-        this.named,
-        (isSentAgain) => {
-          isRepeat ||= isSentAgain;
-          const sent = answer ?? this.lock.release(this.ownerId);
-          answer = undefined;
-          return sent;
-        },
-      );
-      // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
-      if (!isReleased && !isRepeat) await this.#askHowLost(waitLimit);
-      this.become({ kind: 'released', isConfirmed: true });
+      if (this.#state.kind === 'released' && this.#state.isConfirmed) return; // by a release of another hold that was before us
+      await this.#sendRelease(waitLimit, isRepeat || (this.isReleased && !begun), begun);
     } catch (error) {
-      throw this.takenIfConflict(error);
+      throw this.#takenIfConflict(error);
     } finally {
-      this.passTurn();
+      this.#passTurn();
     }
   }
-}
 
-// A grant that is passed on from one holder to the next within a process, and the releases that did so: each is settled by the next
-// proof that the server still had the grant after that.
-
-/** How often a grant is passed on at most before other clients have their turn. */
-const MOST_PASSES = 16;
-
-/** For how long after the server gave it a grant may be passed on, in milliseconds. */
-const LONGEST_MS = 10;
-
-/** How long a proof that the grant's own release should soon bring is awaited before one is asked for, in milliseconds. */
-const PROOF_MS = 1;
-
-/** A release that passed the grant on and is not settled; `pass`: 1 for the first release that did so, 2 for the next. */
-interface Unproven {
-  readonly pass: number;
-  resolve(): void;
-  reject(error: Error): void;
-}
-
-export class Relay implements Due {
-  scheduled: Scheduled | undefined;
-  readonly #session: Session;
-  readonly #lock: GrantedLock;
-  readonly #ownerId: string;
-  readonly #gone: () => void;
-  readonly #endsAtMs: number;
-  #passes = 0;
-  #unproven: Unproven[] = [];
-  #isAsking = false;
-  #isOver = false;
-
-  /** `gone` is called when the server has no such owner, though nobody released it. */
-  constructor(
-    session: Session,
-    lock: GrantedLock,
-    ownerId: string,
-    heldForMs: number,
-    gone: () => void,
-  ) {
-    this.#session = session;
-    this.#lock = lock;
-    this.#ownerId = ownerId;
-    this.#gone = gone;
-    this.#endsAtMs = session.clock.nowMs() - heldForMs + LONGEST_MS;
-  }
-
-  /** Whether the grant may be passed on once more. */
-  get mayPass(): boolean {
-    return this.#passes < MOST_PASSES && this.#session.clock.nowMs() < this.#endsAtMs;
-  }
-
-  /** A hold was released by passing the grant on; `waiting` are in line behind its new holder. Settled by the next proof. */
-  passed(waiting: number): Promise<void> {
-    const pass = ++this.#passes;
-    const proof = new Promise<void>((resolve, reject) => {
-      this.#unproven.push({ pass, resolve, reject });
-    });
-    // Enough are in line for all passes that are left; the release on the server after the last pass is a proof for all.
-    if (waiting > MOST_PASSES - pass) this.#session.schedule.within(this, PROOF_MS);
-    else this.due();
-    return proof;
-  }
-
-  /** Asks whether the grant is still there. */
-  due(): void {
-    if (!this.#isAsking && !this.#isOver && this.#unproven.length > 0) void this.#ask();
-  }
-
-  /** The grant's release is on its way, or the grant was lost: nothing is asked any more. */
-  end(): void {
-    this.#isOver = true;
-    this.#session.schedule.delete(this);
-  }
-
-  /** Settles all releases by what became of the grant: without `error` it was there until its own release; else they fail with that. */
-  settle(error?: Error): void {
-    this.end();
-    this.#settle(this.#passes, error);
-  }
-
-  async #ask(): Promise<void> {
+  async #sendRelease(
+    waitLimit: WaitLimit,
+    isRepeat: boolean,
+    begun?: Promise<boolean>,
+  ): Promise<void> {
+    this.#become({ kind: 'released', isConfirmed: false });
+    let answer = begun;
+    let mayBeDone = isRepeat;
     const { connection } = this.#session;
-    const { name } = this.#lock;
-    const upTo = this.#passes;
-    this.#isAsking = true;
+    const isReleased = await retry(connection, waitLimit, this.#named, (isSentAgain) => {
+      mayBeDone ||= isSentAgain;
+      const sent = answer ?? this.lock.release(this.ownerId);
+      answer = undefined;
+      return sent;
+    });
+    // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
+    if (!isReleased && !mayBeDone) throw await this.#howLost(waitLimit);
+    this.#become({ kind: 'released', isConfirmed: true });
+  }
+
+  /** The server does not have the owner, so the grant is lost, even if it stays unknown how. */
+  async #howLost(waitLimit: WaitLimit): Promise<LockLostError> {
     try {
-      const count = await this.#session.bounded(name, 'not known to be released', (waitLimit) =>
-        retry(connection, waitLimit, { name }, () => this.#lock.holdCount(this.#ownerId)),
-      );
-      if (count > 0) this.#settle(upTo);
-      else if (!this.#isOver) this.#gone();
+      await this.#keep(1, 0, waitLimit);
     } catch (error) {
-      // Something else is in place of the lock's key: then it is gone, too.
-      if (error instanceof KeyConflictError && !this.#isOver) this.#gone();
-      else this.#settle(upTo, error as Error);
+      if (error instanceof KeyConflictError) return this.lose('taken');
+      if (error instanceof LockLostError) return error;
+    }
+    return this.#loseTo('deleted');
+  }
+
+  // The hand-over to the next waiter of this client: its release names the successor.
+
+  /** Whom the lock is to be handed over to; undefined: to nobody, it is to be free for all. */
+  get #nextWaiter(): NextWaiter | undefined {
+    const { isClosed, connection } = this.#session;
+    const { handOvers, acquiredAt } = this.#origin;
+    if (this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
+    if (handOvers >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS) return undefined;
+    // Until the answer the successor relies on what is left of this lease: enough for the call to fail and be repeated.
+    if (leftMs(this.#deadline) < this.#deadline.usableMs / 2) return undefined;
+    return this.lock.nextWaiter;
+  }
+
+  /**
+   * Releases the lock to the next waiter, by one call that is repeated until it is answered. The waiter enters when that is sent; if it needs
+   * the answer (a token, the word of replicas), on the answer. Until then neither of the two grants has another command under way.
+   */
+  async #handOver(next: NextWaiter): Promise<void> {
+    const session = this.#session;
+    const { clock, connection, commandTimeoutMs } = session;
+    const { lock, ownerId } = this;
+    const successorId = session.newOwnerId();
+    const lease = deadlineOf(now(clock), next.leaseMs);
+    const origin = { ...this.#origin, handOvers: this.#origin.handOvers + 1 };
+    let entered: Grant | undefined;
+    if (!next.needsAnswer) {
+      const until = earlier(lease, this.#deadline);
+      const pending = { ...origin, predecessorId: ownerId };
+      entered = new Grant(session, lock, successorId, until, undefined, pending);
+    }
+    // Whoever waits for the answer goes on waiting if none comes: that leaves time to release the lock without a successor.
+    const limitMs = entered ? entered.remaining() : commandTimeoutMs / 2;
+    const limit = new WaitLimit({ clock, limitMs });
+    if (entered) entered.#entersWithin(limit);
+    this.#isHandingOver = true;
+    this.#become({ kind: 'released', isConfirmed: false });
+    let isRepeat = false;
+    const answer = retry(connection, limit, this.#named, (mayHaveRun) => {
+      isRepeat = mayHaveRun;
+      return next.handOver(ownerId, successorId);
+    });
+    if (entered) next.accept(entered);
+    else next.expect();
+    try {
+      const { isDone, token } = await answer;
+      // Gone at the first sending: this grant was lost before. Gone on a repeat: an earlier one was executed, the successor is lost since.
+      if (!isDone && !isRepeat) throw await this.#howLost(limit);
+      this.#become({ kind: 'released', isConfirmed: true });
+      if (entered) await entered.#handedOver(isDone, lease, limit);
+      else if (isDone) next.accept(new Grant(session, lock, successorId, lease, token, origin));
+      else next.tryItself();
+    } catch (error) {
+      const failure = this.#takenIfConflict(error);
+      const lossReason = failure instanceof LockLostError ? failure.lossReason : 'unreachable';
+      if (!entered) next.tryItself();
+      else if (entered.isHeld) entered.lose(lossReason);
+      if (!(error instanceof WaitEnded)) throw failure;
+      if (!entered) this.#removeSuccessor(successorId);
+      await this.#releaseAfterAll();
     } finally {
-      this.#isAsking = false;
-    }
-    if (!this.#isOver && this.#unproven.some(({ pass }) => pass > upTo)) this.due();
-  }
-
-  #settle(upTo: number, error?: Error): void {
-    const settled = this.#unproven.filter(({ pass }) => pass <= upTo);
-    this.#unproven = this.#unproven.filter(({ pass }) => pass > upTo);
-    for (const release of settled) {
-      if (error) release.reject(error);
-      else release.resolve();
+      limit.dispose();
+      if (entered) entered.#passTurn();
+      this.#isHandingOver = false;
+      this.#passTurn();
     }
   }
-}
 
-// The first command of a release, which mostly settles it.
-
-/** A release whose first command did not settle it: that command, and how much of `commandTimeout` is left. */
-export interface BegunRelease {
-  readonly answer: Promise<boolean>;
-  readonly limitMs: number;
-}
-
-/** Sends the release, and calls `done` once: without an argument when the lock was released, else with what there is to go on with. */
-function sendRelease(
-  session: Session,
-  lock: Removable,
-  ownerId: string,
-  done: (begun?: BegunRelease) => void,
-): void {
-  const release = new SentRelease(session, lock.release(ownerId), done);
-  release.awaitAnswer();
-}
-
-class SentRelease implements Due {
-  scheduled: Scheduled | undefined;
-  readonly #session: Session;
-  readonly #answer: Promise<boolean>;
-  readonly #endsAtMs: number;
-  /** undefined: called back already. */
-  #done: ((begun?: BegunRelease) => void) | undefined;
-
-  constructor(session: Session, answer: Promise<boolean>, done: (begun?: BegunRelease) => void) {
-    this.#session = session;
-    this.#answer = answer;
-    this.#done = done;
-    this.#endsAtMs = session.clock.nowMs() + session.commandTimeoutMs;
+  /** As the successor: enters, and does nothing else on the server until the hand-over is answered. If it is lost, nobody repeats that. */
+  #entersWithin(limit: WaitLimit): void {
+    this.#turns.tryTake();
+    this.#confirming = limit;
+    this.#isRenewalUnanswered = true;
   }
 
-  awaitAnswer(): void {
-    this.#session.schedule.within(this, this.#session.commandTimeoutMs);
-    this.#answer.then(
-      (isReleased) => {
-        this.#end(isReleased);
-      },
-      () => {
-        this.#end(false);
-      },
-    );
+  /** As the successor: the server has answered the hand-over. It is done, and the lease counts from when it was first sent; or it was undone since. */
+  async #handedOver(isDone: boolean, lease: Deadline, limit: WaitLimit): Promise<void> {
+    this.#predecessorId = undefined;
+    this.#isRenewalUnanswered = false;
+    if (!isDone) {
+      await this.#howLost(limit);
+      return;
+    }
+    this.#prolong(lease);
+    if (this.#state.kind === 'held') this.#watch();
   }
 
-  due(): void {
-    const leftMs = this.#endsAtMs - this.#session.clock.nowMs();
-    if (leftMs > 0) this.#session.schedule.within(this, leftMs);
-    else this.#end(false);
+  /** The hand-over stayed unanswered, and its waiter has not entered: its owner is removed, after this one. */
+  #removeSuccessor(successorId: string): void {
+    const { lock, ownerId } = this;
+    const release = async (): Promise<boolean> => {
+      await lock.release(ownerId);
+      return await lock.release(successorId);
+    };
+    this.#session.cleanup.remove({ id: lock.id, release }, successorId);
   }
 
-  #end(isReleased: boolean): void {
-    const done = this.#done;
-    if (!done) return;
-    this.#done = undefined;
-    this.#session.schedule.delete(this);
-    if (isReleased) done();
-    else done({ answer: this.#answer, limitMs: this.#endsAtMs - this.#session.clock.nowMs() });
+  /** The hand-over has no successor any more: the lock is only released. */
+  async #releaseAfterAll(): Promise<void> {
+    const release = (waitLimit: WaitLimit): Promise<void> => this.#sendRelease(waitLimit, true);
+    try {
+      await this.#session.bounded(this.lock.name, 'not known to be released', release);
+    } catch (error) {
+      this.#abandon(); // its caller may have been told before that it is not known
+      throw error;
+    }
   }
 }

@@ -21,8 +21,6 @@ export class SingleHold implements OwnHold {
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
-  /** For how long it had been held when it was passed on to somebody else. */
-  #passedOnAfterMs: number | undefined;
   /** Whether it was lost while its owner keeps the lock: the `unlock()` that is yet to come for it must find it, and undo no other hold. */
   isRetired = false;
   #onEnd: (() => void) | undefined;
@@ -152,7 +150,7 @@ export class SingleHold implements OwnHold {
     if (this.#grant.loss || this.#loss || this.#isGivenUp) return; // it was lost itself, perhaps just now, or given up before
     if (!this.#holder.parent && this.#grant.holdCount <= 1) {
       this.#grant.loseAsMember(error);
-      emitReleased(this.#session, this.#grant, this.heldForMs);
+      emitReleased(this.#session, this.#grant, 0);
       return;
     }
     this.isRetired = true;
@@ -185,26 +183,19 @@ export class SingleHold implements OwnHold {
     const isRepeat = this.#isGivenUp;
     this.#isGivenUp = true;
     const loss = this.#loss ?? this.#grant.loss;
-    const passed = loss || isRepeat ? undefined : this.#grant.passOn(this);
-    this.#passedOnAfterMs ??= passed?.heldForMs;
-    if (passed) this.#leave(); // somebody else is inside now
     return whenSettled((settle) => {
       const done = (error?: Error): void => {
         this.#ended(error);
         settle(error);
       };
       if (loss) done(loss);
-      else if (passed)
-        passed.proof.then(() => {
-          done();
-        }, done);
       else this.#grant.release(this, isRepeat, done);
     });
   }
 
   /** The release is settled; `error`: it failed, or the lock was lost before. */
   #ended(error: Error | undefined): void {
-    if (!error) emitReleased(this.#session, this.#grant, this.#passedOnAfterMs);
+    if (!error) emitReleased(this.#session, this.#grant);
     if (isUnanswered(error)) this.#release = undefined;
     if (error instanceof LockLostError) this.lost(error); // found out by this very release
     this.#leave();
@@ -234,13 +225,12 @@ interface Ended {
   readonly token: bigint | undefined;
 }
 
-/** `endedAfterMs`: how long the owner had held the grant when it was passed on or given back; since then the grant is not the owner's. */
-function emitReleased(session: Session, grant: Ended, endedAfterMs?: number): void {
+function emitReleased(session: Session, grant: Ended, holdCount = grant.holdCount): void {
   session.events.emit('released', () => ({
     lockName: grant.lock.name,
     ownerId: grant.ownerId,
-    holdCount: endedAfterMs === undefined ? grant.holdCount : 0,
-    heldForMs: endedAfterMs ?? grant.heldForMs,
+    holdCount,
+    heldForMs: grant.heldForMs,
     ...shownToken(grant.token),
   }));
 }

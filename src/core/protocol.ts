@@ -5,7 +5,7 @@ import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.j
 import type { Removable } from './cleanup.js';
 import type { RedisClient } from '../redis/client.js';
 import type { KeyInTheWay } from './retry.js';
-import type { Findings, Seniority } from '../waiting/line.js';
+import type { LastAnswer, Seniority } from '../waiting/line.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Hold } from '../api/lock.js';
 import type { HoldInScope } from '../scopes/anonymous.js';
@@ -65,7 +65,7 @@ export interface Granted extends Renewable {
   renewalLimit: RenewalLimit | undefined;
   /** Milliseconds for which this process may rely on the grant; 0: it is not held any more. */
   remaining(): number;
-  /** The heir to whom the grant was passed on does not want it. */
+  /** The caller to whom the lock was handed over does not want it. */
   decline(): void;
 }
 
@@ -77,10 +77,27 @@ export interface GrantedHold {
   lost(error: LockLostError): void;
 }
 
-/** The waiter of the same client that is next in line, and takes the grant as it is. */
-export interface Heir extends GrantedHold {
-  /** The grant is passed on: the heir's hold is to begin, or it declines. */
-  inherit(grant: Granted): void;
+/** The waiter of the same client to whom a release hands the lock over. */
+export interface NextWaiter {
+  /** The lease that it wants, in milliseconds. */
+  readonly leaseMs: number;
+  /** Whether it may enter only when the hand-over is answered: it needs a fencing token, or the word of replicas. */
+  readonly needsAnswer: boolean;
+  /** Sends the release of `ownerId` to `successorId`. It may be repeated. */
+  handOver(ownerId: string, successorId: string): Promise<HandOverReply>;
+  /** The hand-over is on its way: until it is answered, nobody in the line tries. */
+  expect(): void;
+  /** It has the lock: its hold is to begin, or it declines. */
+  accept(grant: Granted): void;
+  /** The hand-over has failed: it tries to acquire the lock. */
+  tryItself(): void;
+}
+
+/** What the server says of a hand-over: it is done, perhaps by an earlier copy; or neither of the two owners is there. */
+export interface HandOverReply {
+  readonly isDone: boolean;
+  /** The fencing token, if the lock is fenced. */
+  readonly token?: bigint | undefined;
 }
 
 /** A lock of any kind. */
@@ -113,10 +130,8 @@ export interface GrantedLock extends Removable, NamedLock {
   granted?(grant: Granted): void;
   /** This client neither holds the lock as this owner any more, nor waits for it as this owner. */
   forget?(ownerId: string): void;
-  /** This client's line for the lock, of a kind whose grants may be passed on in it. */
-  readonly localLine?: { readonly heir: Heir | undefined; readonly length: number } | undefined;
-  /** How often this owner holds the lock; 0: not at all. */
-  holdCount(ownerId: string): Promise<number>;
+  /** Who of this client waits for the lock and is handed it over by a release; undefined: nobody, or not by this kind of lock. */
+  readonly nextWaiter?: NextWaiter | undefined;
   /** Looks after a grant until `unwatch`: renews it if it is watched, and finds out if it is lost. */
   watch(grant: Granted): void;
   unwatch(grant: Granted): void;
@@ -173,6 +188,8 @@ export interface LockBackend extends AcquirableLock {
    * forced out.
    */
   forceUnlock(wordMs: number): Promise<readonly string[]>;
+  /** How often this owner holds the lock; 0: not at all. */
+  holdCount(ownerId: string): Promise<number>;
   isLocked(): Promise<boolean>;
   /** How long the lock's lease still lasts, in milliseconds; -2: not locked, -1: no expiry. */
   remainTimeToLive(): Promise<number>;
@@ -197,7 +214,7 @@ export interface Waiter {
   /** A try, begun at `triedAtMs` (monotonic), found that somebody else has the lock: waits in line, at the same place as before. */
   wait(seen: HeldReply, triedAtMs: number): void;
   /** What those of this client who wait for the lock know of it; undefined: it does not wait. */
-  readonly findings?: Findings | undefined;
+  readonly lastAnswer?: LastAnswer | undefined;
   /** Sees to it that the server is asked, now unless that was done since `sinceMs` (monotonic): once for all who wait. */
   look(sinceMs: number): void;
   /** Whether it is its turn to try: it stands in no line, or was woken. */
@@ -341,6 +358,11 @@ export function deadlineOf(sentAt: Instant, leaseMs: number): Deadline {
 /** Milliseconds that are left at `at`, by default now; 0 or less when the deadline has passed. */
 export function leftMs(deadline: Deadline, at?: Instant): number {
   return deadline.usableMs - elapsedMs(deadline.since, at);
+}
+
+/** Of two deadlines the one that comes first. */
+export function earlier(one: Deadline, other: Deadline): Deadline {
+  return later(one, other) === one ? other : one;
 }
 
 /** A confirmation never shortens a lease: of two deadlines the later one counts. */

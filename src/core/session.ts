@@ -238,7 +238,6 @@ export class Session {
       limit.clearQueue();
       this.#endCalls('timeout');
     }
-    for (const grant of grants) grant.closed(this.closedError(grant.lock.name));
     // Also if there is no time left: it is what ends the retries.
     await this.cleanup.close(waitLimit).catch(() => undefined);
     waitLimit.dispose();
@@ -248,30 +247,19 @@ export class Session {
     for (const call of [...this.acquisitions]) call.end(ending);
   }
 
-  /** Releases a grant; the answer also settles the earlier releases that had passed that grant on. */
-  async #release(grant: SessionGrant): Promise<void> {
-    const { lock, ownerId, heldForMs } = grant;
+  /** Releases a grant that was lost by the close. Its callers know of that, so nobody is told what came of the release. */
+  async #release({ lock, giveBack }: SessionGrant): Promise<void> {
     const { name } = lock;
-    // Gone on a repeat: the first try was executed, its answer was lost.
-    const send = async (isRepeat: boolean): Promise<boolean> =>
-      (await lock.release(ownerId)) || isRepeat;
     const untilAnswered = (waitLimit: WaitLimit): Promise<boolean> =>
-      retry(this.connection, waitLimit, { name }, send);
-    try {
-      const what = 'not known to be released';
-      const options = { registry: this.acquisitions };
-      const isReleased = await this.bounded(name, what, untilAnswered, options);
-      const lost = { lockName: name, ownerId, heldForMs };
-      grant.closed(isReleased ? undefined : lockLost(lost, 'deleted'));
-    } catch (error) {
-      grant.closed(error as Error);
-    }
+      retry(this.connection, waitLimit, { name }, giveBack);
+    const options = { registry: this.acquisitions };
+    await this.bounded(name, 'not known to be released', untilAnswered, options);
   }
 }
 
 /** A grant, as the session deals with it. */
 export interface SessionGrant {
-  readonly lock: Removable & { readonly name: string };
+  readonly lock: { readonly id: string; readonly name: string };
   readonly ownerId: string;
   readonly isReleased: boolean;
   /** Whether other owners may hold the lock beside it (a reader, a permit). */
@@ -285,8 +273,8 @@ export interface SessionGrant {
   lose(lossReason: LossReason): LockLostError;
   /** Resolves when the release that is under way is settled, whatever came of it. */
   released(): Promise<void>;
-  /** The client was closed, and has released the grant; with `error`: it has not, or that is not known. */
-  closed(error?: Error): void;
+  /** Releases it on the server, whatever its state here. */
+  readonly giveBack: () => Promise<boolean>;
 }
 
 /** A hold of another client's lock, which is a member of a MultiLock of this client. */

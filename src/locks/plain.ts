@@ -3,7 +3,7 @@
 import {
   type AcquireReply,
   type Granted,
-  type Heir,
+  type HandOverReply,
   type HeldReply,
   isAcquired,
   isKept,
@@ -11,109 +11,41 @@ import {
   type KeyPlace,
   type LockBackend,
   type LockRequest,
-  type Renewer,
+  type NextWaiter,
   type Waiter,
-  type Watched,
 } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
 import { hashTag, LockKeys } from '../redis/keys.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
-import {
-  type Findings,
-  Line,
-  type LineHost,
-  Lines,
-  type Sleeper,
-  TurnTaking,
-} from '../waiting/line.js';
+import { type LastAnswer, Line, type LineEntry, Lines, TurnTaking } from '../waiting/line.js';
 import { type ExpectedKey, type KeyInTheWay, keyOfAnotherType } from '../core/retry.js';
 import type { Clock, TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import { scripts } from '../redis/scripts.generated.js';
 import { TokenCounter } from './fenced.js';
-import { acquireScript, GatheredCalls, NO_FENCING, type Publish } from './gather.js';
-import type { SeenHolder } from '../api/errors.js';
-import { sendRenewal } from '../core/watchdog.js';
-
-// The part of a backend in which the callers of one client meet over one lock on one Redis: their grant, which is watched, and the line in
-// which they wait.
-
-abstract class ContestedBackend {
-  readonly name: string;
-  readonly id: string;
-  protected readonly server: Server;
-  readonly keys: LockKeys;
-
-  constructor(server: Server, key: string, name: string) {
-    this.name = name;
-    this.server = server;
-    this.keys = new LockKeys(key);
-    this.id = `${server.listensAt} ${this.keys.lock}`;
-  }
-
-  get keyPlaces(): readonly KeyPlace[] {
-    return [{ key: this.keys.lock, connection: this.server.connection }];
-  }
-
-  /** Tells `listener` of the lock's releases, whoever released it. */
-  subscribeToUnlocks(listener: ChannelListener): Subscription {
-    return this.server.subscribeToUnlocks(this.keys, listener);
-  }
-
-  watch(grant: Granted): void {
-    this.server.watchdog.watch(grant, this.keys, this.server.shared(HoldRenewer));
-  }
-
-  unwatch(grant: Granted): void {
-    this.server.watchdog.unwatch(grant);
-  }
-
-  line(): Line<Heir> {
-    return this.#contests.line(this.keys.lock, {
-      clock: this.server.schedule.clock,
-      lookEveryMs: this.server.lockWatchdogTimeoutMs / 3,
-      subscribe: (listener) => this.subscribeToUnlocks(listener),
-      roundTrip: () => this.server.connection.command('exists', this.keys.lock),
-      verify: (grant) => {
-        this.server.watchdog.renew([grant]);
-      },
-    });
-  }
-
-  get localLine(): Line<Heir> | undefined {
-    return this.#contests.known(this.keys.lock);
-  }
-
-  get heldHere(): Granted | undefined {
-    return this.#contests.heldHere(this.keys.lock);
-  }
-
-  get isBusyHere(): boolean {
-    return this.#contests.isBusy(this.keys.lock);
-  }
-
-  granted(grant: Granted): void {
-    this.#contests.granted(this.keys.lock, grant);
-  }
-
-  forget(ownerId: string): void {
-    this.#contests.forget(this.keys.lock, ownerId);
-  }
-
-  get #contests(): Contests {
-    return this.server.shared(Contests);
-  }
-}
+import { acquireScript, GatheredCalls, NO_FENCING } from './gather.js';
+import { type RenewerRow, sendRenewal } from '../core/watchdog.js';
 
 /** The time to live of a lock that nobody holds. */
 const FREE = -2;
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
-export class ReentrantLockBackend extends ContestedBackend implements LockBackend {
+/** How the locks that a client holds on one Redis are renewed: many in one call. */
+const HOLDS: RenewerRow<LockKeys> = {
+  kind: 'hold',
+  script: scripts.renew,
+  keysOf: ({ lock, forced }) => [lock, forced],
+};
+
+export class ReentrantLockBackend implements LockBackend {
+  readonly name: string;
+  readonly id: string;
+  readonly keys: LockKeys;
   readonly newOwnerId: () => string;
   /** What gives each holder its token, if it is a fenced lock. */
   readonly counter: TokenCounter | undefined;
+  readonly #server: Server;
 
   constructor(
     server: Server,
@@ -122,7 +54,10 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     newOwnerId: () => string,
     tokenTtlMs?: number,
   ) {
-    super(server, keyPrefix + name, name);
+    this.name = name;
+    this.#server = server;
+    this.keys = new LockKeys(keyPrefix + name);
+    this.id = `${server.listensAt} ${this.keys.lock}`;
     this.newOwnerId = newOwnerId;
     if (tokenTtlMs !== undefined)
       this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
@@ -140,13 +75,22 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     return new ReentrantWaiter(this, newOwnerId(), request);
   }
 
+  get keyPlaces(): readonly KeyPlace[] {
+    return [{ key: this.keys.lock, connection: this.connection }];
+  }
+
+  /** The connection to the lock's server. */
+  get connection(): RedisClient {
+    return this.#server.connection;
+  }
+
   tryAtOnce(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined {
-    return this.server.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs, limit);
+    return this.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs, limit);
   }
 
   /** @param limit - how long the caller will wait, and so how long replicas may take to acknowledge it */
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
-    const { connection } = this.server;
+    const { connection } = this.#server;
     if (!connection.isReplicated)
       return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit, this.counter);
     const fencing = this.counter ?? NO_FENCING;
@@ -163,7 +107,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     leaseMs: number,
     limit?: TimeLimit,
   ): Promise<KeepReply> {
-    const { connection } = this.server;
+    const { connection } = this.#server;
     const keys = [this.keys.lock, this.keys.forced];
     const args = [ownerId, holdCount, leaseMs];
     const read = (reply: unknown): KeepReply => reply as KeepReply;
@@ -174,41 +118,60 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
 
   /** `isTold`: whether those who wait are told. */
   release(ownerId: string, isTold = true): Promise<boolean> {
-    return this.#release(ownerId, isTold ? this.server.publishCommand(this.keys) : '');
+    const { channel } = this.keys;
+    const publish = isTold ? this.#server.publishCommand(this.keys) : '';
+    // This client's waiters are told of the release below, so the message that comes back to us must not count as another client's.
+    const isHeard = isTold && this.#server.channels.isSubscribed(channel);
+    if (isHeard) this.localLine?.releasing();
+    return this.#calls.release(this.keys, ownerId, publish, (reply) => {
+      if (reply === 0) return false;
+      if (typeof reply === 'string') this.#server.publishRefused(channel, reply);
+      const listeners = typeof reply === 'number' ? reply - 1 : 0;
+      this.localLine?.released(listeners - Number(isHeard));
+      return true;
+    });
   }
 
-  /** Renews many locks of this node, each for its owner, as the watchdog does; with a lease of 0 only looks. */
+  /**
+   * Releases the lock of one owner to a successor of this client. With `replicas` they must have acknowledged it: the successor relies on it.
+   */
+  handOver(ownerId: string, successorId: string, leaseMs: number): Promise<HandOverReply> {
+    const fencing = this.counter ?? NO_FENCING;
+    const keys = [this.keys.lock, ...fencing.keys];
+    const args = [ownerId, successorId, leaseMs, ...fencing.args];
+    const read = (reply: unknown): HandOverReply =>
+      typeof reply === 'string' ? { isDone: true, token: BigInt(reply) } : { isDone: reply === 1 };
+    const isDone = (reply: HandOverReply): boolean => reply.isDone;
+    return this.connection.runReplicated(scripts.releaseTo, keys, args, read, isDone);
+  }
+
+  /** Renews many locks of this server, each for its owner, as the watchdog does; with a lease of 0 only looks. */
   renewMany(
     locks: readonly ReentrantLockBackend[],
     ownerIds: readonly string[],
     leaseMs: number,
     limit?: TimeLimit,
   ): Promise<readonly (KeepReply | undefined)[]> {
-    const keys = locks.map((lock) => lock.keys);
-    return this.server.shared(HoldRenewer).send(keys, ownerIds, leaseMs, limit);
+    const keys = locks.flatMap((lock) => HOLDS.keysOf(lock.keys));
+    return sendRenewal(this.connection, HOLDS.script, keys, ownerIds, leaseMs, limit);
   }
 
   /** Which client, and so which server, it belongs to. */
   get clientToken(): string {
-    return this.server.listensAt;
+    return this.#server.listensAt;
   }
 
   /** What may go into one call of `renewMany` has the same batch key. */
   get batchKey(): string {
-    return this.server.shared(HoldRenewer).batchKey(this.keys);
-  }
-
-  /** The connection to the lock's server. */
-  get connection(): RedisClient {
-    return this.server.connection;
+    return this.connection.isSlotted ? hashTag(this.keys.lock) : '';
   }
 
   forceUnlock(wordMs: number): Promise<readonly string[]> {
     const { lock, forced, channel } = this.keys;
-    const args = [channel, this.server.publishCommand(this.keys), wordMs];
-    return this.server.connection.run(scripts.forceUnlock, [lock, forced], args, (reply) => {
+    const args = [channel, this.#server.publishCommand(this.keys), wordMs];
+    return this.connection.run(scripts.forceUnlock, [lock, forced], args, (reply) => {
       const [holder, refusal] = (reply as [string, string?] | null) ?? [];
-      if (refusal !== undefined) this.server.publishRefused(channel, refusal);
+      if (refusal !== undefined) this.#server.publishRefused(channel, refusal);
       return holder === undefined ? [] : [holder];
     });
   }
@@ -218,7 +181,7 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
     const { lock, forced } = this.keys;
     const noToken = await this.counter?.inTheWay();
     if (noToken) return noToken;
-    return await keyOfAnotherType(this.server.connection, [
+    return await keyOfAnotherType(this.connection, [
       { key: lock, type: 'hash', expected: 'a lock' },
       { key: forced, type: 'string', expected: 'the word for a holder that was forced out' },
       ...besides,
@@ -231,32 +194,88 @@ export class ReentrantLockBackend extends ContestedBackend implements LockBacken
   }
 
   async holdCount(ownerId: string): Promise<number> {
-    const { connection } = this.server;
+    const { connection } = this.#server;
     return Number((await connection.command('hget', this.keys.lock, ownerId)) ?? 0);
   }
 
   remainTimeToLive(): Promise<number> {
-    return this.server.connection.run(scripts.look, [this.keys.lock], [], (reply) => {
+    return this.connection.run(scripts.look, [this.keys.lock], [], (reply) => {
       const [, ttlMs] = (reply as [string, number] | null) ?? ['', FREE];
       return ttlMs;
     });
   }
 
-  get #calls(): GatheredCalls {
-    return this.server.shared(GatheredCalls);
+  // What this client knows of the lock: its own grant, and who waits for it.
+
+  granted(grant: Granted): void {
+    this.#local.granted(this.keys.lock, grant);
   }
 
-  #release(ownerId: string, publish: Publish): Promise<boolean> {
-    // This client's waiters are told of the release below, so the message that comes back to us must not count as another client's.
-    const isHeard = publish !== '' && this.server.channels.isSubscribed(this.keys.channel);
-    if (isHeard) this.localLine?.releasing();
-    return this.#calls.release(this.keys, ownerId, publish, (reply) => {
-      if (reply === 0) return false;
-      if (typeof reply === 'string') this.server.publishRefused(this.keys.channel, reply);
-      const listeners = typeof reply === 'number' ? reply - 1 : 0;
-      this.localLine?.released(listeners - Number(isHeard));
-      return true;
+  forget(ownerId: string): void {
+    this.#local.forget(this.keys.lock, ownerId);
+  }
+
+  watch(grant: Granted): void {
+    this.#server.watchdog.watch(grant, this.keys, this.#server.renewer(HOLDS));
+  }
+
+  unwatch(grant: Granted): void {
+    this.#server.watchdog.unwatch(grant);
+  }
+
+  /** The grant by which this client holds the lock; undefined: it does not. */
+  get localGrant(): Granted | undefined {
+    return this.#local.grantOf(this.keys.lock);
+  }
+
+  get isBusyHere(): boolean {
+    return this.localLine !== undefined || this.localGrant !== undefined;
+  }
+
+  get nextWaiter(): NextWaiter | undefined {
+    return this.localLine?.next;
+  }
+
+  /** The line of this client's waiters for the lock, if anybody waits. */
+  get localLine(): Line<NextWaiter> | undefined {
+    return this.#local.lines.known(this.keys.lock);
+  }
+
+  /** The same line, made if nobody waits. */
+  line(): Line<NextWaiter> {
+    const { schedule, lockWatchdogTimeoutMs, watchdog } = this.#server;
+    const { clock } = schedule;
+    const localGrant = (): Granted | undefined => this.localGrant;
+    return this.#local.lines.of(this.keys.lock, (onEmpty) => {
+      return new Line({
+        clock,
+        lookEveryMs: lockWatchdogTimeoutMs / 3,
+        turns: this.#local.turnsOf(this.keys.lock, clock),
+        get localHolder() {
+          return localGrant()?.seen;
+        },
+        subscribe: (listener) => this.subscribeToUnlocks(listener),
+        roundTrip: () => this.connection.command('exists', this.keys.lock),
+        verify: () => {
+          const grant = localGrant();
+          if (grant) watchdog.renew([grant]);
+        },
+        onEmpty,
+      });
     });
+  }
+
+  /** Tells `listener` of the lock's releases, whoever released it. */
+  subscribeToUnlocks(listener: ChannelListener): Subscription {
+    return this.#server.subscribeToUnlocks(this.keys, listener);
+  }
+
+  get #local(): LocalLocks {
+    return this.#server.shared(LocalLocks);
+  }
+
+  get #calls(): GatheredCalls {
+    return this.#server.shared(GatheredCalls);
   }
 }
 
@@ -271,117 +290,69 @@ function held([holder, holderTtlMs]: [string, number]): AcquireReply {
   return { outcome: 'held', holder, holderTtlMs };
 }
 
-// A waiter that stands in this client's line for the lock between its tries: one of the line at a time tries, when the lock may be
-// free, or takes over the grant of another caller of this client.
+// A waiter that stands in this client's line for the lock between its attempts: one of the line at a time tries, when the lock may be free.
 
 const NOW = Promise.resolve();
 
-export abstract class LineWaiter implements Waiter, Heir {
+export abstract class LineWaiter implements Waiter {
   abstract readonly ownerId: string;
-  /** As an heir it wants the lease of the grant that it takes over to be renewed. */
-  readonly isWatched = true;
-  /** Whether it may be an heir: not where each holder needs something of its own from the server, such as a token. */
-  protected readonly mayInherit: boolean = true;
   protected readonly request: LockRequest;
-  readonly #line: () => Line<Heir>;
-  #sleeper: Sleeper<Heir> | undefined;
-  #inherited: Granted | undefined;
+  protected entry: LineEntry<NextWaiter> | undefined;
+  readonly #line: () => Line<NextWaiter>;
 
   /** `line` gives this client's line for the lock, and makes it if there is none. */
-  constructor(request: LockRequest, line: () => Line<Heir>) {
+  constructor(request: LockRequest, line: () => Line<NextWaiter>) {
     this.request = request;
     this.#line = line;
   }
 
   abstract try(limit?: TimeLimit): Promise<AcquireReply>;
 
-  wait({ holderTtlMs, retryInMs = holderTtlMs }: HeldReply, triedAtMs: number): void {
-    if (this.#sleeper) this.#sleeper.stillHeld(retryInMs);
-    else if (this.request.waitMs > 0)
-      this.#sleeper = this.#line().join(triedAtMs, retryInMs, this.request, this.#heir);
+  /** How a release of this client hands the lock over to it. */
+  protected get next(): NextWaiter | undefined {
+    return undefined;
   }
 
-  get findings(): Findings | undefined {
-    return this.#sleeper?.findings;
+  wait({ holderTtlMs, retryInMs = holderTtlMs }: HeldReply, triedAtMs: number): void {
+    if (this.entry) this.entry.stillHeld(retryInMs);
+    else if (this.request.waitMs > 0)
+      this.entry = this.#line().join(triedAtMs, retryInMs, this.request, this.next);
+  }
+
+  get lastAnswer(): LastAnswer | undefined {
+    return this.entry?.lastAnswer;
   }
 
   look(sinceMs: number): void {
-    this.#sleeper?.look(sinceMs);
+    this.entry?.look(sinceMs);
   }
 
   get mayTry(): boolean {
-    return this.#sleeper?.mayTry ?? true;
+    return this.entry?.mayTry ?? true;
   }
 
   get woken(): Promise<void> {
-    return this.#sleeper?.woken ?? NOW;
+    return this.entry?.woken ?? NOW;
   }
 
-  inherit(grant: Granted): void {
-    this.#inherited = grant;
-    this.#sleeper?.takeTurn();
-  }
-
-  /** The grant that it was to take over was lost before it did. */
-  lost(): void {
-    this.#inherited = undefined;
-  }
-
-  claim(): Granted | undefined {
-    const inherited = this.#inherited?.isHeld ? this.#inherited : undefined;
-    this.#inherited = undefined;
-    return inherited;
-  }
-
-  /** Returns false: a waiter of this kind has no place on the server, and a try that was answered with "held" left nothing there. */
+  /** Returns false: a waiter of this kind has no place on the server, and an attempt that was answered with "held" left nothing there. */
   leave(leaseMs?: number): boolean {
-    const inherited = this.#inherited;
-    this.#inherited = undefined;
-    this.#sleeper?.leave(leaseMs);
-    inherited?.decline();
+    this.entry?.leave(leaseMs);
     return false;
   }
-
-  /** Joins the line without a try. */
-  protected queueIn(line: Line<Heir>): void {
-    this.#sleeper = line.queue(this.request, this.#heir);
-  }
-
-  /** Whether it stands in line already: if it is asked to try then, its turn has come. */
-  protected get isInLine(): boolean {
-    return this.#sleeper !== undefined;
-  }
-
-  /** This waiter, if it may be an heir: a member of a MultiLock needs the owner of all members, and a fixed lease has to be asked for. */
-  get #heir(): Heir | undefined {
-    const { isWatched, attemptMs } = this.request;
-    return this.mayInherit && isWatched && attemptMs === undefined ? this : undefined;
-  }
 }
 
-// A caller who wants a reentrant lock.
-
-/** What such a waiter needs of its lock. */
-export interface ContestedLock {
-  readonly isFenced: boolean;
-  acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply>;
-  /** The grant by which this client holds the lock; undefined: it does not. */
-  readonly heldHere: Granted | undefined;
-  /** The line of this client's waiters for the lock, if anybody waits. */
-  readonly localLine: Line<Heir> | undefined;
-  line(): Line<Heir>;
-}
-
-export class ReentrantWaiter extends LineWaiter {
+export class ReentrantWaiter extends LineWaiter implements NextWaiter {
   readonly ownerId: string;
-  protected override readonly mayInherit: boolean;
-  readonly #lock: ContestedLock;
+  readonly #lock: ReentrantLockBackend;
+  /** What a release of this client has handed over to it. */
+  #accepted: Granted | undefined;
+  #hasLeft = false;
 
-  constructor(lock: ContestedLock, ownerId: string, request: LockRequest) {
+  constructor(lock: ReentrantLockBackend, ownerId: string, request: LockRequest) {
     super(request, () => lock.line());
     this.#lock = lock;
     this.ownerId = ownerId;
-    this.mayInherit = !lock.isFenced;
   }
 
   /**
@@ -389,37 +360,80 @@ export class ReentrantWaiter extends LineWaiter {
    * client's line, if there is one.
    */
   queue(): HeldReply | undefined {
-    if (this.isInLine) return undefined;
-    const { heldHere: grant, localLine } = this.#lock;
-    const seen = grant && { outcome: 'held' as const, ...grant.seen };
+    if (this.entry) return undefined;
+    const { localGrant, localLine } = this.#lock;
+    const seen = localGrant && { outcome: 'held' as const, ...localGrant.seen };
     if (this.request.waitMs === 0 || (!seen && !localLine)) return seen;
     const line = localLine ?? this.#lock.line();
-    this.queueIn(line);
-    if (seen) line.findings.held(seen, line.clock.nowMs());
-    const { holder } = line.findings;
+    this.entry = line.queue(this.request, this.next);
+    if (seen) line.lastAnswer.held(seen, line.clock.nowMs());
+    const { holder } = line.lastAnswer;
     return { outcome: 'held', holder: this.ownerId, holderTtlMs: -1, ...holder };
   }
 
   try(limit?: TimeLimit): Promise<AcquireReply> {
     return this.#lock.acquire(this.ownerId, this.request.leaseMs, limit);
   }
+
+  override leave(leaseMs?: number): boolean {
+    this.#hasLeft = true;
+    super.leave(leaseMs);
+    this.#accepted?.decline();
+    return false;
+  }
+
+  // As the next to whom a release of this client hands the lock over. A member of a MultiLock is none: it needs the owner of all members.
+
+  protected override get next(): NextWaiter | undefined {
+    return this.request.attemptMs === undefined ? this : undefined;
+  }
+
+  get leaseMs(): number {
+    return this.request.leaseMs;
+  }
+
+  get needsAnswer(): boolean {
+    return this.#lock.isFenced || this.#lock.connection.isReplicated;
+  }
+
+  handOver(ownerId: string, successorId: string): Promise<HandOverReply> {
+    return this.#lock.handOver(ownerId, successorId, this.leaseMs);
+  }
+
+  expect(): void {
+    this.entry?.reserve();
+  }
+
+  accept(grant: Granted): void {
+    if (this.#hasLeft) {
+      grant.decline();
+      return;
+    }
+    this.#accepted = grant;
+    this.entry?.goOn();
+  }
+
+  tryItself(): void {
+    if (!this.#hasLeft) this.entry?.goOn();
+  }
+
+  claim(): Granted | undefined {
+    const accepted = this.#accepted;
+    this.#accepted = undefined;
+    if (!accepted || accepted.remaining() > 0) return accepted;
+    accepted.decline();
+    return undefined;
+  }
 }
 
 // What one client knows by itself of the locks that it holds or wants on one Redis: its grant of each, and who waits in line for it.
 
-/** What the line for a lock needs of the lock. */
-interface Contested extends Required<
-  Pick<LineHost, 'clock' | 'lookEveryMs' | 'subscribe' | 'roundTrip'>
-> {
-  verify(grant: Granted): void;
-}
-
 /** For how many locks it is remembered how their clients take turns. */
 const MAX_REMEMBERED = 1_000;
 
-export class Contests {
+class LocalLocks {
+  readonly lines: Lines<Line<NextWaiter>> = new Lines<Line<NextWaiter>>();
   readonly #grants = new Map<string, Granted>();
-  readonly #lines = new Lines<Line<Heir>>();
   readonly #turns = new Map<string, TurnTaking>();
 
   /** The server gave the lock to this client. */
@@ -430,94 +444,21 @@ export class Contests {
   /** Nobody of this client holds the lock as this owner any more, nor waits for it as this owner. */
   forget(lock: string, ownerId: string): void {
     if (this.#grants.get(lock)?.ownerId === ownerId) this.#grants.delete(lock);
-    this.#lines.known(lock)?.free();
+    this.lines.known(lock)?.free();
   }
 
   /** The grant by which this client holds the lock, as far as it may rely on that. */
-  heldHere(lock: string): Granted | undefined {
+  grantOf(lock: string): Granted | undefined {
     const grant = this.#grants.get(lock);
     return grant && grant.remaining() > 0 ? grant : undefined;
   }
 
-  /** Whether this client has the lock, or somebody of it waits. */
-  isBusy(lock: string): boolean {
-    return this.#lines.known(lock) !== undefined || this.heldHere(lock) !== undefined;
-  }
-
-  /** The line of those who wait, if anybody does. */
-  known(lock: string): Line<Heir> | undefined {
-    return this.#lines.known(lock);
-  }
-
-  /** The line in which all of this client wait for the lock. */
-  line(lock: string, host: Contested): Line<Heir> {
-    return this.#lines.of(lock, (onEmpty) => {
-      const seenHere = (): SeenHolder | undefined => this.heldHere(lock)?.seen;
-      return new Line({
-        clock: host.clock,
-        lookEveryMs: host.lookEveryMs,
-        turns: this.#turnsOf(lock, host.clock),
-        get seenHere() {
-          return seenHere();
-        },
-        subscribe: (listener) => host.subscribe(listener),
-        roundTrip: host.roundTrip,
-        verify: () => {
-          const grant = this.heldHere(lock);
-          if (grant) host.verify(grant);
-        },
-        onEmpty,
-      });
-    });
-  }
-
-  #turnsOf(lock: string, clock: Clock): TurnTaking {
+  turnsOf(lock: string, clock: Clock): TurnTaking {
     let turns = this.#turns.get(lock);
     if (turns) return turns;
     const [oldest] = this.#turns.keys();
     if (this.#turns.size >= MAX_REMEMBERED && oldest !== undefined) this.#turns.delete(oldest);
     this.#turns.set(lock, (turns = new TurnTaking(clock)));
     return turns;
-  }
-}
-
-// How the locks that a client holds on one Redis are renewed: many in one call.
-
-class HoldRenewer implements Renewer<LockKeys> {
-  readonly kind = 'hold';
-  readonly #connection: RedisClient;
-
-  constructor(connection: RedisClient) {
-    this.#connection = connection;
-  }
-
-  batchKey({ lock }: LockKeys): string {
-    return this.#connection.isSlotted ? hashTag(lock) : '';
-  }
-
-  renew(
-    batch: readonly Watched<LockKeys>[],
-    leaseMs: number,
-  ): Promise<readonly (KeepReply | undefined)[]> {
-    const locks = batch.map(({ target }) => target);
-    const ownerIds = batch.map(({ lease }) => lease.ownerId);
-    return this.send(locks, ownerIds, leaseMs);
-  }
-
-  /**
-   * Renews many locks in one call, each for its owner. An answer is undefined where the lock is kept, but not acknowledged by as many
-   * replicas as must know.
-   *
-   * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
-   */
-  send(
-    locks: readonly LockKeys[],
-    ownerIds: readonly string[],
-    leaseMs: number,
-    limit?: TimeLimit,
-  ): Promise<readonly (KeepReply | undefined)[]> {
-    const keys: string[] = [];
-    for (const { lock, forced } of locks) keys.push(lock, forced);
-    return sendRenewal(this.#connection, scripts.renew, keys, ownerIds, leaseMs, limit);
   }
 }

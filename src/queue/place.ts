@@ -14,7 +14,7 @@ import {
   type Waiter,
 } from '../core/protocol.js';
 import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
-import type { Findings } from '../waiting/line.js';
+import type { LastAnswer } from '../waiting/line.js';
 import {
   grantNext,
   type PlaceReply,
@@ -107,8 +107,8 @@ export class Place implements Waiter, QueuedPlace {
     return mayRely ? this.#handedOver(grant) : undefined;
   }
 
-  get findings(): Findings | undefined {
-    return this.#state.kind === 'outside' ? undefined : this.inQueue.findings;
+  get lastAnswer(): LastAnswer | undefined {
+    return this.#state.kind === 'outside' ? undefined : this.inQueue.lastAnswer;
   }
 
   look(sinceMs: number): void {

@@ -13,7 +13,7 @@ import type { Script } from '../redis/scripts.generated.js';
 import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
-import { Findings } from '../waiting/line.js';
+import { LastAnswer } from '../waiting/line.js';
 
 /** A lock that has a queue on its server: what its scripts do about the queue. */
 export interface QueuedLock {
@@ -81,7 +81,7 @@ export function queueOf(lock: QueuedLock): Queue {
 export class Queue implements Due {
   scheduled: Scheduled | undefined;
   /** What its callers were told last of who has the lock; undefined: nobody waits. */
-  findings: Findings | undefined;
+  lastAnswer: LastAnswer | undefined;
   readonly #queues: Queues;
   readonly #lock: QueuedLock;
   /** Who waits, or has sent a join, by owner. */
@@ -171,7 +171,7 @@ export class Queue implements Due {
       this.#server.schedule.delete(this);
       for (const subscription of this.#subscriptions) subscription.close();
       this.#subscriptions = [];
-      this.findings = undefined;
+      this.lastAnswer = undefined;
     }
     this.forget();
   }
@@ -193,7 +193,7 @@ export class Queue implements Due {
    * Asking changes nobody's place.
    */
   look(place: QueuedPlace, sinceMs: number): void {
-    if (!this.findings || (this.#asking && this.#askedSinceMs >= sinceMs)) return;
+    if (!this.lastAnswer || (this.#asking && this.#askedSinceMs >= sinceMs)) return;
     this.#asking = place;
     this.#askedSinceMs = this.clock.nowMs();
     place.wake();
@@ -276,8 +276,8 @@ export class Queue implements Due {
   }
 
   #listen(): void {
-    if (this.findings) return;
-    this.findings = new Findings();
+    if (this.lastAnswer) return;
+    this.lastAnswer = new LastAnswer();
     const { channels, isSharded } = this.#server;
     const hear = (payload: string): void => {
       // A message may come late, when everybody has left: who came since then is in another queue.

@@ -17,6 +17,7 @@ export const scripts: {
   readonly look: Script;
   readonly raiseToken: Script;
   readonly reenter: Script;
+  readonly releaseTo: Script;
   readonly release: Script;
   readonly remember: Script;
   readonly renewPlaces: Script;
@@ -876,6 +877,68 @@ if count ~= holdCount then
   end
 end
 return 'kept'
+`,
+  },
+  releaseTo: {
+    name: 'release-to',
+    sha1: '5ad1f761538741438a918ad74af61606e9b78acc',
+    source: `-- Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
+-- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+-- The key is never missing in between, so nobody else gets in.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] successor (string): "<clientId>:<n>"
+-- ARGV[3] leaseMs (integer, ms): how long the successor keeps the lock without a renewal
+-- ARGV[4] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
+-- Returns 1 when the successor has the lock, by this call or an earlier copy, of a fenced lock its token (string); 0 when neither has it.
+-- Error KEYCONFLICT when the counter is no token; WRONGTYPE when a key is of another type.
+local lock, counter = KEYS[1], KEYS[2]
+local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+if redis.call('HEXISTS', lock, owner) == 0 then
+  local isThere = redis.call('HEXISTS', lock, successor)
+  return isThere == 1 and counter and redis.call('GET', counter) or isThere
+end
+local token
+if counter then
+  -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+  -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
+  -- remembered for \`tokenTtlMs\` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+  local function nextToken(counter, tokenTtlMs)
+    local last = redis.call('GET', counter) or '0'
+    local time = redis.call('TIME')
+    local nowUs = time[1] * 1000000 + time[2]
+    local lastNumber = string.match(last, '^%d+$') and tonumber(last) or 2 ^ 53
+    local number = math.max(lastNumber + 1, nowUs)
+    -- Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+    if nowUs > 2 ^ 53 - 2 ^ 40 then
+      return nil, redis.error_reply('ERR there are no fencing tokens any more: the clock of the server is past the year 2255')
+    elseif number > 2 ^ 53 - 2 ^ 40 then
+      return nil, redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else')
+    end
+    local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
+    local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
+    return string.format('%.0f', number), rememberMs
+  end
+  -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
+  local function setToken(counter, token, rememberMs)
+    local ms = rememberMs and string.format('%.0f', rememberMs)
+    local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+    return reply.err and reply or nil
+  end
+  local rememberMs
+  token, rememberMs = nextToken(counter, tonumber(tokenTtlMs))
+  local refused = not token and rememberMs or setToken(counter, token, rememberMs)
+  if refused then
+    return refused
+  end
+end
+redis.call('PEXPIRE', lock, leaseMs)
+redis.call('HSET', lock, successor, 1)
+redis.call('HDEL', lock, owner)
+return token or 1
 `,
   },
   release: {

@@ -17,6 +17,7 @@ export const memoryScripts: Readonly<Record<keyof typeof scripts, MemoryScript>>
   look,
   raiseToken,
   reenter,
+  releaseTo,
   release,
   remember,
   renewPlaces,
@@ -1125,6 +1126,100 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
   return 'kept';
+}
+
+// lua/release-to.lua
+function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
+  // Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
+  // Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+  // The key is never missing in between, so nobody else gets in.
+  //
+  // KEYS[1] lock (hash): owner -> hold count
+  // KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
+  // ARGV[1] owner (string): "<clientId>:<n>"
+  // ARGV[2] successor (string): "<clientId>:<n>"
+  // ARGV[3] leaseMs (integer, ms): how long the successor keeps the lock without a renewal
+  // ARGV[4] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
+  // Returns 1 when the successor has the lock, by this call or an earlier copy, of a fenced lock its token (string); 0 when neither has it.
+  // Error KEYCONFLICT when the counter is no token; WRONGTYPE when a key is of another type.
+  const [lock, counter] = [lua.get(KEYS, 1), lua.get(KEYS, 2)];
+  const [owner, successor, leaseMs, tokenTtlMs] = [
+    lua.get(ARGV, 1),
+    lua.get(ARGV, 2),
+    lua.get(ARGV, 3),
+    lua.get(ARGV, 4),
+  ];
+
+  if (redis.call('HEXISTS', lock, owner) === 0) {
+    const isThere = redis.call('HEXISTS', lock, successor);
+    return lua.or(
+      lua.and(isThere === 1 && counter, () => redis.call('GET', counter)),
+      () => isThere,
+    );
+  }
+  let token: Value;
+  if (lua.truthy(counter)) {
+    // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
+    // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
+    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
+      const last = lua.or(redis.call('GET', counter), () => '0');
+      const time = redis.call('TIME');
+      const nowUs = lua.num(lua.get(time, 1)) * 1000000 + lua.num(lua.get(time, 2));
+      const lastNumber = lua.or(
+        lua.and(string.match(last, '^%d+$')[0], () => tonumber(last)),
+        () => 2 ** 53,
+      );
+      const number = math.max(lua.num(lastNumber) + 1, nowUs);
+      // Lua counts exactly up to 2^53. What comes within 2^40 of that comes from no clock before the year 2255.
+      if (nowUs > 2 ** 53 - 2 ** 40) {
+        return [
+          undefined,
+          redis.error_reply(
+            'ERR there are no fencing tokens any more: the clock of the server is past the year 2255',
+          ),
+        ];
+      } else if (number > 2 ** 53 - 2 ** 40) {
+        return [
+          undefined,
+          redis.error_reply('KEYCONFLICT the key of the last fencing token holds something else'),
+        ];
+      }
+      const ttlMs = lua.or(
+        lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter),
+        () => -1,
+      );
+      let rememberMs: Value =
+        ttlMs !== -1
+          ? math.max(ttlMs, lua.num(tokenTtlMs) + math.ceil((number - nowUs) / 1000))
+          : undefined;
+      return [string.format('%.0f', number), rememberMs];
+    }
+    // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
+    function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
+      const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+      const reply = lua.or(
+        lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+        () => redis.pcall('SET', counter, token),
+      );
+      return lua.or(
+        lua.and(lua.get(reply, 'err'), () => reply),
+        () => undefined,
+      );
+    }
+    let rememberMs: Value;
+    [token, rememberMs] = nextToken(counter, tonumber(tokenTtlMs));
+    const refused = lua.or(!lua.truthy(token) && rememberMs, () =>
+      setToken(counter, token, rememberMs),
+    );
+    if (lua.truthy(refused)) {
+      return refused;
+    }
+  }
+  redis.call('PEXPIRE', lock, leaseMs);
+  redis.call('HSET', lock, successor, 1);
+  redis.call('HDEL', lock, owner);
+  return lua.or(token, () => 1);
 }
 
 // lua/release.lua

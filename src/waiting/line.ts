@@ -14,7 +14,7 @@ export interface LineHost {
   readonly lookEveryMs: number;
   readonly turns?: TurnTaking;
   /** Set while this client holds the lock: its owner and time left. When that ends, `released()` or `free()` must be called. */
-  readonly seenHere?: SeenHolder | undefined;
+  readonly localHolder?: SeenHolder | undefined;
   /** Finds out whether this client still holds the lock, after a message of a release that was not its own. */
   readonly verify?: () => void;
   subscribe(listener: ChannelListener): Subscription;
@@ -24,26 +24,37 @@ export interface LineHost {
   onEmpty(): void;
 }
 
-/** Why a sleeper tries. If it leaves meanwhile, another one tries in its place; but not for a mere `look`, whose answer all get. */
+/** What decides when a caller has its turn among the waiters of its client, besides the order in which they came. */
+export interface Seniority {
+  /** Since when it has waited, on the monotonic clock. */
+  readonly sinceMs?: number | undefined;
+  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
+  readonly deferMs?: (() => number) | undefined;
+}
+
+/** Why a waiter tries. If it leaves meanwhile, another one tries in its place; but not for a mere `look`, whose answer all get. */
 type Reason = 'may be free' | 'look';
 
-export class Line<Heir = unknown> implements ChannelListener {
+/** How long a line whose own client holds the lock goes without a subscription, in milliseconds: the hold mostly ends before. */
+const DEAF_MS = 100;
+
+/** `Next`: what a release of this client can hand the lock over to. */
+export class Line<Next = unknown> implements ChannelListener {
   readonly clock: Clock;
-  readonly findings: Findings = new Findings();
+  readonly lastAnswer: LastAnswer = new LastAnswer();
   readonly #host: LineHost;
   readonly #turns: TurnTaking;
   #subscription: Subscription | undefined;
   /** Who has waited for longest comes first. */
-  readonly #sleepers = new Set<Sleeper<Heir>>();
+  readonly #entries = new Set<LineEntry<Next>>();
   #youngestSinceMs = 0;
-  #trying: object | undefined;
-  /** When the sleeper in `#trying` was woken (monotonic). */
-  #tryingSinceMs = 0;
-  /** Why that sleeper was woken. */
-  #reason: Reason = 'may be free';
-  /** Why another try must follow the one under way, which may have been sent too early; undefined: none must. */
+  /** Who tries now, since when (monotonic), and why. */
+  #attempt: { entry: LineEntry<Next>; sinceMs: number; reason: Reason } | undefined;
+  /** Why another attempt must follow the one under way, which may have been sent too early; undefined: none must. */
   #next: Reason | undefined;
-  readonly #lookTimer: LookTimer;
+  #lookTimer: Timer | undefined;
+  /** When the first looks for itself (monotonic): when the holder's lease is over, and before that every now and then. */
+  #lookAtMs = Infinity;
   /** While it is on, other clients have their turn first. */
   readonly #standBack: StandBack;
 
@@ -52,88 +63,77 @@ export class Line<Heir = unknown> implements ChannelListener {
     this.clock = host.clock ?? PROCESS_CLOCK;
     this.#turns = host.turns ?? new TurnTaking(this.clock);
     this.#standBack = new StandBack(this.clock);
-    const isListening = (): boolean => this.#subscription !== undefined;
-    this.#lookTimer = new LookTimer(this.clock, host.lookEveryMs, isListening, () => {
-      this.#listen();
-      this.#lookTimer.restart();
-      this.#standBack.end();
-      this.#wake();
-    });
   }
 
   /**
-   * Joins behind those who have waited for longer, after a try that was sent at `triedAtMs` (monotonic) and found the lock held
+   * Joins behind those who have waited for longer, after an attempt that was sent at `triedAtMs` (monotonic) and found the lock held
    * for `ttlMs` more.
    */
-  join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
-    const sleeper = this.#enter(new Sleeper(this, seniority, heir));
+  join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}, next?: Next): LineEntry<Next> {
+    const entry = this.#enter(new LineEntry(this, seniority, next));
     const subscription = this.#listen();
-    this.#lookTimer.lookBy(ttlMs);
-    // A release after that try may have been published before we listened; the message may even have overtaken the answer.
+    this.#lookBy(ttlMs);
+    // A release after that attempt may have been published before we listened; the message may even have overtaken the answer.
     if (subscription.mayHaveMissed(triedAtMs)) this.#wake();
-    return sleeper;
+    return entry;
   }
 
-  /** Joins without a try, since this client has the lock or others of it wait already. The line subscribes only if the wait lasts. */
-  queue(seniority: Seniority = {}, heir?: Heir): Sleeper<Heir> {
-    const sleeper = this.#enter(new Sleeper(this, seniority, heir));
-    this.#lookTimer.lookBy(-1);
-    return sleeper;
+  /** Joins without an attempt, since this client has the lock or others of it wait already. The line subscribes only if the wait lasts. */
+  queue(seniority: Seniority = {}, next?: Next): LineEntry<Next> {
+    const entry = this.#enter(new LineEntry(this, seniority, next));
+    this.#lookBy(-1);
+    return entry;
   }
 
-  get length(): number {
-    return this.#sleepers.size;
+  /** To whom a release of this client may hand the lock over: the first in line, if it can take that and nobody is trying. */
+  get next(): Next | undefined {
+    return this.#attempt ? undefined : this.#first?.next;
   }
 
-  /** The waiter that this client's grant may be passed on to: the first in line, if it can take that and nobody is trying. */
-  get heir(): Heir | undefined {
-    return this.#trying ? undefined : this.#first?.heir;
-  }
-
-  beckon(sleeper: object): void {
+  /** This waiter is about to get the lock: nobody else tries until it leaves, or tries itself. */
+  reserve(entry: LineEntry<Next>): void {
     this.#next = undefined;
-    this.#trying = sleeper;
-    this.#reason = 'may be free';
-    this.#tryingSinceMs = this.clock.nowMs();
+    this.#attempt = { entry, sinceMs: this.clock.nowMs(), reason: 'may be free' };
   }
 
-  isTrying(sleeper: object): boolean {
-    return this.#trying === sleeper;
+  isTrying(entry: LineEntry<Next>): boolean {
+    return this.#attempt?.entry === entry;
   }
 
-  stillHeld(sleeper: object, ttlMs: number): void {
-    if (this.#trying === sleeper) this.#trying = undefined;
+  stillHeld(entry: LineEntry<Next>, ttlMs: number): void {
+    if (this.isTrying(entry)) this.#attempt = undefined;
     this.#turns.stillHeld();
     this.#listen();
-    this.#lookTimer.restart(ttlMs);
+    this.#lookAgain(ttlMs);
     if (this.#next) this.#wake(this.#next);
   }
 
-  leave(sleeper: Sleeper<Heir>, leaseMs?: number): void {
-    this.#sleepers.delete(sleeper);
-    const wasTrying = this.#trying === sleeper;
-    if (wasTrying) this.#trying = undefined;
+  leave(entry: LineEntry<Next>, leaseMs?: number): void {
+    this.#entries.delete(entry);
+    const attempt = this.isTrying(entry) ? this.#attempt : undefined;
+    if (attempt) this.#attempt = undefined;
     if (leaseMs !== undefined) {
       this.#turns.granted();
       this.#standBack.end();
     }
-    if (this.#sleepers.size === 0) {
+    if (this.#entries.size === 0) {
       this.#turns.emptied();
-      this.#lookTimer.stop();
+      this.clock.clearTimer(this.#lookTimer);
       this.#standBack.end();
       this.#subscription?.close();
       this.#host.onEmpty();
       return;
     }
-    if (leaseMs !== undefined) this.#lookTimer.restart(leaseMs);
-    else if (wasTrying && this.#reason === 'may be free') this.#wake();
+    if (leaseMs !== undefined) this.#lookAgain(leaseMs);
+    else if (attempt?.reason === 'may be free') this.#wake();
     if (this.#next) this.#wake(this.#next);
   }
 
+  /** Has the first in line try now, unless an attempt is under way that began at `sinceMs` (monotonic) or later, or this client has the lock. */
   look(sinceMs: number): void {
-    const { seenHere } = this.#host;
-    if (seenHere) this.findings.held(seenHere, this.clock.nowMs());
-    else if (!this.#trying || this.#tryingSinceMs < sinceMs) this.#wake('look');
+    const { localHolder } = this.#host;
+    if (localHolder) this.lastAnswer.held(localHolder, this.clock.nowMs());
+    else if (!this.#attempt || this.#attempt.sinceMs < sinceMs) this.#wake('look');
   }
 
   subscribed(): void {
@@ -141,14 +141,14 @@ export class Line<Heir = unknown> implements ChannelListener {
   }
 
   message(): void {
-    const { seenHere, verify } = this.#host;
+    const { localHolder, verify } = this.#host;
     // Only where nobody would be woken: another client's message may pass for our own, and no wake-up must be lost by that.
-    if ((seenHere || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
+    if ((localHolder || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
     const isOurTurn = this.#turns.othersReleased();
-    if (seenHere)
+    if (localHolder)
       verify?.(); // our holder has not released the lock: is it lost?
     else if (!isOurTurn)
-      // The pause begins anew, also if one was over and our try came too early: somebody else still had the lock.
+      // The pause begins anew, also if one was over and our attempt came too early: somebody else still had the lock.
       this.#standBack.begin(TURN_MS, this.#wakeFirst);
     else {
       this.#standBack.end();
@@ -165,32 +165,32 @@ export class Line<Heir = unknown> implements ChannelListener {
   released(others: number): void {
     const turns = this.#turns.released(others);
     const { roundTrip } = this.#host;
-    if (this.#trying || others <= 0 || turns === undefined) this.#wake();
+    if (this.#attempt || others <= 0 || turns === undefined) this.#wake();
     else if (turns > 0 || !roundTrip) this.#standBack.begin(TURN_MS, this.#wakeFirst);
     else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
   }
 
   /** This client holds the lock no longer: it was lost or released, or that is not known. */
   free(): void {
-    if (!this.#trying) this.#wake();
+    if (!this.#attempt) this.#wake();
   }
 
-  #enter(sleeper: Sleeper<Heir>): Sleeper<Heir> {
-    const isYounger = this.#youngestSinceMs <= sleeper.sinceMs;
-    this.#youngestSinceMs = Math.max(this.#youngestSinceMs, sleeper.sinceMs);
+  #enter(entry: LineEntry<Next>): LineEntry<Next> {
+    const isYounger = this.#youngestSinceMs <= entry.sinceMs;
+    this.#youngestSinceMs = Math.max(this.#youngestSinceMs, entry.sinceMs);
     const younger = isYounger
       ? []
-      : [...this.#sleepers].filter(({ sinceMs }) => sinceMs > sleeper.sinceMs);
-    this.#sleepers.add(sleeper);
+      : [...this.#entries].filter(({ sinceMs }) => sinceMs > entry.sinceMs);
+    this.#entries.add(entry);
     for (const other of younger) {
-      this.#sleepers.delete(other);
-      this.#sleepers.add(other);
+      this.#entries.delete(other);
+      this.#entries.add(other);
     }
-    return sleeper;
+    return entry;
   }
 
-  get #first(): Sleeper<Heir> | undefined {
-    const [first] = this.#sleepers;
+  get #first(): LineEntry<Next> | undefined {
+    const [first] = this.#entries;
     return first;
   }
 
@@ -199,62 +199,64 @@ export class Line<Heir = unknown> implements ChannelListener {
   }
 
   #wake(reason: Reason = 'may be free'): void {
-    if (this.#trying) {
+    if (this.#attempt) {
       if (this.#next !== 'may be free') this.#next = reason;
       return;
     }
     this.#next = undefined;
-    if (this.#host.seenHere || (this.#standBack.isOn && reason !== 'look')) return;
+    if (this.#host.localHolder || (this.#standBack.isOn && reason !== 'look')) return;
     const first = this.#first;
     if (!first) return;
-    this.#reason = reason;
-    this.#trying = first;
-    this.#tryingSinceMs = this.clock.nowMs();
+    this.#attempt = { entry: first, sinceMs: this.clock.nowMs(), reason };
     first.wake();
   }
 
   readonly #wakeFirst = (): void => {
     this.#wake();
   };
+
+  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free; or when the timer rings anyway, if earlier. */
+  #lookBy(ttlMs: number): void {
+    if (this.#lookTimeMs(ttlMs) < this.#lookAtMs) this.#lookAgain(ttlMs);
+  }
+
+  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free. */
+  #lookAgain(ttlMs = -1): void {
+    this.clock.clearTimer(this.#lookTimer);
+    this.#lookAtMs = this.#lookTimeMs(ttlMs);
+    this.#lookTimer = this.clock.setTimer(() => {
+      this.#listen();
+      this.#lookAgain();
+      this.#standBack.end();
+      this.#wake();
+    }, this.#lookAtMs - this.clock.nowMs());
+  }
+
+  /** A message may never come: its sender died, or may not publish; nobody tells a subscription that its connection is dead. */
+  #lookTimeMs(ttlMs: number): number {
+    const { lookEveryMs } = this.#host;
+    const mostMs = this.#subscription ? lookEveryMs : Math.min(lookEveryMs, DEAF_MS);
+    return this.clock.nowMs() + (ttlMs < 0 ? mostMs : Math.min(ttlMs, mostMs));
+  }
 }
 
-// One caller in the line of its client for a lock, who sleeps until it is its turn to try.
-
-/** What decides when a caller has its turn among the waiters of its client, besides the order in which they came. */
-export interface Seniority {
-  /** Since when it has waited, on the monotonic clock. */
-  readonly sinceMs?: number | undefined;
-  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
-  readonly deferMs?: (() => number) | undefined;
-}
-
-/** The line, as those in it see it. */
-interface Lined {
-  readonly clock: Clock;
-  readonly findings: Findings;
-  isTrying(sleeper: object): boolean;
-  beckon(sleeper: object): void;
-  stillHeld(sleeper: object, ttlMs: number): void;
-  look(sinceMs: number): void;
-  leave(sleeper: object, leaseMs?: number): void;
-}
-
-export class Sleeper<Heir = unknown> {
-  readonly #line: Lined;
+/** One caller in the line, who sleeps until it is its turn to try. */
+export class LineEntry<Next = unknown> {
+  readonly #line: Line<Next>;
   /** Since when it has waited, on the monotonic clock. */
   readonly sinceMs: number;
-  /** Who takes over this client's grant when this sleeper is first in line; undefined: the caller has to ask the server. */
-  readonly heir: Heir | undefined;
+  /** How a release of this client hands the lock over to it when it is first in line; undefined: the caller has to ask the server. */
+  readonly next: Next | undefined;
   readonly #deferMs: (() => number) | undefined;
   #woken!: Promise<void>;
   #wake!: () => void;
   #deferTimer: Timer | undefined;
 
-  constructor(line: Lined, { sinceMs = line.clock.nowMs(), deferMs }: Seniority, heir?: Heir) {
+  constructor(line: Line<Next>, { sinceMs = line.clock.nowMs(), deferMs }: Seniority, next?: Next) {
     this.#line = line;
     this.sinceMs = sinceMs;
     this.#deferMs = deferMs;
-    this.heir = heir;
+    this.next = next;
     this.#sleep();
   }
 
@@ -268,25 +270,29 @@ export class Sleeper<Heir = unknown> {
     return this.#line.isTrying(this);
   }
 
-  /** The first in line takes over a grant without asking the server: nobody else tries until it leaves. */
-  takeTurn(): void {
-    this.#line.beckon(this);
+  get lastAnswer(): LastAnswer {
+    return this.#line.lastAnswer;
+  }
+
+  look(sinceMs: number): void {
+    this.#line.look(sinceMs);
+  }
+
+  /** This caller is about to get the lock: nobody else in the line tries. */
+  reserve(): void {
+    this.#line.reserve(this);
+  }
+
+  /** It is this caller's turn, out of order: it has got the lock, or is to try because it was about to get it. */
+  goOn(): void {
+    this.reserve();
     this.#wake();
   }
 
-  /** The try found the lock held for `ttlMs` more (-1: no expiry): sleeps on, at the same place. */
+  /** The attempt found the lock held for `ttlMs` more (-1: no expiry): sleeps on, at the same place. */
   stillHeld(ttlMs: number): void {
     this.#sleep();
     this.#line.stillHeld(this, ttlMs);
-  }
-
-  get findings(): Findings {
-    return this.#line.findings;
-  }
-
-  /** Has the first in line try now, unless a try is under way that began at `sinceMs` (monotonic) or later, or this client has the lock. */
-  look(sinceMs: number): void {
-    this.#line.look(sinceMs);
   }
 
   /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
@@ -303,56 +309,6 @@ export class Sleeper<Heir = unknown> {
 
   #sleep(): void {
     this.#woken = new Promise((resolve) => (this.#wake = resolve));
-  }
-}
-
-// When the first in a line looks for itself. A message may never come: its sender died, or may not publish; nobody tells a subscription
-// that its connection is dead. So a lock is looked at when the lease of its holder is over, and before that every now and then.
-
-/** How long a line whose own client holds the lock goes without a subscription, in milliseconds: the hold mostly ends before. */
-const DEAF_MS = 100;
-
-export class LookTimer {
-  readonly #clock: Clock;
-  readonly #lookEveryMs: number;
-  readonly #isListening: () => boolean;
-  readonly #look: () => void;
-  #timer: Timer | undefined;
-  /** When it goes off, on the monotonic clock. */
-  #atMs = Infinity;
-
-  /** `isListening`: whether the line hears of releases. */
-  constructor(clock: Clock, lookEveryMs: number, isListening: () => boolean, look: () => void) {
-    this.#clock = clock;
-    this.#lookEveryMs = lookEveryMs;
-    this.#isListening = isListening;
-    this.#look = look;
-  }
-
-  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free; or when the timer rings anyway, if earlier. */
-  lookBy(ttlMs: number): void {
-    const atMs = this.#nextAtMs(ttlMs);
-    if (atMs < this.#atMs) this.#set(atMs);
-  }
-
-  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free. */
-  restart(ttlMs = -1): void {
-    this.#set(this.#nextAtMs(ttlMs));
-  }
-
-  stop(): void {
-    this.#clock.clearTimer(this.#timer);
-  }
-
-  #nextAtMs(ttlMs: number): number {
-    const mostMs = this.#isListening() ? this.#lookEveryMs : Math.min(this.#lookEveryMs, DEAF_MS);
-    return this.#clock.nowMs() + Math.min(ttlMs < 0 ? Infinity : ttlMs, mostMs);
-  }
-
-  #set(atMs: number): void {
-    this.#clock.clearTimer(this.#timer);
-    this.#atMs = atMs;
-    this.#timer = this.#clock.setTimer(this.#look, atMs - this.#clock.nowMs());
   }
 }
 
@@ -519,11 +475,11 @@ export class Lines<Line> {
 
 // What the waiters of one client for one lock know of it: whichever of them asked, they share the answer.
 
-export class Findings {
+export class LastAnswer {
   /** Who had the lock, by the latest answer. */
   holder: SeenHolder | undefined;
-  /** The error of the latest try that failed since that answer. */
-  trouble: Error | undefined;
+  /** The error of the latest attempt that failed since that answer. */
+  lastError: Error | undefined;
   #askedAtMs = -Infinity;
 
   /** When the latest answer was asked for, on the monotonic clock. */
@@ -535,6 +491,6 @@ export class Findings {
     if (askedAtMs < this.#askedAtMs) return; // an answer that was overtaken
     this.holder = { holder, holderTtlMs };
     this.#askedAtMs = askedAtMs;
-    this.trouble = undefined;
+    this.lastError = undefined;
   }
 }

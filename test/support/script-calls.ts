@@ -290,6 +290,14 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
     return [[keys.lock], [draw.owner(keys), keys.channel, publish]];
   },
 
+  releaseTo(draw) {
+    const keys = draw.lock(LOCK);
+    const counter = draw.counter(keys);
+    const args = [draw.owner(keys), draw.owner(keys), draw.leaseMs()];
+    if (counter.length > 0) args.push(draw.leaseMsOrNone());
+    return [[keys.lock, ...counter], args];
+  },
+
   remember: (draw) => [draw.some(() => draw.lock(LOCK).longestLease), [draw.leaseMs()]],
 
   renewPlaces(draw) {

@@ -3,11 +3,11 @@
 import type {
   AcquireReply,
   Granted,
-  Heir,
   KeepReply,
   KeyPlace,
   LockBackend,
   LockRequest,
+  NextWaiter,
   Waiter,
 } from '../../core/protocol.js';
 import type { Events } from '../../api/events.js';
@@ -105,7 +105,7 @@ export class RedLockBackend implements LockBackend {
     return new RedWaiter(this, newOwnerId, request);
   }
 
-  line(): Line<Heir> {
+  line(): Line<NextWaiter> {
     const { clock, masters, quorum } = this;
     return this.#services.lines.of(this.id, (onEmpty) => {
       const lookEveryMs = this.#services.session.lockWatchdogTimeoutMs / 3;
@@ -393,7 +393,7 @@ export class QuorumServices {
   /** Redlocks are held, awaited and given up apart from the locks of any one master. */
   readonly session: Session;
   /** Where those of this client wait, for each lock in one line. */
-  readonly lines: Lines<Line<Heir>> = new Lines<Line<Heir>>();
+  readonly lines: Lines<Line<NextWaiter>> = new Lines<Line<NextWaiter>>();
   readonly watchdog: Watchdog;
   readonly renewer: RedRenewer;
   /** The larger of `lockWatchdogTimeout` and the longest lease so far, in milliseconds. */

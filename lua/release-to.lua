@@ -1,0 +1,33 @@
+-- Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
+-- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+-- The key is never missing in between, so nobody else gets in.
+--
+-- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] successor (string): "<clientId>:<n>"
+-- ARGV[3] leaseMs (integer, ms): how long the successor keeps the lock without a renewal
+-- ARGV[4] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
+-- Returns 1 when the successor has the lock, by this call or an earlier copy, of a fenced lock its token (string); 0 when neither has it.
+-- Error KEYCONFLICT when the counter is no token; WRONGTYPE when a key is of another type.
+local lock, counter = KEYS[1], KEYS[2]
+local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+if redis.call('HEXISTS', lock, owner) == 0 then
+  local isThere = redis.call('HEXISTS', lock, successor)
+  return isThere == 1 and counter and redis.call('GET', counter) or isThere
+end
+local token
+if counter then
+  -- include: next-token, set-token
+  local rememberMs
+  token, rememberMs = nextToken(counter, tonumber(tokenTtlMs))
+  local refused = not token and rememberMs or setToken(counter, token, rememberMs)
+  if refused then
+    return refused
+  end
+end
+redis.call('PEXPIRE', lock, leaseMs)
+redis.call('HSET', lock, successor, 1)
+redis.call('HDEL', lock, owner)
+return token or 1
