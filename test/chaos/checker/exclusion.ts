@@ -70,6 +70,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
   if (plan.topology === 'masters') return [];
   const losses = lossesOf(evidence);
   const byLock = grouped(evidence.looks, ({ lock }) => lock);
+  const byOwner = grouped(history.entered, ({ owner = '' }) => owner);
   return history.entered.flatMap((section): Violation[] => {
     const interval = section.owner === undefined ? undefined : belief(section);
     if (!interval) return [];
@@ -90,7 +91,10 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       // Nobody saw that, of a short stay: then it may have been any that takes itself for the master.
       const masters = letIn.size > 0 ? letIn : mastersAround(evidence, looks, interval);
       const others = within.filter(
-        (look) => !heldBy(look, section.owner) && (masters?.has(look.server) ?? true),
+        (look) =>
+          !heldBy(look, section.owner) &&
+          (masters?.has(look.server) ?? true) &&
+          !isBeingHandedOver(byOwner, section, look),
       );
       const [look] = others;
       if (!look) return [];
@@ -109,6 +113,26 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       ];
     });
   });
+}
+
+/**
+ * The release that handed the lock over has been sent, and has not arrived: the key is that of an earlier owner of the same client, whose
+ * release was not settled by then. (One that never entered had been handed the lock itself, and did not want it any more.)
+ */
+function isBeingHandedOver(
+  byOwner: ReadonlyMap<string, readonly Section[]>,
+  section: Section,
+  look: Look,
+): boolean {
+  const clientOf = (owner: string): string => owner.slice(0, owner.lastIndexOf(':'));
+  const { holders } = look;
+  const isEarlier = ({ owner }: { owner: string }): boolean => {
+    if (clientOf(owner) !== clientOf(section.owner!)) return false;
+    const last = byOwner.get(owner)?.at(-1);
+    const isLeaving = last?.leavingAt !== undefined && last.leavingAt <= section.enteredAt!;
+    return !last || (isLeaving && (last.endedAt ?? Infinity) >= look.from);
+  };
+  return holders.length > 0 && holders.every(isEarlier);
 }
 
 /** The servers that took themselves for the master about then; undefined: only with Sentinel there may be two at a time. */
