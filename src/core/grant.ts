@@ -47,11 +47,8 @@ type State =
 
 const HELD: State = { kind: 'held' };
 
-/** From which grant of this client the lock was handed over. */
+/** How a grant came from others of this client: how often the lock was handed over since it was acquired, and when that was. */
 interface Origin {
-  /** Until the answer, the owner that the server may still have in place of this one. */
-  readonly predecessorId?: string;
-  /** How often it was handed over since it was acquired, and when that was. */
   readonly handOvers: number;
   readonly acquiredAt: Instant;
 }
@@ -74,7 +71,9 @@ export class Grant implements Granted, Due {
   renewalLimit: RenewalLimit | undefined;
   readonly #session: Session;
   readonly #since: Instant;
-  readonly #origin: Origin;
+  /** undefined: it was acquired. */
+  readonly #origin: Origin | undefined;
+  /** Until the hand-over is answered: the owner that the server may still have in place of this one. */
   #predecessorId: string | undefined;
   #holds: GrantedHold[] = [];
   #state: State = HELD;
@@ -110,8 +109,7 @@ export class Grant implements Granted, Due {
     this.ownerId = ownerId;
     this.token = token;
     this.#since = now(session.clock);
-    this.#origin = origin ?? { handOvers: 0, acquiredAt: this.#since };
-    this.#predecessorId = origin?.predecessorId;
+    this.#origin = origin;
     this.#isShared = lock.isShared ?? false;
     this.#deadline = deadline;
     this.#confirmedAt = deadline.since;
@@ -325,14 +323,15 @@ export class Grant implements Granted, Due {
   #abandon(): void {
     this.#become({ kind: 'released', isConfirmed: false });
     this.#forget();
-    this.#session.cleanup.remove({ id: this.lock.id, release: this.giveBack }, this.ownerId);
+    const release = (): Promise<boolean> => this.giveBack();
+    this.#session.cleanup.remove({ id: this.lock.id, release }, this.ownerId);
   }
 
   /** Removes the owner from the server. Before it the older one, or a hand-over that arrives late would put this one in its place. */
-  readonly giveBack = async (): Promise<boolean> => {
+  async giveBack(): Promise<boolean> {
     if (this.#predecessorId !== undefined) await this.lock.release(this.#predecessorId);
     return await this.lock.release(this.ownerId);
-  };
+  }
 
   // What changes its hold count or its lease.
 
@@ -600,10 +599,14 @@ export class Grant implements Granted, Due {
 
   // The hand-over to the next waiter of this client: its release names the successor.
 
+  get #chain(): Origin {
+    return this.#origin ?? { handOvers: 0, acquiredAt: this.#since };
+  }
+
   /** Whom the lock is to be handed over to; undefined: to nobody, it is to be free for all. */
   get #nextWaiter(): NextWaiter | undefined {
     const { isClosed, connection } = this.#session;
-    const { handOvers, acquiredAt } = this.#origin;
+    const { handOvers, acquiredAt } = this.#chain;
     if (this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
     if (handOvers >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS) return undefined;
     // Until the answer the successor relies on what is left of this lease: enough for the call to fail and be repeated.
@@ -621,17 +624,17 @@ export class Grant implements Granted, Due {
     const { lock, ownerId } = this;
     const successorId = session.newOwnerId();
     const lease = deadlineOf(now(clock), next.leaseMs);
-    const origin = { ...this.#origin, handOvers: this.#origin.handOvers + 1 };
+    const { handOvers, acquiredAt } = this.#chain;
+    const origin = { handOvers: handOvers + 1, acquiredAt };
     let entered: Grant | undefined;
     if (!next.needsAnswer) {
       const until = earlier(lease, this.#deadline);
-      const pending = { ...origin, predecessorId: ownerId };
-      entered = new Grant(session, lock, successorId, until, undefined, pending);
+      entered = new Grant(session, lock, successorId, until, undefined, origin);
     }
     // Whoever waits for the answer goes on waiting if none comes: that leaves time to release the lock without a successor.
     const limitMs = entered ? entered.remaining() : commandTimeoutMs / 2;
     const limit = new WaitLimit({ clock, limitMs });
-    if (entered) entered.#entersWithin(limit);
+    if (entered) entered.#entersAfter(ownerId, limit);
     this.#isHandingOver = true;
     this.#become({ kind: 'released', isConfirmed: false });
     let isRepeat = false;
@@ -666,7 +669,8 @@ export class Grant implements Granted, Due {
   }
 
   /** As the successor: enters, and does nothing else on the server until the hand-over is answered. If it is lost, nobody repeats that. */
-  #entersWithin(limit: WaitLimit): void {
+  #entersAfter(predecessorId: string, limit: WaitLimit): void {
+    this.#predecessorId = predecessorId;
     this.#turns.tryTake();
     this.#confirming = limit;
     this.#isRenewalUnanswered = true;

@@ -248,10 +248,10 @@ export class Session {
   }
 
   /** Releases a grant that was lost by the close. Its callers know of that, so nobody is told what came of the release. */
-  async #release({ lock, giveBack }: SessionGrant): Promise<void> {
-    const { name } = lock;
+  async #release(grant: SessionGrant): Promise<void> {
+    const { name } = grant.lock;
     const untilAnswered = (waitLimit: WaitLimit): Promise<boolean> =>
-      retry(this.connection, waitLimit, { name }, giveBack);
+      retry(this.connection, waitLimit, { name }, () => grant.giveBack());
     const options = { registry: this.acquisitions };
     await this.bounded(name, 'not known to be released', untilAnswered, options);
   }
@@ -274,7 +274,7 @@ export interface SessionGrant {
   /** Resolves when the release that is under way is settled, whatever came of it. */
   released(): Promise<void>;
   /** Releases it on the server, whatever its state here. */
-  readonly giveBack: () => Promise<boolean>;
+  giveBack(): Promise<boolean>;
 }
 
 /** A hold of another client's lock, which is a member of a MultiLock of this client. */
