@@ -168,6 +168,17 @@ describe('a grant', () => {
     expect(tap.all('join')).toHaveLength(1);
   });
 
+  it('of a fixed lease that was lost is confirmed when a renewal has found it', async () => {
+    await wait(1, { lease: 2_000 });
+    tap.deafen();
+    await held.release();
+    await redis.advance(10_500);
+    expect(entered).toHaveLength(1);
+    const [holder] = redis.holders('orders');
+    expect(holder).toMatchObject({ ownerId: entered[0]!.ownerId, count: 1 });
+    expect(holder!.remaining).toBeLessThanOrEqual(2_000);
+  });
+
   it('that comes again while the lock is held, or when it was given up, changes nothing', async () => {
     await wait();
     const message = `${nonce()} ${(await owners())[0] ?? ''}`;
