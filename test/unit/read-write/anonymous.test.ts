@@ -1,25 +1,45 @@
 // A read-write lock outside any run: each call is an owner of its own, and unlock() undoes what its own half locked.
-import { describe, expect, it } from 'vitest';
-import { readWriteInMemory } from '../../support/memory-read-write.js';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
+import { FakeReadWriteLock } from '../../support/fake-read-write.js';
+import { expectPending, settle } from '../../support/occupancy.js';
+
+interface Made extends FakeHoldfast, ReturnType<FakeReadWriteLock['halves']> {
+  readonly there: FakeReadWriteLock;
+}
+
+function made(): Made {
+  const fake = fakeHoldfast();
+  const there = new FakeReadWriteLock(fake.server, 'a');
+  return { ...fake, there, ...there.halves(fake) };
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 const notHeld = { code: 'LOCK_NOT_HELD', lockName: 'a' };
 
 describe('outside any run', () => {
   it('several lock() calls read at the same time, and as many unlock() free it', async () => {
-    const { readLock, writeLock, held } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     await readLock.lock();
     await readLock.lock();
-    expect(held()).toBe('RR');
+    expect(there.held).toBe('RR');
     expect(await writeLock.tryLock()).toBe(false);
     await readLock.unlock();
-    expect(held()).toBe('R');
+    expect(there.held).toBe('R');
     await readLock.unlock();
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
     await expect(readLock.unlock()).rejects.toMatchObject(notHeld);
   });
 
   it('unlock() of one half does not undo what the other locked', async () => {
-    const { readLock, writeLock, run, held } = await readWriteInMemory();
+    const { readLock, writeLock, run, there } = made();
     await readLock.lock();
     await expect(writeLock.unlock()).rejects.toMatchObject(notHeld);
     await readLock.unlock();
@@ -34,27 +54,28 @@ describe('outside any run', () => {
       await expect(writeLock.unlock()).rejects.toMatchObject(notHeld);
       await readLock.unlock();
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('unlock() undoes the read lock that ends first, so that nobody is left with less than it asked for', async () => {
-    const { redis, readLock } = await readWriteInMemory();
+    const { readLock, there } = made();
     await readLock.lock();
     await readLock.lock(20_000);
     await readLock.lock(10_000);
     await readLock.lock();
-    const owners = (): string[] => redis.holders('a').map(({ ownerId }) => ownerId);
-    const [first, second, , fourth] = owners();
-    for (const left of [[first, second, fourth], [first, fourth], [fourth], []]) {
+    const left: string[] = [];
+    for (let unlocks = 0; unlocks < 4; unlocks++) {
       await readLock.unlock();
-      expect(owners()).toEqual(left);
+      left.push([...there.holders.keys()].join(' '));
     }
+    expect(left).toEqual(['me:1 me:2 me:4', 'me:1 me:4', 'me:4', '']);
   });
 
   it('a read lock that was lost is told to the next unlock() of a read lock, not of the write lock', async () => {
-    const { redis, readLock, writeLock } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     await readLock.lock(5_000);
-    await redis.advance(6_000);
+    await vi.advanceTimersByTimeAsync(6_000);
+    there.delete();
     await writeLock.lock();
     await writeLock.unlock();
     await expect(readLock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
@@ -62,13 +83,13 @@ describe('outside any run', () => {
   });
 
   it('a nested call that waits for itself is warned of after 5 s, whichever half it wants', async () => {
-    const { readLock, writeLock, redis, expectPending, warnings } = await readWriteInMemory();
+    const { readLock, writeLock, told } = made();
     await readLock.lock();
     const writes = writeLock.lock();
     const reads = readLock.lock(); // behind the writer
     await expectPending(reads);
-    await redis.advance(5_100);
-    expect(warnings).toMatchObject([
+    await vi.advanceTimersByTimeAsync(5_100);
+    expect(told('warning')).toMatchObject([
       { lockName: 'a', message: expect.stringContaining('holdfast.run') as unknown },
       { lockName: 'a', message: expect.stringContaining('LockUpgradeError') as unknown },
     ]);
@@ -80,7 +101,7 @@ describe('outside any run', () => {
   });
 
   it('a wait to read that runs out says who is in the way; that this client reads itself is no reason', async () => {
-    const { redis, readLock, writeLock, settle } = await readWriteInMemory();
+    const { readLock, writeLock, there, server } = made();
     await readLock.lock();
     const writes = writeLock.lock();
     await settle();
@@ -88,20 +109,18 @@ describe('outside any run', () => {
       code: 'REDIS_UNAVAILABLE',
     });
     await settle();
-    redis.down();
-    await redis.advance(2_200);
+    server.travel = () => new Promise(() => undefined);
+    await vi.advanceTimersByTimeAsync(2_200);
     await behind;
-    redis.up();
-    await redis.advance(2_000);
-    await readLock.unlock();
-    await writes;
-    await writeLock.unlock();
+    server.travel = () => Promise.resolve();
+    there.delete();
+    void writes;
   });
 });
 
 describe('unlock() of the wrong half', () => {
   it('says which half is not held, in a run and outside', async () => {
-    const { readLock, writeLock, run } = await readWriteInMemory();
+    const { readLock, writeLock, run } = made();
     const notOf = (half: string): object => ({
       ...notHeld,
       message: expect.stringContaining(`lock() or tryLock() of the ${half} lock`) as unknown,
@@ -126,7 +145,7 @@ describe('unlock() of the wrong half', () => {
 
 describe('what a half says of itself', () => {
   it('is about those who read, or about the one who writes', async () => {
-    const { readLock, writeLock } = await readWriteInMemory();
+    const { readLock, writeLock } = made();
     const look = async (): Promise<unknown> => [
       await readLock.isLocked(),
       await writeLock.isLocked(),
@@ -148,16 +167,16 @@ describe('what a half says of itself', () => {
   });
 
   it('forceUnlock() puts out all who read, or the one who writes, and tells those of this client at once', async () => {
-    const { theirs, readLock, writeLock, held } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     const holds = [await readLock.acquire(), await readLock.acquire()];
-    await theirs.readLock().acquire();
+    there.hold('R');
     expect(await writeLock.forceUnlock()).toBe(false);
     expect(await readLock.forceUnlock()).toBe(true);
     expect(holds.map(({ signal }) => signal.reason as unknown)).toMatchObject([
       { lossReason: 'forced' },
       { lossReason: 'forced' },
     ]);
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
     const write = await writeLock.acquire();
     expect(await readLock.forceUnlock()).toBe(false);
     expect(await writeLock.forceUnlock()).toBe(true);

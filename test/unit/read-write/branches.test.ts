@@ -1,11 +1,22 @@
 // A read-write lock within a process: inside one hold those who read overlap, and one who writes is alone.
 import { describe, expect, it } from 'vitest';
-import { readWriteInMemory } from '../../support/memory-read-write.js';
-import { gate, Occupancy } from '../../support/occupancy.js';
+import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
+import { FakeReadWriteLock } from '../../support/fake-read-write.js';
+import { expectPending, gate, Occupancy, settle } from '../../support/occupancy.js';
+
+interface Made extends FakeHoldfast, ReturnType<FakeReadWriteLock['halves']> {
+  readonly there: FakeReadWriteLock;
+}
+
+function made(): Made {
+  const fake = fakeHoldfast();
+  const there = new FakeReadWriteLock(fake.server, 'a');
+  return { ...fake, there, ...there.halves(fake) };
+}
 
 describe('on the server', () => {
   it('parallel readers of one run are side by side, each for itself', async () => {
-    const { readLock, run, held, settle } = await readWriteInMemory();
+    const { readLock, run, there } = made();
     const section = new Occupancy();
     await run(() =>
       Promise.all(
@@ -13,46 +24,46 @@ describe('on the server', () => {
       ),
     );
     expect(section.most).toBe(3);
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('lock() calls of one run that overlap are warned of where one writes, not where all read', async () => {
-    const { readLock, writeLock, run, warnings } = await readWriteInMemory();
+    const { readLock, writeLock, run, told } = made();
     await run(async () => {
       await Promise.all([readLock.lock(), readLock.lock()]);
       await readLock.unlock();
       await readLock.unlock();
     });
-    expect(warnings).toEqual([]);
+    expect(told('warning')).toEqual([]);
     await run(async () => {
       await Promise.all([writeLock.lock(), writeLock.lock()]);
       await writeLock.unlock();
       await writeLock.unlock();
     });
-    expect(warnings).toHaveLength(1);
+    expect(told('warning')).toHaveLength(1);
   });
 
   it('a writer is alone, and those who come later wait behind it', async () => {
-    const { readLock, writeLock, held, settle, expectPending } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     const done = gate();
     const first = readLock.withLock(() => done.opened);
     await settle();
-    const writes = writeLock.withLock(() => held());
+    const writes = writeLock.withLock(() => there.held);
     await settle();
-    const reads = readLock.withLock(() => held());
+    const reads = readLock.withLock(() => there.held);
     await expectPending(writes);
     await expectPending(reads);
     done.open();
     expect(await writes).toBe('W');
     expect(await reads).toBe('R');
     await first;
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 });
 
 describe('inside a hold of the write lock', () => {
   it('branches that read overlap, and ask the server for no other owner', async () => {
-    const { readLock, writeLock, held, settle } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     const section = new Occupancy();
     const owners = new Set<string>();
     await writeLock.withLock((outer) => {
@@ -68,11 +79,11 @@ describe('inside a hold of the write lock', () => {
     });
     expect(section.most).toBe(3);
     expect(owners.size).toBe(1);
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('a branch that writes excludes its siblings, in the order in which they came', async () => {
-    const { readLock, writeLock, settle } = await readWriteInMemory();
+    const { readLock, writeLock } = made();
     const readers = new Occupancy();
     const all = new Occupancy();
     const order: string[] = [];
@@ -99,7 +110,7 @@ describe('inside a hold of the write lock', () => {
   });
 
   it('readers three deep overlap with their uncles, a writer three deep excludes them', async () => {
-    const { readLock, writeLock, settle } = await readWriteInMemory();
+    const { readLock, writeLock } = made();
     const uncle = new Occupancy();
     const done = gate();
     const isIn = gate();
@@ -130,7 +141,7 @@ describe('inside a hold of the write lock', () => {
   });
 
   it('a writer that gives up its wait lets those in who waited behind it', async () => {
-    const { readLock, writeLock, held, settle, expectPending } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     const done = gate();
     await writeLock.withLock(async () => {
       const reads = readLock.withLock(() => done.opened);
@@ -150,12 +161,12 @@ describe('inside a hold of the write lock', () => {
       done.open();
       await reads;
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('one that is lost is told to all inside, and to those who wait for a turn', async () => {
-    const { theirs, readLock, writeLock, settle, expectPending } = await readWriteInMemory();
-    const lost = { code: 'LOCK_LOST', lossReason: 'forced' };
+    const { readLock, writeLock, there } = made();
+    const lost = { code: 'LOCK_LOST', lossReason: 'deleted' };
     await expect(
       writeLock.withLock(async (outer) => {
         const done = gate();
@@ -163,7 +174,7 @@ describe('inside a hold of the write lock', () => {
         await settle();
         const writes = writeLock.withLock(() => 'wrote');
         await expectPending(writes);
-        await theirs.writeLock().forceUnlock();
+        there.delete();
         await expect(outer.extend(1)).rejects.toMatchObject(lost);
         await expect(writes).rejects.toMatchObject(lost);
         await expect(readLock.acquire()).rejects.toMatchObject(lost);
@@ -177,13 +188,13 @@ describe('inside a hold of the write lock', () => {
 
 describe('inside a hold of the read lock', () => {
   it('branches that read overlap and share its owner', async () => {
-    const { readLock, held, settle } = await readWriteInMemory();
+    const { readLock, there } = made();
     const section = new Occupancy();
     await readLock.withLock(() =>
       Promise.all(
         ['1', '2'].map((who) =>
           readLock.withLock(() => {
-            expect(held()).toBe('R');
+            expect(there.held).toBe('R');
             return section.inside(who, settle);
           }),
         ),
@@ -193,7 +204,7 @@ describe('inside a hold of the read lock', () => {
   });
 
   it('a nested reader enters though a writer waits for the outer one', async () => {
-    const { readLock, writeLock, detach, held, settle } = await readWriteInMemory();
+    const { readLock, writeLock, detach, there } = made();
     const order: string[] = [];
     await readLock.withLock(async () => {
       const writes = detach(() => writeLock.withLock(() => order.push('writer')));
@@ -203,6 +214,6 @@ describe('inside a hold of the read lock', () => {
     });
     await settle();
     expect(order).toEqual(['nested', 'writer']);
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 });

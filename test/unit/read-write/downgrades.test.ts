@@ -1,81 +1,95 @@
 // From writing to reading, and never back: a downgrade keeps the lock, an upgrade is refused at once.
 import { describe, expect, it } from 'vitest';
 import type { Lock } from '../../../src/index.js';
-import { readWriteInMemory } from '../../support/memory-read-write.js';
-import { rejectionOf } from '../../support/clients.js';
-import { gate } from '../../support/occupancy.js';
+import { fakeHoldfast, type FakeHoldfast, type FakeOptions } from '../../support/fake-holdfast.js';
+import { FakeReadWriteLock } from '../../support/fake-read-write.js';
+import { expectPending, gate, settle } from '../../support/occupancy.js';
+
+interface Made extends FakeHoldfast, ReturnType<FakeReadWriteLock['halves']> {
+  readonly there: FakeReadWriteLock;
+}
+
+function made(options?: FakeOptions): Made {
+  const fake = fakeHoldfast(options);
+  const there = new FakeReadWriteLock(fake.server, 'a');
+  return { ...fake, there, ...there.halves(fake) };
+}
 
 const refused = { code: 'LOCK_UPGRADE', lockName: 'a' };
 
 describe('a downgrade', () => {
   it('in a run: the read lock is kept when the write lock goes, by the same owner, and lets readers in', async () => {
-    const { readLock, writeLock, run, detach, held, expectPending } = await readWriteInMemory();
+    const { readLock, writeLock, run, detach, there, server } = made();
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
-      const reads = detach(() => readLock.withLock(() => held()));
-      const writes = detach(() => writeLock.withLock(() => held()));
+      const reads = detach(() => readLock.withLock(() => there.held));
+      const writes = detach(() => writeLock.withLock(() => there.held));
       await expectPending(reads);
-      expect(held()).toBe('W');
+      expect(there.held).toBe('W');
       await writeLock.unlock();
       expect(await reads).toBe('RR');
-      expect(held()).toBe('R');
+      expect(there.held).toBe('R');
       await expectPending(writes);
       expect(await writeLock.isHeldByCurrentOwner()).toBe(false);
       expect(await readLock.getHoldCount()).toBe(1);
       await readLock.unlock();
       expect(await writes).toBe('W');
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
+    expect(server.commands.filter((command) => command.startsWith('keep'))).toEqual([
+      'keep a me:1 2 W',
+      'keep a me:1 1 R',
+    ]);
   });
 
   it('by holds: a read hold that was had inside a write hold outlives it', async () => {
-    const { readLock, writeLock, run, held } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     const write = await writeLock.acquire();
     const read = await write.run(() => readLock.acquire());
     expect(read.ownerId).toBe(write.ownerId);
     await write.release();
-    expect(held()).toBe('R');
+    expect(there.held).toBe('R');
     expect(read.remaining()).toBeGreaterThan(0);
     expect(await writeLock.tryLock()).toBe(false);
     expect(await readLock.tryLock()).toBe(true);
     await readLock.unlock();
     await read.release();
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('by withLock: branches that still read when the body of the write lock ends keep it', async () => {
-    const { readLock, writeLock, held, settle } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     const done = gate();
     let read: Promise<string> | undefined;
     await writeLock.withLock(async () => {
       read = readLock.withLock(async () => {
         await done.opened;
-        return held();
+        return there.held;
       });
       await settle();
     });
-    expect(held()).toBe('R');
+    expect(there.held).toBe('R');
     done.open();
     expect(await read).toBe('R');
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('waits for the last one who writes', async () => {
-    const { readLock, writeLock, run, held } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     const write = await writeLock.acquire();
     const nested = await write.run(() => writeLock.acquire());
     const read = await write.run(() => nested.run(() => readLock.acquire()));
     await write.release();
-    expect(held()).toBe('W');
+    expect(there.held).toBe('W');
     await nested.release();
-    expect(held()).toBe('R');
+    expect(there.held).toBe('R');
     await read.release();
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('lets siblings in that read, and those who write when all have read', async () => {
-    const { readLock, writeLock, run, settle, expectPending } = await readWriteInMemory();
+    const { readLock, writeLock, run } = made();
     await writeLock.withLock(async () => {
       const done = gate();
       const steps: string[] = [];
@@ -102,7 +116,7 @@ describe('a downgrade', () => {
   });
 
   it('lets no sibling in while a branch below still writes, nor one that is about to', async () => {
-    const { readLock, writeLock, run, held, expectPending } = await readWriteInMemory();
+    const { readLock, writeLock, run, server, there } = made();
     await writeLock.withLock(async () => {
       const isWriting = gate();
       const done = gate();
@@ -125,77 +139,94 @@ describe('a downgrade', () => {
         expect(writes).toBe(false);
       });
       await expectPending(sibling);
-      expect(held()).toBe('W');
+      expect(there.held).toBe('W');
       done.open();
       await Promise.all([branch, sibling]);
     });
-    expect(held()).toBe('');
+    expect(server.commands.at(-1)).toBe('release a me:1');
   });
 
   it('does not overtake a call that counts the write lock up before', async () => {
-    const { tap, theirs, readLock, writeLock, run, held, settle } = await readWriteInMemory();
+    const { readLock, writeLock, run, server, there } = made();
     await run(async () => {
       await writeLock.lock();
       const read = await readLock.acquire();
-      const answer = tap.holdAnswers('weightedHandOver');
+      const under = gate();
+      server.travel = () => under.opened;
       const calls = [read.extend(1_000), writeLock.lock(), writeLock.unlock()];
       await settle();
-      answer();
+      server.travel = () => Promise.resolve();
+      under.open();
       await Promise.all(calls);
-      expect(held()).toBe('W');
+      expect(there.held).toBe('W');
       expect(await writeLock.getHoldCount()).toBe(1);
       await writeLock.unlock();
-      expect(held()).toBe('R');
+      expect(there.held).toBe('R');
       await read.release();
     });
   });
 
   it('that was not answered is asked for again as soon as Redis can be reached', async () => {
-    const { redis, readLock, writeLock, run, held } = await readWriteInMemory();
+    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    const unanswered = (command: string): boolean =>
+      command.startsWith('keep') && command.endsWith('R');
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
-      redis.down();
-      const unlocked = rejectionOf(writeLock.unlock());
-      await redis.advance(10_500);
-      expect(await unlocked).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-      expect(held()).toBe('W');
+      server.fate = (command) => (unanswered(command) ? 'lost command' : 'answered');
+      await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      expect(there.held).toBe('W');
       await expect(writeLock.lock()).rejects.toMatchObject(refused); // it may have been let go
-      redis.up();
-      await redis.advance(2_000);
-      expect(held()).toBe('R');
+      server.fate = () => 'answered';
+      session.cleanup.tryAgain();
+      await settle();
+      expect(there.held).toBe('R');
       await readLock.unlock();
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
-  it.each([
-    ['is asked for when that call has ended', 'readLock', 'R'],
-    ['is none when that call came to write', 'writeLock', 'W'],
-  ] as const)(
-    'that was not even sent, since another call of its run was asking, %s',
-    async (_what, half, before) => {
-      const lock = await readWriteInMemory();
-      const { redis, readLock, writeLock, held } = lock;
-      await lock.run(async () => {
-        await writeLock.lock();
-        await readLock.lock();
-        redis.down();
-        const below = lock[half].acquire();
-        const unlocked = rejectionOf(writeLock.unlock());
-        await redis.advance(10_500);
-        expect(await unlocked).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-        redis.up();
-        await redis.advance(2_000);
-        const hold = await below;
-        expect(held()).toBe(before);
-        await hold.release();
-        expect(held()).toBe('R');
-        await readLock.unlock();
-      });
-      expect(held()).toBe('');
-    },
-  );
+  it('that was not even sent, since another call of its run was asking, is asked for when that call has ended', async () => {
+    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    await run(async () => {
+      await writeLock.lock();
+      await readLock.lock();
+      server.fate = (command) => (command.startsWith('keep') ? 'lost command' : 'answered');
+      const below = readLock.acquire({ wait: 200 });
+      const ended = expect(below).rejects.toThrow('not acquired');
+      await settle();
+      await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      await ended;
+      server.fate = () => 'answered';
+      session.cleanup.tryAgain();
+      await settle();
+      expect(there.held).toBe('R');
+      await expect(writeLock.lock()).rejects.toMatchObject(refused);
+      await readLock.unlock();
+    });
+    expect(there.held).toBe('');
+  });
+
+  it('that was not even sent is none when the call that was asking came to write', async () => {
+    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    await run(async () => {
+      await writeLock.lock();
+      await readLock.lock();
+      server.fate = (command) => (command.startsWith('keep') ? 'lost command' : 'answered');
+      const writes = writeLock.acquire();
+      await settle();
+      await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      server.fate = () => 'answered';
+      const write = await writes;
+      session.cleanup.tryAgain();
+      await settle();
+      expect(there.held).toBe('W');
+      await write.release();
+      expect(there.held).toBe('R');
+      await readLock.unlock();
+    });
+    expect(there.held).toBe('');
+  });
 });
 
 describe('an upgrade', () => {
@@ -209,21 +240,21 @@ describe('an upgrade', () => {
   ];
 
   it.each(calls)('by %s is refused at once, and nothing is sent', async (_call, upgrade) => {
-    const { tap, readLock, writeLock, run, held } = await readWriteInMemory();
+    const { readLock, writeLock, run, server, there } = made();
     await run(async () => {
       await readLock.lock();
-      const sent = tap.sent.length;
+      const sent = server.commands.length;
       await expect(upgrade(writeLock)).rejects.toMatchObject(refused);
       await expect(upgrade(writeLock)).rejects.toThrow('release the read lock first');
-      expect(tap.sent).toHaveLength(sent);
-      expect(held()).toBe('R');
+      expect(server.commands).toHaveLength(sent);
+      expect(there.held).toBe('R');
       await readLock.unlock();
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('is refused through all scopes around the caller', async () => {
-    const { readLock, writeLock, run, detach, held } = await readWriteInMemory();
+    const { readLock, writeLock, run, detach, there } = made();
     await readLock.withLock(async (hold) => {
       await expect(run(() => writeLock.lock())).rejects.toMatchObject(refused);
       await expect(run(() => run(() => writeLock.withLock(() => 1)))).rejects.toMatchObject(
@@ -234,55 +265,57 @@ describe('an upgrade', () => {
       await expect(elsewhere).rejects.toMatchObject(refused);
       expect(await detach(() => writeLock.tryLock())).toBe(false); // somebody else has it
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('of a reader inside the write lock is refused, too: its siblings may be reading', async () => {
-    const { readLock, writeLock, held } = await readWriteInMemory();
+    const { readLock, writeLock, there } = made();
     await writeLock.withLock(async () => {
       await readLock.withLock(() =>
         expect(writeLock.withLock(() => 1)).rejects.toMatchObject(refused),
       );
       expect(await writeLock.withLock(() => 1)).toBe(1);
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('of a run that reads and writes is none: it counts up', async () => {
-    const { readLock, writeLock, run, held } = await readWriteInMemory();
+    const { readLock, writeLock, run, there } = made();
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
       await writeLock.lock();
       expect([await writeLock.getHoldCount(), await readLock.getHoldCount()]).toEqual([2, 1]);
       await writeLock.unlock();
-      expect(held()).toBe('W');
+      expect(there.held).toBe('W');
       await writeLock.unlock();
       await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
       await expect(writeLock.lock()).rejects.toMatchObject(refused);
       await readLock.unlock();
     });
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 
   it('while the write lock is being released is refused when that was sent', async () => {
-    const { tap, theirs, readLock, writeLock, run, held, settle } = await readWriteInMemory();
+    const { readLock, writeLock, run, server, there } = made();
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
-      const answer = tap.holdAnswers('weightedHandOver');
+      const under = gate();
+      server.travel = () => under.opened;
       const unlocked = writeLock.unlock();
       const locked = expect(writeLock.lock()).rejects.toMatchObject(refused);
       await settle();
-      answer();
+      server.travel = () => Promise.resolve();
+      under.open();
       await Promise.all([unlocked, locked]);
-      expect(held()).toBe('R');
+      expect(there.held).toBe('R');
       await readLock.unlock();
     });
   });
 
   it('of a branch that waited for its turn is refused if the one around it only reads by then', async () => {
-    const { readLock, writeLock, run, held, settle } = await readWriteInMemory();
+    const { readLock, writeLock, run, there } = made();
     await writeLock.withLock(async () => {
       const done = gate();
       const branch = run(async () => {
@@ -300,24 +333,24 @@ describe('an upgrade', () => {
       });
       await settle();
       await Promise.all([branch, readLock.withLock(() => done.opened)]);
-      expect(held()).toBe('W');
+      expect(there.held).toBe('W');
     });
   });
 
   it('that began before its run was reading is refused as soon as it is', async () => {
-    const { tap, theirs, readLock, writeLock, run, held, settle } = await readWriteInMemory();
-    const writing = await theirs.writeLock().acquire();
+    const { readLock, writeLock, run, there } = made();
+    const free = there.hold('W');
     await run(async () => {
       const reads = readLock.lock();
       await settle();
       const writes = expect(writeLock.withLock(() => 1)).rejects.toMatchObject(refused);
       await settle();
-      await writing.release();
+      free();
       await reads;
       await writes;
       await readLock.unlock();
     });
     await settle();
-    expect(held()).toBe('');
+    expect(there.held).toBe('');
   });
 });
