@@ -153,7 +153,7 @@ export class Watchdog implements Due {
     };
     const limitMs = this.#intervalMs / 10;
     inTurns(
-      inBatches(entries, keyOf),
+      inBatches(entries, keyOf, BATCH_SIZE),
       this.#schedule.clock,
       limitMs,
       (batch) => void this.#renew(batch, leaseMs),
@@ -225,14 +225,14 @@ const BATCH_SIZE = 500;
  */
 const MOST_TURNS = 32;
 
-/** Groups items by their key, in their order, into batches of at most BATCH_SIZE. */
-function inBatches<T>(items: readonly T[], keyOf: (item: T) => string): T[][] {
+/** Groups items by their key, in their order, into batches of at most `size`. */
+export function inBatches<T>(items: readonly T[], keyOf: (item: T) => string, size: number): T[][] {
   const open = new Map<string, T[]>();
   const batches: T[][] = [];
   for (const item of items) {
     const key = keyOf(item);
     let batch = open.get(key);
-    if (!batch || batch.length === BATCH_SIZE) {
+    if (!batch || batch.length === size) {
       batch = [];
       open.set(key, batch);
       batches.push(batch);

@@ -7,11 +7,13 @@ import type { Hold, Lock } from '../api/lock.js';
 import {
   type AcquireOptions,
   type AcquireRequest,
+  invalid,
   type LockOptions,
   parseFunction,
   parseOptions,
   parseRequest,
   shown,
+  type Subject,
 } from '../api/options.js';
 import type { HoldOrigin, OwnHold } from '../core/protocol.js';
 import { whileHeld } from '../core/hold.js';
@@ -56,25 +58,16 @@ export abstract class BaseLock implements Lock {
   tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
     return rejecting(() => {
       const request = this.#request('the options of tryAcquire()', options, 0);
-      return this.#tryAcquire(request, 'acquire');
+      return unlessHeldElsewhere(() => this.acquireHold(request, 'acquire'));
     });
   }
 
   withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
   withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
-  withLock<T>(
-    ...args: [(hold: Hold) => T | Promise<T>] | [AcquireOptions, (hold: Hold) => T | Promise<T>]
-  ): Promise<T> {
-    const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
+  withLock<T>(...args: Guarded<AcquireOptions, (hold: Hold) => T | Promise<T>>): Promise<T> {
     return rejecting(() => {
-      if (typeof options === 'function') {
-        throw new OptionError(
-          `lock "${this.name}": withLock() was given a function and then ${shown(fn)}: its options come first, then the function`,
-          { lockName: this.name },
-        );
-      }
+      const [options, fn] = parseGuarded('withLock()', this.name, args);
       const request = this.#request('the options of withLock()', options, this.defaultWaitMs);
-      parseFunction(fn, 'the function given to withLock()', this.name);
       const scope = new Scope(currentScope(), false);
       const acquiring = this.acquireHold(request, 'withLock', scope);
       return whileHeld(acquiring, (hold) => scope.run(() => fn(hold)));
@@ -167,7 +160,8 @@ export abstract class BaseLock implements Lock {
     const options = hasOptions
       ? parseOptions(`the options of ${call}`, wait, ALL_OPTIONS, this.name)
       : { wait, lease };
-    return this.#tryAcquire(parseRequest(this.name, options, 0), 'lock');
+    const request = parseRequest(this.name, options, 0);
+    return unlessHeldElsewhere(() => this.acquireHold(request, 'lock'));
   }
 
   /** Acquires the lock; `scope`: the one that a `withLock` opens. */
@@ -185,14 +179,36 @@ export abstract class BaseLock implements Lock {
     const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
     return parseRequest(this.name, given, defaultWaitMs);
   }
+}
 
-  async #tryAcquire(request: AcquireRequest, origin: HoldOrigin): Promise<OwnHold | undefined> {
-    try {
-      return await rejecting(() => this.acquireHold(request, origin));
-    } catch (error) {
-      if (error instanceof LockTimeoutError) return undefined;
-      throw error;
-    }
+/** What is given to a method that runs a function while something is held: options, if any, and the function. */
+export type Guarded<Options, Fn> = [fn: Fn] | [options: Options, fn: Fn];
+
+/** `call`: the method that it was given to, for errors. */
+export function parseGuarded<Options, Fn>(
+  call: string,
+  subject: Subject,
+  args: Guarded<Options, Fn>,
+): [options: Options | undefined, fn: Fn] {
+  const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
+  if (typeof options === 'function')
+    throw invalid(
+      `what ${call} was given behind a function`,
+      fn,
+      'the function: its options come first, then the function',
+      subject,
+    );
+  parseFunction(fn, `the function given to ${call}`, subject);
+  return [options, fn];
+}
+
+/** What was acquired; undefined: somebody else has it. */
+export async function unlessHeldElsewhere<T>(acquire: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await rejecting(acquire);
+  } catch (error) {
+    if (error instanceof LockTimeoutError) return undefined;
+    throw error;
   }
 }
 

@@ -1,7 +1,7 @@
 // The acquires and releases that a client sends to one Redis. While the connection is idle each is sent at once, by itself; while
-// something is under way, those of one turn of the event loop go together: one call of a script for many locks, or a few that follow each
-// other.
+// something is under way, those of one turn of the event loop go together: one call of a script for up to 64 locks.
 
+import { inBatches } from '../core/watchdog.js';
 import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import { isReply, RefusedError, UnsentError, UnwantedError } from '../redis/failure.js';
@@ -12,26 +12,37 @@ import type { Argument } from '../redis/port.js';
 /** For how many locks one call is at most: the commands of all other clients wait for as long as it takes. */
 const MOST_LOCKS = 64;
 
-/** After a turn with few calls the remembered peak shrinks to this fraction. */
-const FADES = 0.9;
+/** How those who wait are told of a release; empty: they are not. */
+export type Publish = 'PUBLISH' | 'SPUBLISH' | '';
 
-/** The part of a connection that sends the calls. */
-export type Carrier = Pick<
-  RedisClient,
-  'isBusy' | 'isSlotted' | 'run' | 'postpone' | 'sendNow' | 'senderFor'
->;
+/** An acquire or a release. */
+interface Call<T = unknown> {
+  readonly keys: LockKeys;
+  readonly ownerId: string;
+  /** For how long the lock is to be acquired; 0: it is to be released. */
+  readonly leaseMs: number;
+  readonly fencing: Fencing;
+  readonly publish: Publish;
+  /** For how long the caller still waits for the answer. */
+  readonly limit: TimeLimit;
+  /** Turns the script's reply into the caller's answer. */
+  readonly read: (reply: unknown) => T;
+}
+
+/** A call that is to be sent with others. */
+interface GatheredCall {
+  readonly call: Call;
+  readonly resolve: (answer: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
 
 export class GatheredCalls {
-  readonly #carrier: Carrier;
-  /** The calls to be sent, in the order in which they were made. */
-  #calls: GatheredCall[] = [];
-  /** How many calls were sent together with others and are unanswered. */
-  #unanswered = 0;
-  /** The remembered peak: how many calls were to be sent or unanswered at a time, of late. */
-  #mostUnderWay = 2 * MOST_LOCKS;
+  readonly #connection: RedisClient;
+  /** In the order in which they were made. */
+  #gathered: GatheredCall[] = [];
 
-  constructor(carrier: Carrier) {
-    this.#carrier = carrier;
+  constructor(connection: RedisClient) {
+    this.#connection = connection;
   }
 
   /** Acquires by acquire.lua, or with other calls by gather.lua. */
@@ -43,22 +54,7 @@ export class GatheredCalls {
     limit: TimeLimit = NO_LIMIT,
     fencing: Fencing = NO_FENCING,
   ): Promise<T> {
-    const carrier = this.#carrier;
-    if (!carrier.isBusy) return sendAcquire(carrier, keys, ownerId, leaseMs, fencing, read, limit);
-    return new Promise((resolve, reject) => {
-      const answered = resolve as GatheredCall['resolve'];
-      this.#add({
-        keys,
-        ownerId,
-        leaseMs,
-        fencing,
-        publish: '',
-        limit,
-        read,
-        resolve: answered,
-        reject,
-      });
-    });
+    return this.#send({ keys, ownerId, leaseMs, fencing, publish: '', limit, read });
   }
 
   /** Releases by release.lua, or with other calls by gather.lua. It is sent whether or not the caller still waits. */
@@ -68,157 +64,75 @@ export class GatheredCalls {
     publish: Publish,
     read: (reply: unknown) => T,
   ): Promise<T> {
-    const carrier = this.#carrier;
-    if (!carrier.isBusy) return sendRelease(carrier, keys, ownerId, publish, read);
-    return new Promise((resolve, reject) => {
-      const answered = resolve as GatheredCall['resolve'];
-      const fencing = NO_FENCING;
-      const limit = NO_LIMIT;
-      this.#add({
-        keys,
-        ownerId,
-        leaseMs: 0,
-        fencing,
-        publish,
-        limit,
-        read,
-        resolve: answered,
-        reject,
-      });
+    const [fencing, limit] = [NO_FENCING, NO_LIMIT];
+    return this.#send({ keys, ownerId, leaseMs: 0, fencing, publish, limit, read });
+  }
+
+  #send<T>(call: Call<T>): Promise<T> {
+    if (!this.#connection.isBusy) return this.#sendAlone(call);
+    return new Promise<T>((answered, reject) => {
+      const resolve = answered as GatheredCall['resolve'];
+      const count = this.#gathered.push({ call, resolve, reject });
+      if (count === 1) this.#connection.postpone(this.#sendGathered);
+      else if (count === MOST_LOCKS && !this.#connection.isSlotted) this.#connection.sendNow();
     });
   }
 
-  #add(call: GatheredCall): void {
-    const count = this.#calls.push(call);
-    if (count === 1) this.#carrier.postpone(this.#sendAll);
-    else if (count >= this.#enough && !this.#carrier.isSlotted) this.#carrier.sendNow();
+  #sendAlone<T>({ keys, ownerId, leaseMs, fencing, publish, limit, read }: Call<T>): Promise<T> {
+    if (leaseMs === 0) {
+      const args = [ownerId, keys.channel, publish];
+      return this.#connection.run(scripts.release, [keys.lock], args, read, limit);
+    }
+    const acquire = acquireScript(keys, ownerId, leaseMs, fencing);
+    return this.#connection.run(acquire.script, acquire.keys, acquire.args, read, limit);
   }
 
-  /** So many calls are sent before the turn is over: the server works on half of the usual number while we make the other half. */
-  get #enough(): number {
-    return Math.min(Math.max(this.#mostUnderWay / 2, 2), MOST_LOCKS);
-  }
-
-  readonly #sendAll = (): void => {
-    const calls = this.#calls;
-    this.#calls = [];
-    if (calls.length < this.#enough) this.#mostUnderWay *= FADES; // at the end of a turn
-    this.#mostUnderWay = Math.max(this.#mostUnderWay, calls.length + this.#unanswered);
-    const wanted = calls.filter(isWanted);
-    if (this.#carrier.isSlotted) for (const ofSlot of bySlot(wanted)) this.#sendInOrder(ofSlot);
-    else this.#sendInOrder(wanted);
+  readonly #sendGathered = (): void => {
+    const wanted = this.#gathered.filter(isWanted);
+    this.#gathered = [];
+    // Calls for the same lock stay in their order.
+    const { isSlotted } = this.#connection;
+    const slotOf = ({ call }: GatheredCall): string => (isSlotted ? hashTag(call.keys.lock) : '');
+    for (const batch of inBatches(wanted, slotOf, MOST_LOCKS)) this.#sendTogether(batch);
   };
 
-  #sendInOrder(calls: readonly GatheredCall[]): void {
-    for (let from = 0; from < calls.length; from += MOST_LOCKS)
-      this.#sendTogether(calls.slice(from, from + MOST_LOCKS));
-  }
-
-  #sendTogether(calls: readonly GatheredCall[]): void {
+  #sendTogether(batch: readonly GatheredCall[]): void {
+    const calls = batch.map(({ call }) => call);
     const [first] = calls;
-    const sender = first && calls.length > 1 && this.#carrier.senderFor(first.keys.lock);
+    const sender = first && calls.length > 1 && this.#connection.senderFor(first.keys.lock);
     if (!sender) {
-      for (const call of calls) this.#sendAlone(call);
+      for (const each of batch) this.#sendByItself(each);
       return;
     }
-    let unanswered = calls.length;
-    this.#unanswered += unanswered;
-    const answered = (): void => {
-      this.#unanswered -= unanswered;
-      unanswered = 0;
-    };
     const read = (answers: unknown): void => {
-      answered();
-      for (const [index, answer] of (answers as unknown[]).entries()) {
-        const call = calls[index];
-        if (call) this.#settle(call, answer);
+      for (const [index, each] of batch.entries()) {
+        const answer = (answers as readonly unknown[])[index];
+        // null: gather.lua did not execute this call; sent by itself, it gets its own reply or error.
+        if (answer === null) this.#sendByItself(each);
+        else each.resolve(each.call.read(answer));
       }
     };
-    this.#carrier
+    this.#connection
       .run(scripts.gather, keysFor(calls), argumentsFor(calls), read, limitOf(calls), sender)
       .catch((error: unknown) => {
-        answered();
-        // An error that answers the whole call, or a call that was never sent: nothing was done, so each is sent alone and gets its own
-        // answer.
+        // After an error that answers the whole call, or if it was never sent, nothing was done.
         const isUndone =
           isReply(error) || error instanceof UnsentError || error instanceof RefusedError;
-        for (const call of calls) {
-          if (isUndone) this.#sendAlone(call);
-          else call.reject(error as Error);
+        for (const each of batch) {
+          if (isUndone) this.#sendByItself(each);
+          else each.reject(error);
         }
       });
   }
 
-  /** null: gather.lua did not execute this call; sent alone, it gets its own reply or error. */
-  #settle(call: GatheredCall, answer: unknown): void {
-    if (answer === null) {
-      this.#sendAlone(call);
-      return;
-    }
-    try {
-      call.resolve(call.read(answer));
-    } catch (error) {
-      call.reject(error as Error); // a defect of ours must not keep the others waiting
-    }
+  #sendByItself(gathered: GatheredCall): void {
+    if (isWanted(gathered)) gathered.resolve(this.#sendAlone(gathered.call));
   }
-
-  #sendAlone(call: GatheredCall): void {
-    if (!isWanted(call)) return;
-    const { keys, ownerId, leaseMs, fencing, publish, limit, read } = call;
-    call.resolve(
-      leaseMs > 0
-        ? sendAcquire(this.#carrier, keys, ownerId, leaseMs, fencing, read, limit)
-        : sendRelease(this.#carrier, keys, ownerId, publish, read),
-    );
-  }
-}
-
-function sendAcquire<T>(
-  carrier: Carrier,
-  lockKeys: LockKeys,
-  ownerId: string,
-  leaseMs: number,
-  fencing: Fencing,
-  read: (reply: unknown) => T,
-  limit: TimeLimit,
-): Promise<T> {
-  const { script, keys, args } = acquireScript(lockKeys, ownerId, leaseMs, fencing);
-  return carrier.run(script, keys, args, read, limit);
-}
-
-function sendRelease<T>(
-  carrier: Carrier,
-  { lock, channel }: LockKeys,
-  ownerId: string,
-  publish: Publish,
-  read: (reply: unknown) => T,
-): Promise<T> {
-  return carrier.run(scripts.release, [lock], [ownerId, channel, publish], read);
-}
-
-// An acquire or a release that waits to be sent with others, and how many of them become one call of gather.lua.
-
-/** How those who wait are told of a release; empty: they are not. */
-export type Publish = 'PUBLISH' | 'SPUBLISH' | '';
-
-export interface GatheredCall {
-  readonly keys: LockKeys;
-  readonly ownerId: string;
-  /** For how long the lock is to be acquired; 0: it is to be released. */
-  readonly leaseMs: number;
-  readonly fencing: Fencing;
-  readonly publish: Publish;
-  /** For how long the caller still waits for the answer. */
-  readonly limit: TimeLimit;
-  /** Turns the script's reply into the caller's answer. */
-  readonly read: (reply: unknown) => unknown;
-  readonly resolve: (answer: unknown) => void;
-  readonly reject: (error: Error) => void;
 }
 
 /** Whether the caller still waits; if not, rejects its promise. */
-function isWanted({ limit, reject }: GatheredCall): boolean {
-  if (limit.leftMs > 0) return true;
+function isWanted({ call, reject }: GatheredCall): boolean {
+  if (call.limit.leftMs > 0) return true;
   reject(new UnwantedError());
   return false;
 }
@@ -227,24 +141,12 @@ function isWanted({ limit, reject }: GatheredCall): boolean {
  * The limit of a call for several: it is over when the first of them is. A script that the server does not know is then not sent in full,
  * and those who still wait are sent alone.
  */
-function limitOf(calls: readonly GatheredCall[]): TimeLimit {
+function limitOf(calls: readonly Call[]): TimeLimit {
   return {
     get leftMs() {
       return Math.min(...calls.map(({ limit }) => limit.leftMs));
     },
   };
-}
-
-/** Where slots count: groups the calls whose keys are in one slot for sure. Calls for the same lock keep their order. */
-function bySlot(calls: readonly GatheredCall[]): Iterable<GatheredCall[]> {
-  const groups = new Map<string, GatheredCall[]>();
-  for (const call of calls) {
-    const tag = hashTag(call.keys.lock);
-    const group = groups.get(tag);
-    if (group) group.push(call);
-    else groups.set(tag, [call]);
-  }
-  return groups.values();
 }
 
 /** The script that acquires one lock, with its keys and arguments. */
@@ -259,14 +161,14 @@ export function acquireScript(
 }
 
 /** The keys that gather.lua takes. */
-function keysFor(calls: readonly GatheredCall[]): string[] {
+function keysFor(calls: readonly Call[]): string[] {
   return calls.flatMap(({ keys, fencing }) =>
     fencing === NO_FENCING ? keys.lock : [keys.lock, ...fencing.keys],
   );
 }
 
 /** What gather.lua takes besides keys: as few arguments as can be, since each costs about as much as its work on the server. */
-function argumentsFor(calls: readonly GatheredCall[]): Argument[] {
+function argumentsFor(calls: readonly Call[]): Argument[] {
   const commonLeaseMs =
     calls.find(({ leaseMs, fencing }) => leaseMs > 0 && fencing === NO_FENCING)?.leaseMs ?? 0;
   // One command for all calls that publish: it depends on the server and, in a cluster, on the hash tag, which these calls share.

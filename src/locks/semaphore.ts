@@ -2,15 +2,13 @@
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected } from '../api/description.js';
-import { LockTimeoutError, OptionError } from '../api/errors.js';
+import { OptionError } from '../api/errors.js';
 import {
   invalid,
   isWholeNumber,
-  parseFunction,
   parseName,
   parseOptions,
   parseRequest,
-  shown,
   type Subject,
 } from '../api/options.js';
 import type {
@@ -22,13 +20,12 @@ import type {
   SemaphoreDescription,
 } from '../api/semaphore.js';
 import { acquire } from '../core/acquisition.js';
-import { Grant } from '../core/grant.js';
 import type { OwnHold, SelfWait } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
 import type { Session } from '../core/session.js';
 import { type SingleHold, whileHeld } from '../core/hold.js';
-import { currentScope, holdersAround, outsideScopes, Scope } from '../scopes/scope.js';
-import { addMissingMethods } from './base-lock.js';
+import { currentScope, holdersAround, outsideScopes } from '../scopes/scope.js';
+import { addMissingMethods, type Guarded, parseGuarded, unlessHeldElsewhere } from './base-lock.js';
 import { PERMITS_TTL_MS, type Refusal, WeightedBackend, type WeightedView } from './weighted.js';
 import type { KeyInTheWay } from '../core/retry.js';
 import { grantNext } from '../queue/queue.js';
@@ -37,7 +34,7 @@ import type { TimeLimit } from '../runtime/clock.js';
 
 const ALL_OPTIONS = ['permits', 'wait', 'lease', 'signal'] as const;
 
-type Guarded<T> = (hold: PermitHold) => T | Promise<T>;
+type WithPermits<T> = (hold: PermitHold) => T | Promise<T>;
 
 export class SingleSemaphore implements Semaphore {
   static {
@@ -74,32 +71,17 @@ export class SingleSemaphore implements Semaphore {
 
   async tryAcquire(options?: PermitOptions): Promise<PermitHold | undefined> {
     const { permits, hold } = this.#acquire('the options of tryAcquire()', options, 0);
-    try {
-      return new HeldPermits(await hold, permits);
-    } catch (error) {
-      if (error instanceof LockTimeoutError) return undefined;
-      throw error;
-    }
+    const held = await unlessHeldElsewhere(() => hold);
+    return held && new HeldPermits(held, permits);
   }
 
-  async withPermits<T>(fn: Guarded<T>): Promise<T>;
-  async withPermits<T>(options: PermitOptions, fn: Guarded<T>): Promise<T>;
-  async withPermits<T>(...args: [Guarded<T>] | [PermitOptions, Guarded<T>]): Promise<T> {
-    const [options, fn] = args.length === 1 ? [undefined, args[0]] : args;
-    if (typeof options === 'function') {
-      throw new OptionError(
-        `semaphore "${this.name}": withPermits() was given a function and then ${shown(fn)}: its options come first, then the function`,
-        { lockName: this.name },
-      );
-    }
-    parseFunction(fn, 'the function given to withPermits()', this.#subject);
+  async withPermits<T>(fn: WithPermits<T>): Promise<T>;
+  async withPermits<T>(options: PermitOptions, fn: WithPermits<T>): Promise<T>;
+  async withPermits<T>(...args: Guarded<PermitOptions, WithPermits<T>>): Promise<T> {
+    const [options, fn] = parseGuarded('withPermits()', this.#subject, args);
     const { defaultWaitMs } = this.#session;
     const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
-    return await whileHeld(hold, (held) => {
-      const scope = new Scope(currentScope(), false);
-      held.enterInto(scope);
-      return scope.run(() => fn(new HeldPermits(held, permits)));
-    });
+    return await whileHeld(hold, (held) => held.run(() => fn(new HeldPermits(held, permits))));
   }
 
   async setPermits(permits: number): Promise<void> {
@@ -153,13 +135,9 @@ export class SingleSemaphore implements Semaphore {
     if (around.length === 0) return undefined;
     return () => {
       let permits = 0;
-      for (const grant of around)
-        if (
-          grant instanceof Grant &&
-          grant.lock instanceof SemaphoreBackend &&
-          grant.remaining() > 0
-        )
-          permits += grant.lock.weight;
+      for (const grant of this.#session.grants.of(id))
+        if (around.includes(grant) && grant.lock instanceof SemaphoreBackend)
+          permits += grant.remaining() > 0 ? grant.lock.weight : 0;
       if (permits + weight <= this.#declared) return undefined;
       const ownerId = around[0]?.ownerId ?? '';
       const why =

@@ -13,7 +13,7 @@ import {
   type Renewal,
   type Waiter,
 } from '../core/protocol.js';
-import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
+import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { LastAnswer } from '../waiting/line.js';
 import {
   grantNext,
@@ -57,8 +57,7 @@ interface SentNonce {
 export class Place implements Waiter, QueuedPlace {
   readonly ownerId: string;
   readonly isWatched = true;
-  inQueue: Queue;
-  readonly #lock: QueuedLock;
+  readonly lock: QueuedLock;
   readonly #request: LockRequest;
   #state: State = { kind: 'outside' };
   woken: Promise<void> = Promise.resolve();
@@ -75,11 +74,10 @@ export class Place implements Waiter, QueuedPlace {
   #wasDropped = false;
 
   constructor(lock: QueuedLock, ownerId: string, request: LockRequest) {
-    this.#lock = lock;
+    this.lock = lock;
     this.ownerId = ownerId;
     this.#request = request;
-    this.inQueue = queueOf(lock);
-    this.#confirmedAt = now(this.inQueue.clock);
+    this.#confirmedAt = now(this.#clock);
   }
 
   get mayTry(): boolean {
@@ -100,19 +98,19 @@ export class Place implements Waiter, QueuedPlace {
   claim(): HandedOver | undefined {
     if (this.#state.kind !== 'granted') return undefined;
     const grant = this.#state;
-    const isTold = !this.#lock.isFenced || grant.token !== undefined;
-    const isSure = leftMs(grant.deadline) >= this.inQueue.placeLeaseMs / 2;
-    const mayRely = isTold && isSure && !this.inQueue.isReplicated;
+    const isTold = !this.lock.isFenced || grant.token !== undefined;
+    const isSure = leftMs(grant.deadline) >= this.#placeLeaseMs / 2;
+    const mayRely = isTold && isSure && !this.lock.server.connection.isReplicated;
     this.#become({ kind: mayRely ? 'outside' : 'asking' });
     return mayRely ? this.#handedOver(grant) : undefined;
   }
 
   get lastAnswer(): LastAnswer | undefined {
-    return this.#state.kind === 'outside' ? undefined : this.inQueue.lastAnswer;
+    return this.#state.kind === 'outside' ? undefined : this.#queue.lastAnswer;
   }
 
   look(sinceMs: number): void {
-    this.inQueue.look(this, sinceMs);
+    this.#queue.look(this, sinceMs);
   }
 
   wait(seen: SeenHolder, triedAtMs: number): void {
@@ -120,22 +118,22 @@ export class Place implements Waiter, QueuedPlace {
     this.#become({ kind: 'waiting' });
     // A renewal that found the place gone may have overtaken the join that made it anew: a grant to that place would be refused.
     const isInDoubt = this.#sentNonces.length === 0;
-    const isDeafThere = this.inQueue.isListening && !this.#toldListening;
-    this.inQueue.wait(this, seen, triedAtMs, isInDoubt || isDeafThere);
+    const isDeafThere = this.#queue.isListening && !this.#toldListening;
+    this.#queue.wait(this, seen, triedAtMs, isInDoubt || isDeafThere);
   }
 
   leave(leaseMs?: number): boolean {
     const mayStand = this.#mayStand;
     this.#become({ kind: 'left' });
     // If something may stand all the same, a hold around the caller was entered instead.
-    this.inQueue.leave(this, leaseMs !== undefined && !mayStand);
+    this.#queue.leave(this, leaseMs !== undefined && !mayStand);
     return mayStand;
   }
 
   sending(nonce: number, at: Instant): void {
-    this.#dropWhile((sent) => elapsedMs(sent.at) >= this.inQueue.placeLeaseMs);
+    this.#dropWhile((sent) => elapsedMs(sent.at) >= this.#placeLeaseMs);
     this.#sentNonces.push({ nonce, at });
-    this.#toldListening = this.inQueue.isListening;
+    this.#toldListening = this.#queue.isListening;
   }
 
   /**
@@ -145,13 +143,13 @@ export class Place implements Waiter, QueuedPlace {
   granted(nonce: number, token?: bigint): void {
     const sentAt = this.#sentAt(nonce);
     if (!sentAt || !this.#mayStand || this.#state.kind === 'granted') return;
-    const deadline = deadlineOf(sentAt, this.inQueue.placeLeaseMs);
+    const deadline = deadlineOf(sentAt, this.#placeLeaseMs);
     this.#become({ kind: 'granted', nonce, deadline, token });
   }
 
   dropped(): void {
     this.#wasDropped = true;
-    this.inQueue.renew([this]); // finds out whether that is so
+    this.lock.server.watchdog.renew([this]); // finds out whether that is so
   }
 
   wake(): void {
@@ -169,13 +167,13 @@ export class Place implements Waiter, QueuedPlace {
     } else if (found === 'gone') {
       // A command that was sent later has made the place anew, or will tell.
       if (this.#sentNonces.some((sent) => sent.nonce > nonce)) return;
-      if (!this.#wasDropped && this.ageMs() < this.inQueue.placeLeaseMs)
-        this.inQueue.passedOver(this.#confirmedAt);
+      if (!this.#wasDropped && this.ageMs() < this.#placeLeaseMs)
+        this.#queue.passedOver(this.#confirmedAt);
       this.#wasDropped = false;
       this.#askAnew();
     } else {
       this.#confirmed(nonce);
-      this.inQueue.scheduleLook(found);
+      this.#queue.scheduleLook(found);
     }
   }
 
@@ -185,7 +183,7 @@ export class Place implements Waiter, QueuedPlace {
     if (reply.outcome !== 'held' || reply.holderTtlMs !== FREE) return reply;
     // The lock is free, and not ours since others are first in the queue; but those may be dead. So it is offered to them, which drops
     // the dead ones, and then we ask again.
-    if (!this.#hasLeft) await grantNext(this.#lock);
+    if (!this.#hasLeft) await grantNext(this.lock);
     const again = this.#hasLeft ? reply : await this.#joinOnce(limit);
     const isFree = again.outcome === 'held' && again.holderTtlMs === FREE;
     return isFree ? { ...again, holderTtlMs: 0 } : again;
@@ -193,21 +191,21 @@ export class Place implements Waiter, QueuedPlace {
 
   async #joinOnce(limit?: TimeLimit): Promise<AcquireReply> {
     const { waitMs, leaseMs, isWatched } = this.#request;
-    if (this.#state.kind === 'outside') this.inQueue = queueOf(this.#lock); // there may be another one by now
-    const queue = this.inQueue;
+    const { lock } = this;
+    const queue = this.#queue;
     const nonce = queue.nextNonce();
-    const sentAt = now(queue.clock);
+    const sentAt = now(this.#clock);
     this.sending(nonce, sentAt);
     if (waitMs > 0) {
       queue.expect(this);
       this.#become({ kind: 'asking' });
     }
-    const placeLeaseMs = waitMs > 0 ? queue.placeLeaseMs : 0;
-    const wants = Number(!isWatched) + 2 * Number(this.#lock.isFenced);
-    const listens = [Number(this.#toldListening), queue.listensAt];
+    const placeLeaseMs = waitMs > 0 ? this.#placeLeaseMs : 0;
+    const wants = Number(!isWatched) + 2 * Number(lock.isFenced);
+    const listens = [Number(this.#toldListening), lock.server.listensAt];
     const place = [placeLeaseMs, nonce, this.#ticket, wants, ...listens];
     try {
-      const reply = await this.#lock.join(this.ownerId, leaseMs, place, limit);
+      const reply = await lock.join(this.ownerId, leaseMs, place, limit);
       this.#confirmed(nonce);
       if (reply.outcome === 'held') {
         this.#ticket = reply.ticket;
@@ -226,13 +224,26 @@ export class Place implements Waiter, QueuedPlace {
   #handedOver({ deadline, token }: Omit<PlaceGrant, 'nonce'>): HandedOver {
     const { leaseMs, isWatched } = this.#request;
     if (isWatched) return { outcome: 'handed over', deadline, token, confirm: undefined };
-    const asked = deadlineOf(now(this.inQueue.clock), leaseMs);
+    const asked = deadlineOf(now(this.#clock), leaseMs);
     return {
       outcome: 'handed over',
       deadline: leftMs(asked) < leftMs(deadline) ? asked : deadline,
       token,
-      confirm: () => this.#lock.confirm(this.ownerId, leaseMs),
+      confirm: () => this.lock.confirm(this.ownerId, leaseMs),
     };
+  }
+
+  get #queue(): Queue {
+    return queueOf(this.lock);
+  }
+
+  get #clock(): Clock {
+    return this.lock.server.schedule.clock;
+  }
+
+  /** How long the place is kept without a renewal, in milliseconds. */
+  get #placeLeaseMs(): number {
+    return this.lock.server.lockWatchdogTimeoutMs;
   }
 
   /** When the command with this nonce was sent; undefined: a grant that answers it does not count (any more). */

@@ -43,7 +43,7 @@ export interface QueuedLock {
 
 /** One of this client's callers in the queue. */
 export interface QueuedPlace extends Renewable<PlaceReply> {
-  readonly inQueue: Queue;
+  readonly lock: QueuedLock;
   /** A command is about to be sent that makes or renews the place. */
   sending(nonce: number, at: Instant): void;
   /** The lock was handed over to it, while the place had this nonce, with such a token if it is a fenced one. */
@@ -104,29 +104,6 @@ export class Queue implements Due {
     this.#lock = lock;
   }
 
-  get keys(): LockKeys {
-    return this.#lock.keys;
-  }
-
-  get clock(): Clock {
-    return this.#server.schedule.clock;
-  }
-
-  /** How long a place is kept without a renewal, in milliseconds. */
-  get placeLeaseMs(): number {
-    return this.#server.lockWatchdogTimeoutMs;
-  }
-
-  /** Whether replicas must have acknowledged a hand-over before it counts. */
-  get isReplicated(): boolean {
-    return this.#server.connection.isReplicated;
-  }
-
-  /** The end of the name of the channel where this client listens for its grants. */
-  get listensAt(): string {
-    return this.#server.listensAt;
-  }
-
   /** Whether our subscription to grants is known to stand. If nobody listens though the server was told so, it takes us for gone. */
   get isListening(): boolean {
     return this.#server.channels.isSubscribed(this.#grantChannel);
@@ -158,7 +135,7 @@ export class Queue implements Due {
     this.#places.get(holder)?.wake();
     // A grant may have been published before we listened, or while we did not; it may even have overtaken the answer to the try.
     const hasMissed = this.#subscriptions.some((heard) => heard.mayHaveMissed(triedAtMs));
-    if (isInDoubt || hasMissed) this.renew([place]);
+    if (isInDoubt || hasMissed) this.#server.watchdog.renew([place]);
     this.scheduleLook(holderTtlMs);
   }
 
@@ -184,10 +161,6 @@ export class Queue implements Due {
     if (this.#places.size + this.#holders.size === 0 && inUse.get(id) === this) inUse.delete(id);
   }
 
-  renew(places: Iterable<QueuedPlace>): void {
-    this.#server.watchdog.renew(places);
-  }
-
   /**
    * A caller wants to know who has the lock, and asks for all; unless another one has been asking since `sinceMs` (on the monotonic clock).
    * Asking changes nobody's place.
@@ -195,26 +168,18 @@ export class Queue implements Due {
   look(place: QueuedPlace, sinceMs: number): void {
     if (!this.lastAnswer || (this.#asking && this.#askedSinceMs >= sinceMs)) return;
     this.#asking = place;
-    this.#askedSinceMs = this.clock.nowMs();
+    this.#askedSinceMs = this.#clock.nowMs();
     place.wake();
   }
 
   /**
-   * A place is gone whose lease was not over, and of which the server was told last at `toldAt`. If we listened all the while, whoever
-   * handed over may not count us, and would pass us over for ever: we listen on classic channels, others publish on sharded ones; or
-   * our subscription stands at a replica. But the queue may have been deleted instead: then the server counts us, and says so.
+   * A place is gone whose lease was not over, and of which the server was told last at `toldAt`. If this client listened all the while,
+   * whoever handed over may not count it, and would pass it over for ever: it listens on classic channels, others publish on sharded ones;
+   * or its subscription stands at a replica. From now on, until it has subscribed anew, it says that it does not listen, and is taken at its
+   * word. (If it dies then, its place is skipped only when the lease of that is over.)
    */
   passedOver(toldAt: Instant): void {
-    const channel = this.#grantChannel;
-    const { channels, connection, isSharded } = this.#server;
-    if (!channels.doubt(channel, toldAt.monotonicMs)) return;
-    if (connection.isCluster && !isSharded) return; // others may count those who listen on sharded channels
-    const read = (reply: unknown): void => {
-      const [, count] = reply as [string, number];
-      if (count > 0) channels.trust(channel);
-    };
-    const question = [isSharded ? 'SHARDNUMSUB' : 'NUMSUB', channel];
-    void connection.senderFor(this.keys.lock)?.send('pubsub', question, read, () => undefined);
+    this.#server.channels.doubt(this.#grantChannel, toldAt.monotonicMs);
   }
 
   /**
@@ -224,7 +189,7 @@ export class Queue implements Due {
    */
   scheduleLook(ttlMs: number): void {
     if (this.#places.size === 0 || ttlMs === -1) return;
-    this.#leaseEnd = ttlMs < 0 ? undefined : { toldAt: now(this.clock), ttlMs };
+    this.#leaseEnd = ttlMs < 0 ? undefined : { toldAt: now(this.#clock), ttlMs };
     if (this.#leaseEnd) this.#server.schedule.within(this, ttlMs);
     else this.#lookAtLock();
   }
@@ -245,16 +210,11 @@ export class Queue implements Due {
    * one before it, "ends <ttlMs>"; of a weighted lock also that a place was dropped, "gone <owner>". Anybody who may publish may say
    * anything: what is none of these is ignored.
    */
-  hear(message: string): void {
+  #hear(message: string): void {
     if (message.startsWith(ENDS))
       this.scheduleLook(Number.parseInt(message.slice(ENDS.length), 10) || 0);
     else if (message.startsWith(GONE)) this.#places.get(message.slice(GONE.length))?.dropped();
-    else this.#granted(message, true);
-  }
-
-  /** A grant that a script of ours made: to a place of this client, or of any other one, even for an owner whose client made a MultiLock with us. */
-  offer(grant: string): void {
-    this.#granted(grant, false);
+    else this.granted(message, true);
   }
 
   /**
@@ -262,7 +222,7 @@ export class Queue implements Due {
    * either, a join of somebody who has gone came late: the lock would stand idle until the lease of that place is over. `isOurs`: the grant
    * came to this client's own channel, so it is nobody else's.
    */
-  #granted(grant: string, isOurs: boolean): void {
+  granted(grant: string, isOurs: boolean): void {
     const [, nonce, token, ownerId] = GRANT.exec(grant) ?? [];
     if (ownerId === undefined) return;
     const place = this.#places.get(ownerId);
@@ -281,13 +241,13 @@ export class Queue implements Due {
     const { channels, isSharded } = this.#server;
     const hear = (payload: string): void => {
       // A message may come late, when everybody has left: who came since then is in another queue.
-      const queue = this.#queues.inUse.get(this.#lock.id) ?? this;
-      for (const message of messagesIn(payload)) queue.hear(message);
+      const queue = queueOf(this.#lock);
+      for (const message of messagesIn(payload)) queue.#hear(message);
     };
     const grants = channels.subscribe(this.#grantChannel, isSharded, {
       // Until the server knows that we listen, it does not count us, and may have passed our places over.
       subscribed: () => {
-        this.renew(this.#places.values());
+        this.#server.watchdog.renew(this.#places.values());
       },
       message: hear,
       late: hear,
@@ -317,7 +277,7 @@ export class Queue implements Due {
     grantNext(this.#lock)
       .then((ttlMs) => {
         // The lock is free, and there was nobody to hand it to: then our places are gone.
-        if (ttlMs < -1) this.renew(this.#places.values());
+        if (ttlMs < -1) this.#server.watchdog.renew(this.#places.values());
         else this.scheduleLook(ttlMs);
       })
       .then(looked, looked); // if it failed, the next renewal of the places tells how long the lock is held
@@ -327,8 +287,12 @@ export class Queue implements Due {
     return this.#lock.server;
   }
 
+  get #clock(): Clock {
+    return this.#server.schedule.clock;
+  }
+
   get #grantChannel(): string {
-    return this.keys.grants + this.listensAt;
+    return this.#lock.keys.grants + this.#server.listensAt;
   }
 }
 
@@ -408,7 +372,7 @@ export function handedOver(
 ): HandOver {
   if (refused !== undefined) server.publishRefused(refused, reason);
   const queue = server.shared(Queues).inUse.get(id);
-  for (const grant of grants) queue?.offer(grant);
+  for (const grant of grants) queue?.granted(grant, false);
   return { isHeld: held === 1, lookInMs };
 }
 
@@ -433,8 +397,8 @@ export async function whetherHeld(lock: QueuedLock, asked: Promise<HandOver>): P
 export interface PlaceReply {
   readonly nonce: number;
   /**
-   * It was handed the lock, and nobody told us so far; it is gone: it lapsed, was passed over, or the queue was deleted; or it is in the queue,
-   * and this is `lookInMs`.
+   * `yours`: it was handed the lock, and nobody has told this client so far; `gone`: it lapsed, was passed over, or the queue was deleted; a
+   * number: it is in the queue, and this is `lookInMs`.
    */
   readonly found: 'yours' | 'gone' | number;
 }
@@ -445,7 +409,7 @@ export function placeRenewals(
   script: Script,
   keysOf: (keys: LockKeys) => readonly string[],
 ): RenewerRow<QueuedPlace> {
-  return { kind, script, keysOf: ({ inQueue }) => keysOf(inQueue.keys), send: renewPlaces };
+  return { kind, script, keysOf: ({ lock }) => keysOf(lock.keys), send: renewPlaces };
 }
 
 async function renewPlaces(
@@ -456,10 +420,13 @@ async function renewPlaces(
   leaseMs: number,
 ): Promise<readonly PlaceReply[]> {
   const places = batch.map(({ target }) => target);
-  const nonce = places[0]?.inQueue.nextNonce() ?? 0;
+  const nonce = places[0] ? queueOf(places[0].lock).nextNonce() : 0;
   const sentAt = now(connection.surroundings.clock);
   for (const place of places) place.sending(nonce, sentAt);
-  const owners = places.flatMap(({ ownerId, inQueue }) => [ownerId, Number(inQueue.isListening)]);
+  const owners = places.flatMap(({ ownerId, lock }) => [
+    ownerId,
+    Number(queueOf(lock).isListening),
+  ]);
   try {
     return await connection.run(script, keys, [leaseMs, nonce, ...owners], (replies) =>
       (replies as PlaceReply['found'][]).map((found) => ({ nonce, found })),

@@ -27,8 +27,6 @@ class Channel {
   subscribedAtMs: number | undefined;
   /** Whether those who publish may not count this client among those who listen. */
   isDoubted = false;
-  /** Whether such a doubt was dispelled, and no confirmation has come since. */
-  wasTrusted = false;
   /** When the last message came that concerns all, on the monotonic clock, whether or not somebody listened. */
   heardAtMs: number | undefined;
   /** Who listened last, when nobody does any more. */
@@ -42,11 +40,6 @@ class Channel {
 
   confirm(atMs: number): void {
     this.subscribedAtMs = atMs;
-    this.wasTrusted = false;
-    this.trust();
-  }
-
-  trust(): void {
     this.isDoubted = false;
     for (const listener of this.listeners) listener.subscribed();
   }
@@ -142,23 +135,12 @@ export class Channels {
 
   /**
    * Those who publish on a channel may not have counted this client among those who listen. If the channel has been subscribed since
-   * `sinceMs` (on the monotonic clock) or earlier, that does not count as a subscription any more until it is confirmed anew, or trusted.
-   * Returns whether this is a doubt that may be dispelled: it was not there before, and none was dispelled since the subscription was
-   * confirmed. Where it comes back it is justified, whatever was asked: others may look for another kind of subscription.
+   * `sinceMs` (on the monotonic clock) or earlier, that does not count as a subscription any more until it is confirmed anew.
    */
-  doubt(name: string, sinceMs: number): boolean {
+  doubt(name: string, sinceMs: number): void {
     const channel = this.#channels.get(name);
-    if (!channel?.isSubscribed || (channel.subscribedAtMs ?? Infinity) > sinceMs) return false;
-    channel.isDoubted = true;
-    return !channel.wasTrusted;
-  }
-
-  /** Those who publish on a channel do count this client. */
-  trust(name: string): void {
-    const channel = this.#channels.get(name);
-    if (!channel?.isDoubted || channel.subscribedAtMs === undefined) return;
-    channel.wasTrusted = true;
-    channel.trust();
+    if (channel?.isSubscribed && (channel.subscribedAtMs ?? Infinity) <= sinceMs)
+      channel.isDoubted = true;
   }
 
   /** Resolves when the connections for subscriptions are gone. */

@@ -17,7 +17,7 @@ export interface Sent {
   readonly args: readonly string[];
 }
 
-type ScriptName = keyof typeof scripts | 'pubsub';
+type ScriptName = keyof typeof scripts;
 
 /** To be given as `redis` to one client. */
 export class TappedRedis implements LibrarySource {
@@ -45,7 +45,7 @@ export class TappedRedis implements LibrarySource {
     return last;
   }
 
-  /** The next call of this script is answered so, whatever the server says. */
+  /** The next call of this script is answered so, or by an error, whatever the server says. */
   answerNext(name: ScriptName, reply: unknown): void {
     this.#replaced.set(name, reply);
   }
@@ -132,6 +132,7 @@ export class TappedRedis implements LibrarySource {
     await this.#held.get(name);
     const replaced = this.#replaced.get(name);
     this.#replaced.delete(name);
+    if (replaced instanceof Error) throw replaced;
     return replaced ?? reply;
   }
 }

@@ -3,7 +3,6 @@ import { Cluster, type Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
-import { failureKind } from '../../../src/redis/failure.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
@@ -110,20 +109,6 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
       });
       expect(await forcing).toBe(true);
       await cluster.del(`holdfast_forced:{${lock.name}}`);
-    });
-
-    it('what a script does not reach there is refused for now', async () => {
-      const name = uniqueName('here');
-      await cluster.set(name, 1, 'PX', 20_000);
-      const slot = await mover.slotOf(name);
-      const source = await mover.home(slot);
-      await mover.move(slot, async () => {
-        const script = "return redis.call('GET', ARGV[1])";
-        const error = await rejectionOf(source.eval(script, 1, name, `{${name}}:elsewhere`));
-        expect(String(error)).toContain('attempted to access a non local key');
-        expect(failureKind(error)).toBe('transient');
-      });
-      await cluster.del(name);
     });
   });
 });

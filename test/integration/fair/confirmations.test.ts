@@ -1,8 +1,7 @@
 // The command that sets the fixed lease of a lock that was handed over: it insists, delays nobody, and tells a loss.
-import { afterEach, beforeEach, expect, inject, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { scripts } from '../../../src/redis/scripts.generated.js';
 import {
   newClient,
   nextEvent,
@@ -13,11 +12,9 @@ import {
 import { EventLoopLag, eventually } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
 import { commandOf } from '../../support/lock-commands.js';
-import { startGrantProxy } from '../../support/grant-proxy.js';
 
 const PLACE_LEASE_MS = 6_000;
 const FIXED_LEASE_MS = 60_000;
-const SHORT_LEASE_MS = 2_000;
 
 const redis = sharedConnection();
 const proxy = proxyPerTest();
@@ -67,52 +64,6 @@ it('it is repeated when the network is away for longer than commandTimeout', asy
     expect(await redis.pttl(line.name)).toBeGreaterThan(PLACE_LEASE_MS);
   });
   await handedOver.release();
-});
-
-it('it sets a lease that is shorter than the place’s also where a renewal has found the lock handed over', async () => {
-  await using grants = await startGrantProxy(inject('redisUrl'));
-  await using receiver = newClient({ redis: grants.url, lockWatchdogTimeout: PLACE_LEASE_MS });
-  let acquiring!: Promise<Hold>;
-  await line.joined(receiver.clientId, () => {
-    acquiring = line.lockOf(receiver).acquire({ lease: SHORT_LEASE_MS });
-  });
-  grants.setGrants('lose');
-  await hold.release();
-  const handedOver = await acquiring;
-  await eventually(async () => {
-    expect(await redis.hvals(line.name)).toEqual(['1']);
-  });
-  expect(grants.grants).toHaveLength(1);
-  expect(await redis.pttl(line.name)).toBeLessThanOrEqual(SHORT_LEASE_MS);
-  await handedOver.release();
-});
-
-it('one that comes after a renewal of the hold shortens nothing', async () => {
-  const [lock, lineKey, places] = line.keys;
-  const forced = `holdfast_forced:{${lock}}`;
-  await redis.hset(lock, 'somebody:1', 0); // handed over; the holder before is lost
-  await redis.hdel(lock, hold.ownerId);
-  const renew = (leaseMs: number): Promise<unknown> =>
-    redis.evalsha(scripts.renew.sha1, 2, lock, forced, leaseMs, 'somebody:1');
-  expect(await renew(0)).toBe('kept'); // a look, by which nobody relies on more
-  expect(await redis.hvals(lock)).toEqual(['0']);
-  expect(await renew(20_000)).toBe('kept');
-  expect(await redis.hvals(lock)).toEqual(['1']);
-  const confirm = [
-    lock,
-    forced,
-    lineKey,
-    places,
-    'somebody:1',
-    1_000,
-    'ch',
-    'PUBLISH',
-    'grants:',
-    'PUBLISH',
-  ];
-  expect(await redis.evalsha(scripts.confirm.sha1, 4, ...confirm)).toBe('kept');
-  expect(await redis.pttl(lock)).toBeGreaterThan(10_000);
-  await redis.del(lock);
 });
 
 it('a release does not wait for its answer', async () => {

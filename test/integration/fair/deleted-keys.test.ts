@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
-import { eventually } from '../../support/time.js';
 import { FairLine, type Caller } from '../../support/fair-line.js';
 
 const LEASE_MS = 2_000;
@@ -50,39 +49,17 @@ it('the line and the places: all of them get it when it is released', async () =
   expect(line.turns).toEqual(LABELS);
 });
 
-it('the line and the places: those who join again go on to say that they listen', async () => {
-  const hold = await line.lockOf(holder).acquire();
-  const callers = await joinOneAfterAnother();
-  await redis.del(line.keys[1], line.keys[2]);
-  await line.hasLength(WAITERS);
-  await eventually(async () => {
-    const places = await redis.hvals(line.keys[2]);
-    expect(places.map((place) => place.split(' ')[3])).toEqual(LABELS.map(() => '1'));
-  });
-  await hold.release();
-  await Promise.all(callers.map(({ done }) => done));
-});
-
-it.each([1, 2])(
-  'the line or the places alone (key %i): all of them get it when it is released',
-  async (key) => {
+it.each([[[1]], [[2]], [[1, 2]]])(
+  'the line, the places or both (keys %j) just before it is released: all of them get it',
+  async (keys) => {
     const hold = await line.lockOf(holder).acquire();
     const callers = await joinOneAfterAnother();
-    await redis.del(line.keys[key]!);
+    await redis.del(keys.map((key) => line.keys[key]!));
     await hold.release(); // before they can find out
     await Promise.all(callers.map(({ done }) => done));
     expect([...line.turns].sort()).toEqual(LABELS);
   },
 );
-
-it('the line and the places just before it is released: all of them get it', async () => {
-  const hold = await line.lockOf(holder).acquire();
-  const callers = await joinOneAfterAnother();
-  await redis.del(line.keys[1], line.keys[2]);
-  await hold.release();
-  await Promise.all(callers.map(({ done }) => done));
-  expect([...line.turns].sort()).toEqual(LABELS);
-});
 
 it('all of it: all of them get it', async () => {
   const hold = await line.lockOf(holder).acquire();

@@ -33,26 +33,6 @@ describe('long before its turn', () => {
     expect(await line.holder()).toBe(hold.ownerId);
   });
 
-  it('waiters that abort leave the line, and the others keep their order', async () => {
-    const { line, holder, leaver, other } = given();
-    const hold = await line.lockOf(holder).acquire();
-    const aborter = new AbortController();
-    const staying = [await line.join(other, 'a')];
-    const leaving = [await line.join(leaver, 'b', { signal: aborter.signal })];
-    staying.push(await line.join(leaver, 'c'));
-    leaving.push(await line.join(other, 'd', { signal: aborter.signal }));
-    staying.push(await line.join(other, 'e'));
-    aborter.abort();
-    for (const { done } of leaving) {
-      expect(await rejectionOf(done)).toMatchObject({ code: 'LOCK_ABORTED' });
-    }
-    await line.hasLength(3);
-    expect(await line.owners()).toEqual(staying.map(({ ownerId }) => ownerId));
-    await hold.release();
-    await Promise.all(staying.map(({ done }) => done));
-    expect(line.turns).toEqual(['a', 'c', 'e']);
-  });
-
   it('a waiter behind a black hole leaves the line as soon as Redis can be reached', async () => {
     const { line, holder, other } = given();
     await using proxy = await startSharedProxy();

@@ -97,38 +97,6 @@ describe('in the instant of its grant, the next one holds the lock at once:', ()
     TIMEOUT_MS,
   );
 
-  it(
-    'many waiters that give up at random, some by abort, some by timeout',
-    async () => {
-      const { line, holder, leaver, other } = given();
-      const hold = await line.lockOf(holder).acquire();
-      const calls = Array.from({ length: 400 }, (_, index) => {
-        const client = index % 2 === 0 ? leaver : other;
-        const label = String(index);
-        if (index % 8 === 0) return line.call(client, label);
-        const afterMs = 200 + Math.random() * 400;
-        if (index % 3 === 0) return line.call(client, label, { wait: afterMs });
-        const aborter = new AbortController();
-        setTimeout(() => {
-          aborter.abort();
-        }, afterMs);
-        return line.call(client, label, { signal: aborter.signal });
-      });
-      await sleep(200);
-      const releasedAt = performance.now();
-      await hold.release();
-      const all = Promise.all(
-        calls.map((done, index) =>
-          index % 8 === 0 ? done : ended(done, 'LOCK_ABORTED', 'LOCK_TIMEOUT', 'REDIS_UNAVAILABLE'),
-        ),
-      );
-      await soon(all, releasedAt);
-      const patient = Array.from({ length: 50 }, (_, index) => String(8 * index));
-      expect(line.turns).toEqual(expect.arrayContaining(patient));
-    },
-    TIMEOUT_MS,
-  );
-
   async function soon(promise: Promise<unknown>, sinceMs: number): Promise<void> {
     await promise;
     expect(performance.now() - sinceMs).toBeLessThan(SOON_MS);

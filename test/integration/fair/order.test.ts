@@ -80,19 +80,6 @@ it(
 );
 
 it(
-  'when every third one aborts, the others get it in their order',
-  async () => {
-    await joinOneAfterAnother();
-    for (const { process, label } of leaving()) process.abort(label);
-    expect(new Set(await endingsOf(leaving()))).toEqual(new Set(['LOCK_ABORTED']));
-    await line.hasLength(staying().length);
-    await hold.release();
-    expect(orderOf(await turnsOf(staying()))).toEqual(labels(staying()));
-  },
-  TIMEOUT_MS,
-);
-
-it(
   'when every third one aborts while the lock goes round, the others get it in their order',
   async () => {
     await joinOneAfterAnother();

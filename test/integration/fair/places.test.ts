@@ -46,47 +46,6 @@ describe('a place', () => {
     expect(line.turns).toEqual(['a', 'b', 'c']);
   });
 
-  it('of a live waiter is kept while its connection for commands is made anew', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await using proxy = await startProxy(Number(port), hostname);
-    await using cutOff = newClient({ redis: proxy.url, lockWatchdogTimeout: LEASE_MS });
-    const hold = await line.lockOf(holder).acquire();
-    const first = await line.join(cutOff, 'first');
-    const second = await line.join(waiter, 'second');
-    for (let cut = 0; cut < 6; cut++) {
-      proxy.cut();
-      await sleep(LEASE_MS / 3);
-    }
-    await eventually(async () => {
-      expect(await redis.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`)).toHaveLength(2);
-    });
-    await hold.release();
-    await Promise.all([first.done, second.done]);
-    expect(line.turns).toEqual(['first', 'second']);
-  });
-
-  it('of each of 600 waiters of one client, in three lines, is kept for two leases', async () => {
-    const leaseMs = 4_000;
-    await using many = newClient({ lockWatchdogTimeout: leaseMs });
-    const lines = [line, new FairLine(redis), new FairLine(redis)];
-    const holds = await Promise.all(lines.map((each) => each.lockOf(holder).acquire()));
-    const calls = Array.from({ length: 600 }, (_, index) =>
-      lines[index % 3]!.call(many, String(index)),
-    );
-    await Promise.all(lines.map((each) => each.hasLength(200)));
-    const tickets = await Promise.all(lines.map((each) => each.owners()));
-    await sleep(2 * leaseMs);
-    expect(await Promise.all(lines.map((each) => each.lockOf(waiter).getWaiters()))).toEqual(
-      tickets,
-    );
-    await Promise.all(holds.map((hold) => hold.release()));
-    await Promise.all(calls);
-    for (const [offset, { turns }] of lines.entries()) {
-      expect(turns).toEqual(Array.from({ length: 200 }, (_, index) => String(3 * index + offset)));
-    }
-    await Promise.all(lines.map((each) => each.isGone()));
-  });
-
   it('of a dead waiter is not counted when its lease is over', async () => {
     const { hostname, port } = new URL(inject('redisUrl'));
     await using proxy = await startProxy(Number(port), hostname);
@@ -141,18 +100,6 @@ describe('getQueueLength() and getWaiters()', () => {
 });
 
 describe('the keys', () => {
-  it('all have an expiry while somebody waits', async () => {
-    const hold = await line.lockOf(holder).acquire();
-    const callers = await joinThree();
-    const endMs = performance.now() + 2.5 * LEASE_MS;
-    while (performance.now() < endMs) {
-      for (const ttlMs of await line.ttls()) expect(ttlMs).toBeGreaterThan(0);
-      await sleep(5);
-    }
-    await hold.release();
-    await Promise.all(callers.map(({ done }) => done));
-  });
-
   it(
     'vanish by themselves when all who held and waited are killed',
     async () => {

@@ -69,27 +69,6 @@ describe('the order stays the same', () => {
     },
   );
 
-  it('when all clients lose both of their connections while they wait', async () => {
-    await start();
-    const { labels, callers } = await joinOneAfterAnother();
-    await redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await redis.call('CLIENT', 'KILL', 'TYPE', 'normal');
-    await connectedAgain();
-    await hold.release();
-    await Promise.all(callers.map(({ done }) => done));
-    expect(line.turns).toEqual(labels);
-  });
-
-  it('when the client of the first one loses its connections while it waits', async () => {
-    await start();
-    const { labels, callers } = await joinOneAfterAnother();
-    proxy.cut();
-    await connectedAgain();
-    await hold.release();
-    await Promise.all(callers.map(({ done }) => done));
-    expect(line.turns).toEqual(labels);
-  });
-
   it('when a client is away for so long that its places lapse: it takes them again', async () => {
     await start({ firstMs: SHORT_LEASE_MS });
     const { labels, callers } = await joinOneAfterAnother();

@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { newClient, sharedConnection } from '../../support/clients.js';
-import { eventually } from '../../support/time.js';
 import { twoFairClientsPerTest } from '../../support/fair-line.js';
 import { Occupancy } from '../../support/occupancy.js';
 
@@ -64,21 +63,6 @@ describe('while others wait in line', () => {
     expect([...occupancy.order].sort()).toEqual(['a', 'b', 'c']);
     expect(line.turns).toEqual(['before', 'after']);
   });
-
-  it('parallel withLock inside a holder go one at a time, past the line', async () => {
-    const { line, other, lock } = present();
-    const occupancy = new Occupancy();
-    let waiting: Promise<void> | undefined;
-    await lock.withLock(async () => {
-      waiting = (await line.join(other, 'other')).done;
-      const branch = (who: string): Promise<unknown> =>
-        lock.withLock(() => occupancy.inside(who, () => sleep(10)));
-      await Promise.all(['a', 'b', 'c'].map(branch));
-      expect(line.turns).toEqual([]);
-    });
-    await waiting;
-    expect(occupancy).toMatchObject({ most: 1, order: ['a', 'b', 'c'] });
-  });
 });
 
 describe('who does not wait', () => {
@@ -107,27 +91,5 @@ describe('who does not wait', () => {
     expect(await lock.tryLock()).toBe(true);
     await lock.unlock();
     await expect(others.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
-  });
-
-  it('for long enough leaves the line when its time is over', async () => {
-    const { line, other, lock, others } = present();
-    const hold = await others.acquire();
-    const first = await line.join(other, 'first');
-    expect(await lock.tryLock(300)).toBe(false);
-    await eventually(async () => {
-      expect(await line.owners()).toEqual([first.ownerId]);
-    });
-    await hold.release();
-    await first.done;
-  });
-
-  it('for a short time gets a lock that becomes free meanwhile', async () => {
-    const { line, lock, others } = present();
-    const hold = await others.acquire();
-    const trying = lock.tryLock(20_000);
-    await line.hasLength(1);
-    await hold.release();
-    expect(await trying).toBe(true);
-    await lock.unlock();
   });
 });

@@ -10,7 +10,7 @@ import {
   sharedConnection,
 } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
-import { FairLine } from '../../support/fair-line.js';
+import { type Caller, FairLine } from '../../support/fair-line.js';
 
 /** A lease that is not known to be shorter is looked at after a third of it. */
 const LEASE_MS = 60_000;
@@ -44,89 +44,69 @@ async function soon<T>(promise: Promise<T>): Promise<T> {
   return result;
 }
 
-/** Gets the lock by a hand-over, with this lease at most, and with somebody else behind it. */
-async function handedOver(acquiring: Promise<Hold>, holder: Hold): Promise<Hold> {
+/** Is handed the lock with a lease that is shorter than the one before it, when `behind` has come, and then hears and says nothing more. */
+async function handedOverAndDead(
+  options: { lockWatchdogTimeout?: number },
+  asked: { lease?: number },
+  behind: () => Promise<void>,
+): Promise<Hold> {
+  const holder = await line.lockOf(client()).acquire({ lease: LEASE_MS });
+  const mortal = client({ redis: proxy().url, ...options });
+  let acquiring!: Promise<Hold>;
+  await line.joined(mortal.clientId, () => {
+    acquiring = line.lockOf(mortal).acquire(asked);
+  });
+  await behind();
   await holder.release();
   const hold = await acquiring;
   await eventually(async () => {
-    const ttlMs = await redis.pttl(line.name);
-    expect(ttlMs).toBeLessThanOrEqual(SHORT_MS);
+    expect(await redis.pttl(line.name)).toBeLessThanOrEqual(SHORT_MS);
   });
+  proxy().blackhole();
   return hold;
 }
 
-describe('a holder that dies', () => {
-  const dying = (): Holdfast => client({ redis: proxy().url, lockWatchdogTimeout: SHORT_MS });
-
-  it('with a shorter lease than its predecessor: the next in line has the lock in time', async () => {
-    const holder = await line.lockOf(client()).acquire();
-    let acquiring!: Promise<Hold>;
-    const mortal = dying();
-    await line.joined(mortal.clientId, () => {
-      acquiring = line.lockOf(mortal).acquire();
+describe.each([
+  ['a shorter watchdog lease', { lockWatchdogTimeout: SHORT_MS }, {}],
+  ['a fixed lease', {}, { lease: SHORT_MS }],
+])('when the holder dies, with %s', (_what, options, asked) => {
+  it('the next in line has the lock in time', async () => {
+    let next!: Caller;
+    const hold = await handedOverAndDead(options, asked, async () => {
+      next = await line.join(client(), 'next');
     });
-    const next = await line.join(client(), 'next');
-    const hold = await handedOver(acquiring, holder);
-    proxy().blackhole();
     await soon(next.done);
     expect(hold.signal.aborted).toBe(true);
     proxy().heal();
   });
 
-  it('with a shorter lease than its predecessor: so has the next that wants the reentrant lock', async () => {
-    const holder = await line.lockOf(client()).acquire({ lease: LEASE_MS });
-    const other = client();
-    const waiting = nextEvent(other, 'waiting');
-    const plain = other.getLock(line.name).acquire();
-    await waiting;
-    await plainListens();
-    let acquiring!: Promise<Hold>;
-    const mortal = dying();
-    await line.joined(mortal.clientId, () => {
-      acquiring = line.lockOf(mortal).acquire();
+  it('so has who wants the reentrant lock of that name', async () => {
+    let plain!: Promise<Hold>;
+    await handedOverAndDead(options, asked, async () => {
+      const other = client();
+      const waiting = nextEvent(other, 'waiting');
+      plain = other.getLock(line.name).acquire();
+      await waiting;
+      await eventually(async () => {
+        expect(await redis.pubsub('NUMSUB', `redisson_lock__channel:{${line.name}}`)).toContain(2);
+      });
     });
-    await handedOver(acquiring, holder);
-    proxy().blackhole();
     await (await soon(plain)).release();
     proxy().heal();
   });
-});
 
-it('a holder with a fixed lease dies: who wants the reentrant lock has it in time', async () => {
-  const holder = await line.lockOf(client()).acquire();
-  const other = client();
-  const waiting = nextEvent(other, 'waiting');
-  const plain = other.getLock(line.name).acquire();
-  await waiting;
-  await plainListens();
-  const mortal = client({ redis: proxy().url });
-  let acquiring!: Promise<Hold>;
-  await line.joined(mortal.clientId, () => {
-    acquiring = line.lockOf(mortal).acquire({ lease: SHORT_MS });
+  it('and whoever was told of it gives up: the next has the lock in time', async () => {
+    const aborter = new AbortController();
+    let [told, next]: Caller[] = [];
+    await handedOverAndDead(options, asked, async () => {
+      told = await line.join(client(), 'told', { signal: aborter.signal });
+      next = await line.join(client(), 'next');
+    });
+    aborter.abort();
+    expect(await rejectionOf(told!.done)).toMatchObject({ code: 'LOCK_ABORTED' });
+    await soon(next!.done);
+    proxy().heal();
   });
-  await handedOver(acquiring, holder);
-  proxy().blackhole();
-  await (await soon(plain)).release();
-  proxy().heal();
-});
-
-it('a holder with a fixed lease dies, and whoever was told of it gives up: the next has the lock in time', async () => {
-  const holder = await line.lockOf(client()).acquire();
-  const mortal = client({ redis: proxy().url });
-  let acquiring!: Promise<Hold>;
-  await line.joined(mortal.clientId, () => {
-    acquiring = line.lockOf(mortal).acquire({ lease: SHORT_MS });
-  });
-  const aborter = new AbortController();
-  const told = await line.join(client(), 'told', { signal: aborter.signal });
-  const next = await line.join(client(), 'next');
-  const hold = await handedOver(acquiring, holder);
-  proxy().blackhole();
-  aborter.abort();
-  expect(await rejectionOf(told.done)).toMatchObject({ code: 'LOCK_ABORTED' });
-  await soon(next.done);
-  expect(hold.signal.aborted).toBe(true);
-  proxy().heal();
 });
 
 it('one that waits with a lease that is tiny for the age of its place keeps its turn', async () => {
@@ -141,10 +121,3 @@ it('one that waits with a lease that is tiny for the age of its place keeps its 
   await Promise.allSettled([first.done, second.done, third.done]);
   expect(line.turns).toEqual(['first', 'second', 'third']);
 });
-
-/** Somebody hears when the lock is free. */
-async function plainListens(): Promise<void> {
-  await eventually(async () => {
-    expect(await redis.pubsub('CHANNELS', `*${line.name}*`)).not.toEqual([]);
-  });
-}

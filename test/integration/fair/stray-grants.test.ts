@@ -1,6 +1,5 @@
 // A join that comes late, after its caller has gone, makes a place that nobody wants: when the lock is handed to it, it is
 // handed on at once.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
 import { newClient, proxyPerTest, rejectionOf, sharedConnection } from '../../support/clients.js';
@@ -91,63 +90,5 @@ describe('a grant for somebody who had the lock', () => {
     await next.done;
     expect(line.turns).toEqual(['former', 'next']);
     await redis.del(`holdfast_forced:{${line.name}}`);
-  });
-});
-
-describe('a message that is no grant', () => {
-  it.each([
-    '',
-    'x',
-    'x:abc owner',
-    '1:abc OWNER',
-    'x OWNER',
-    '-1 OWNER',
-    '1e3 OWNER',
-    '1: OWNER',
-    ':5 OWNER',
-    '1:-5 OWNER',
-    '1:0x10 OWNER',
-    '1:5',
-  ])('changes nothing, and is no error: %j', async (form) => {
-    const { line, client } = clients();
-    const mine = await line.joinAndStay(client, 'mine');
-    const [owner] = await line.owners();
-    const channels = (await redis.pubsub(
-      'CHANNELS',
-      `holdfast_grants:{${line.name}}*`,
-    )) as string[];
-    expect(channels).not.toEqual([]);
-    for (const channel of channels) await redis.publish(channel, form.replace('OWNER', owner!));
-    await sleep(50);
-    expect(line.turns).toEqual([]);
-    await hold.release();
-    await line.hasTurn('mine');
-    await mine.end();
-  });
-});
-
-describe('a grant for somebody else', () => {
-  it.each(['of another client', 'who holds the lock'])('%s changes nothing', async (who) => {
-    const { line, client, other } = clients();
-    const mine = await line.joinAndStay(client, 'mine');
-    const theirs = await line.joinAndStay(other, 'theirs');
-    await line.join(client, 'last', { signal: (aborter = new AbortController()).signal });
-    const [, second] = await line.owners();
-    await hold.release();
-    await line.hasTurn('mine');
-    const channels = (await redis.pubsub(
-      'CHANNELS',
-      `holdfast_grants:{${line.name}}*`,
-    )) as string[];
-    const named = who === 'who holds the lock' ? await line.holder() : second;
-    const owners = await line.owners();
-    for (const channel of channels) await redis.publish(channel, `1 ${named}`);
-    await sleep(200);
-    expect(line.turns).toEqual(['mine']);
-    expect(await line.owners()).toEqual(owners);
-    aborter.abort();
-    await mine.end();
-    await theirs.end();
-    expect(line.turns).toEqual(['mine', 'theirs']);
   });
 });

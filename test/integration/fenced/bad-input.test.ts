@@ -52,14 +52,6 @@ describe('getFencedLock()', () => {
       expect(client.getFencedLock(name, options).toJSON().kind).toBe('FencedLock');
   });
 
-  it.each(['', 'x'.repeat(1_025), 7, undefined, '\ud800'])(
-    'with a name like %o is an OptionError',
-    async (wrong) => {
-      await using client = newClient();
-      expect(() => client.getFencedLock(wrong as string)).toThrow(/^lock name is /);
-    },
-  );
-
   it('that is fair makes no member of a Redlock', async () => {
     await using client = newClient();
     const lock = client.getFencedLock(name, { fair: true });
@@ -93,15 +85,6 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
       expect((error as Error).message).toContain(words);
     }
     expect(await redis.exists(name, counterOf(name))).toBe(0);
-  });
-
-  it('of a closed client asks nothing', async () => {
-    const client = newClient();
-    const lock = client.getFencedLock(name, options);
-    await client.close();
-    const closed = { code: 'CLIENT_CLOSED' };
-    expect(await rejectionOf(lock.getToken())).toMatchObject(closed);
-    expect(await rejectionOf(lock.lockAndGetToken())).toMatchObject(closed);
   });
 
   const wrong: [string, string, () => Promise<unknown>][] = [

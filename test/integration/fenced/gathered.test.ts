@@ -1,9 +1,9 @@
 // Fenced locks that are acquired and released many at a time go together in few script calls, plain ones among them.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { FencedHold, Hold } from '../../../src/index.js';
+import type { Hold } from '../../../src/index.js';
 import { connectedClient } from '../../support/clients.js';
-import { counterOf, expectGrowing } from '../../support/fenced-locks.js';
+import { counterOf } from '../../support/fenced-locks.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
@@ -24,26 +24,6 @@ beforeAll(async () => {
 afterAll(async () => {
   admin.disconnect();
   await server[Symbol.asyncDispose]();
-});
-
-it('200 that are acquired in one turn, and released in one, are five script calls each', async () => {
-  await using client = await connectedClient({ ...LONG, redis: server.url });
-  const names = Array.from({ length: 200 }, (_, index) => uniqueName(String(index)));
-  const locks = names.map((name, index) =>
-    client.getFencedLock(name, { tokenTtl: index % 2 === 0 ? Infinity : 60_000 }),
-  );
-  let holds: FencedHold[] = [];
-  const acquired = await countCommands(server.url, async () => {
-    holds = await Promise.all(locks.map((lock) => lock.acquire()));
-  });
-  expect(acquired).toMatchObject({ evalsha: 5, hset: 200, set: 200, pttl: 100 });
-  for (const [index, name] of names.entries())
-    expect(await admin.get(counterOf(name))).toBe(String(holds[index]!.token));
-  const released = await countCommands(server.url, () =>
-    Promise.all(holds.map((hold) => hold.release())),
-  );
-  expect(released).toEqual({ evalsha: 5, hdel: 200, publish: 200 });
-  expect(await admin.exists(...names)).toBe(0);
 });
 
 it('a fenced one in between does not have sent before their time what others have gathered', async () => {
@@ -89,18 +69,4 @@ it('one that cannot be had among others is told why, and takes up no token', asy
   expect(holds).toHaveLength(26);
   await Promise.all(holds.map((hold) => hold.release()));
   await admin.del(names[11]!);
-});
-
-it('acquired and released again and again at the same time, each gives growing tokens', async () => {
-  await using client = await connectedClient({ ...LONG, redis: server.url });
-  const names = Array.from({ length: 50 }, (_, index) => uniqueName(String(index)));
-  await Promise.all(
-    names.map(async (name) => {
-      const lock = client.getFencedLock(name);
-      const tokens: bigint[] = [];
-      for (let round = 0; round < 20; round++)
-        tokens.push(await lock.withLock(({ token }) => token));
-      expectGrowing(tokens);
-    }),
-  );
 });

@@ -61,14 +61,6 @@ describe('among callers of one client', () => {
       former === 'fenced' ? ['bigint', 'undefined'] : ['undefined', 'bigint'],
     );
   });
-
-  it('tryLockAndGetToken() asks nothing while its own client has the lock', async () => {
-    await using client = newClient();
-    const lock = client.getFencedLock(name);
-    await using hold = await lock.acquire();
-    expect(await lock.tryLockAndGetToken()).toBeUndefined();
-    expect(await redis.get(counterOf(name))).toBe(String(hold.token));
-  });
 });
 
 describe.each(FENCED_KINDS)('$title, after a plain or fair lock of its name', ({ options }) => {
@@ -149,22 +141,4 @@ describe('the grant of a fenced fair lock', () => {
       await redis.del(counterOf(name));
     },
   );
-
-  it('that nobody heard is found by a renewal, which brings a token, too', async () => {
-    await using one = newClient({ lockWatchdogTimeout: 30_000 });
-    await using two = newClient({ redis: proxy().url, lockWatchdogTimeout: 1_500 });
-    const hold = await one.getFencedLock(name, { fair: true }).acquire();
-    const next = two.getFencedLock(name, { fair: true }).acquire();
-    await eventually(async () => {
-      const places = await redis.hvals(`holdfast_places:{${name}}`);
-      expect(places).toEqual([expect.stringMatching(/^\d+ \d+ 2 1 /)]);
-    });
-    proxy().treatMessages(() => []);
-    await hold.release();
-    const handed = BigInt((await redis.get(counterOf(name))) ?? 0);
-    const theirs = await next;
-    expectGrowing([hold.token, handed, theirs.token]);
-    proxy().treatMessages();
-    await theirs.release();
-  });
 });

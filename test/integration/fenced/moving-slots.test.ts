@@ -65,13 +65,6 @@ describe.skipIf(topologiesUnavailable)('while its slot moves', () => {
     },
   );
 
-  it('one that nobody had before cannot be had either', async () => {
-    await using client = newClient({ redis: cluster, ...options });
-    const fresh = client.getFencedLock(uniqueName());
-    await mover.move(await mover.slotOf(fresh.name), () => isRefused(fresh));
-    expect(await passThrough(fresh)).toEqual(expect.any(BigInt));
-  });
-
   it('a fair lock without tokens cannot be had either', async () => {
     await using client = newClient({ redis: cluster, ...options });
     const fair = client.getFairLock(uniqueName());

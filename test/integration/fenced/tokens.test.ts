@@ -152,11 +152,6 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expect(await rejectionOf(lock.tryLockAndGetToken({ signal }))).toMatchObject(aborted);
   });
 
-  it('getToken() is undefined before the first holder', async () => {
-    await using client = newClient();
-    expect(await lockOf(client).getToken()).toBeUndefined();
-  });
-
   it('gives a larger one after forceUnlock(), and who was forced out keeps the smaller', async () => {
     await using one = newClient();
     await using two = newClient();
@@ -250,11 +245,4 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expectGrowing(tokens);
     await redis.del(counterOf(name));
   });
-});
-
-it('a hold of any other kind of lock has no token', async () => {
-  await using client = newClient();
-  const multi = client.getMultiLock(client.getLock(`${name}:a`), client.getFairLock(`${name}:b`));
-  for (const lock of [client.getLock(name), client.getFairLock(name), multi])
-    expect(await lock.withLock((hold) => hold.token)).toBeUndefined();
 });

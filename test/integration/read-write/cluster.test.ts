@@ -73,25 +73,4 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     await read.release();
     await lock.isGone();
   });
-
-  it('both halves renew, whatever slots they are in', async () => {
-    const short = new Holdfast({ redis: cluster, lockWatchdogTimeout: 900 });
-    const locks = Array.from({ length: 4 }, () => new TestReadWriteLock(cluster));
-    const holds = await Promise.all(
-      locks.flatMap((lock, index) =>
-        index % 2 === 0
-          ? [lock.readLock(short).acquire(), lock.readLock(short).acquire()]
-          : [lock.writeLock(short).acquire()],
-      ),
-    );
-    const renewed = new Set<string>();
-    await new Promise<void>((resolve) => {
-      short.on('renewed', ({ ownerId }) => {
-        if (renewed.add(ownerId).size === holds.length) resolve();
-      });
-    });
-    await Promise.all(holds.map((hold) => hold.release()));
-    await Promise.all(locks.map((lock) => lock.isGone()));
-    await short.close();
-  });
 });

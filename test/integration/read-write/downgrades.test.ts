@@ -28,22 +28,6 @@ afterEach(async () => {
 const handOver = (): RegExp => commandOf('weightedHandOver', lock.name);
 
 describe('a downgrade', () => {
-  it('keeps the lock, lets the readers in that wait, and no writer', async () => {
-    await client.run(async () => {
-      await lock.writeLock(client).lock();
-      await lock.readLock(client).lock();
-      const { hold: reads } = await client.detach(() => lock.join(other, 'read'));
-      const { hold: writes } = await client.detach(() => lock.join(other, 'write'));
-      await lock.writeLock(client).unlock();
-      await (await reads).release();
-      expect(await lock.held()).toBe('R');
-      expect(await lock.writeLock(other).isLocked()).toBe(false);
-      expect(await lock.readLock(other).isLocked()).toBe(true);
-      await lock.readLock(client).unlock();
-      await (await writes).release();
-    });
-  });
-
   it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
     'whose command is disturbed (%s) is repeated',
     async (fault) => {
@@ -128,34 +112,5 @@ describe('a downgrade', () => {
     });
     expect(read.signal.aborted).toBe(true);
     await expect(read.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
-  });
-});
-
-describe('an upgrade', () => {
-  it('is refused at once, while others read, and while they wait to write', async () => {
-    const others = await lock.readLock(other).acquire();
-    await lock.readLock(client).withLock(async () => {
-      const { hold } = await lock.join(other, 'write');
-      await expect(lock.writeLock(client).acquire()).rejects.toMatchObject({
-        name: 'LockUpgradeError',
-        code: 'LOCK_UPGRADE',
-        lockName: lock.name,
-      });
-      await expect(lock.writeLock(client).tryLock()).rejects.toMatchObject({
-        code: 'LOCK_UPGRADE',
-      });
-      await (await lock.readLock(client).acquire()).release(); // re-enters, past the writer
-      void hold.then((held) => held.release());
-    });
-    await others.release();
-  });
-
-  it('is possible once the read lock was released', async () => {
-    await client.run(async () => {
-      await lock.readLock(client).lock();
-      await lock.readLock(client).unlock();
-      await lock.writeLock(client).lock();
-      await lock.writeLock(client).unlock();
-    });
   });
 });

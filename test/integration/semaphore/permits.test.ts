@@ -208,18 +208,6 @@ describe('the line', () => {
     await semaphore.isGone();
   });
 
-  it('lets many in at once when many permits are released', async () => {
-    const semaphore = new TestSemaphore(redis, 20);
-    const all = await semaphore.of(client).acquire({ permits: 20 });
-    const joined = [];
-    for (let i = 0; i < 20; i++) joined.push(await semaphore.join(i % 2 ? client : other));
-    await all.release();
-    const holds = await Promise.all(joined.map(({ hold }) => hold));
-    expect(await semaphore.of(client).availablePermits()).toBe(0);
-    await Promise.all(holds.map((hold) => hold.release()));
-    await semaphore.isGone();
-  });
-
   it('lets in who wants a fixed lease, which is what it gets', async () => {
     const semaphore = new TestSemaphore(redis, 1);
     const holder = await semaphore.of(client).acquire();
@@ -290,15 +278,4 @@ describe('the line', () => {
     await held.release();
     expect(warnings).toEqual([]);
   }, 20_000);
-
-  it('warns of no nested calls: a client that holds permits waits for more like everybody', async () => {
-    const semaphore = new TestSemaphore(redis, 1);
-    const warnings = eventsOf(client, 'warning');
-    const holder = await semaphore.of(client).acquire();
-    const { hold } = await semaphore.join(client);
-    await new Promise((resolve) => setTimeout(resolve, 1_300));
-    await holder.release();
-    await (await hold).release();
-    expect(warnings).toEqual([]);
-  });
 });

@@ -72,6 +72,12 @@ function saidToListen(): string | undefined {
   return name === 'join' ? args[6] : args[3];
 }
 
+/** The next renewal of the place finds it gone. */
+async function gone(): Promise<void> {
+  tap.answerNext('renewPlaces', ['gone']);
+  await redis.advance(10_500);
+}
+
 describe('a grant', () => {
   it('is taken without asking the server', async () => {
     await wait();
@@ -119,6 +125,11 @@ describe('a grant', () => {
     ['a nonce that its place never had', (owner: string) => `999 ${owner}`],
     ['no nonce', (owner: string) => owner],
     ['something that is no nonce', (owner: string) => `1x ${owner}`],
+    ['a negative nonce', (owner: string) => `-1 ${owner}`],
+    ['a nonce with an exponent', (owner: string) => `1e3 ${owner}`],
+    ['a token that is none', (owner: string) => `1:0x10 ${owner}`],
+    ['no token behind the colon', (owner: string) => `1: ${owner}`],
+    ['no owner', () => '1:5'],
     ['the name of somebody else', () => '1 you:99'],
     ['nothing', () => ''],
     ['a list of nothing', () => '["'],
@@ -157,6 +168,17 @@ describe('a grant', () => {
     expect(tap.all('join')).toHaveLength(1);
   });
 
+  it('of a fixed lease that was lost is confirmed when a renewal has found it', async () => {
+    await wait(1, { lease: 2_000 });
+    tap.deafen();
+    await held.release();
+    await redis.advance(10_500);
+    expect(entered).toHaveLength(1);
+    const [holder] = redis.holders('orders');
+    expect(holder).toMatchObject({ ownerId: entered[0]!.ownerId, count: 1 });
+    expect(holder!.remaining).toBeLessThanOrEqual(2_000);
+  });
+
   it('that comes again while the lock is held, or when it was given up, changes nothing', async () => {
     await wait();
     const message = `${nonce()} ${(await owners())[0] ?? ''}`;
@@ -183,16 +205,49 @@ describe('a grant', () => {
     expect(redis.keys()).toEqual([]);
   });
 
-  it('that overtakes the answer to the join is taken when that comes', async () => {
+  it.each(['beside others of its client', 'when the others of its client have left'])(
+    'that overtakes the answer to the join is taken when that comes: %s',
+    async (beside) => {
+      await wait();
+      if (beside.startsWith('when')) {
+        ends.abort();
+        ends = new AbortController();
+        await redis.advance(1);
+      }
+      const answer = tap.holdAnswers('join');
+      await wait();
+      const owner = (await owners()).at(-1);
+      await tap.tellGrant(`${tap.last('join').args[3] ?? ''} ${owner ?? ''}`);
+      expect(entered).toEqual([]);
+      answer();
+      await redis.advance(0);
+      expect(entered.map(({ ownerId }) => ownerId)).toEqual([owner]);
+    },
+  );
+
+  it('from before its place was gone is refused while it joins again', async () => {
     await wait();
+    const older = nonce();
+    const [owner = ''] = await owners();
     const answer = tap.holdAnswers('join');
-    await wait();
-    const [, second] = await owners();
-    await tap.tellGrant(`${tap.last('join').args[3] ?? ''} ${second ?? ''}`);
-    expect(entered).toEqual([]);
+    await gone();
+    await tap.tellGrant(`${older} ${owner}`);
     answer();
     await redis.advance(0);
-    expect(entered.map(({ ownerId }) => ownerId)).toEqual([second]);
+    expect(entered).toEqual([]);
+    await held.release();
+    await redis.advance(0);
+    expect(entered).toHaveLength(1);
+  });
+
+  it('that was lost is not needed where this very client released the lock', async () => {
+    await held.release();
+    held = await client.getFairLock('orders').acquire();
+    await wait();
+    tap.deafen();
+    await held.release();
+    await redis.advance(0);
+    expect(entered).toHaveLength(1);
   });
 
   it('of a fenced lock without a token has its caller ask for one', async () => {
@@ -260,8 +315,7 @@ describe('places', () => {
 
   it('that are gone are had again with their tickets', async () => {
     await wait();
-    tap.answerNext('renewPlaces', ['gone']);
-    await redis.advance(10_500);
+    await gone();
     const [first, again] = tap.all('join');
     expect(first!.args[4]).toBe('0');
     expect(Number(again!.args[4])).toBeGreaterThan(0);
@@ -270,28 +324,14 @@ describe('places', () => {
 });
 
 describe('a place that is gone though its client listened', () => {
-  /** The renewal of the place finds it gone. */
-  async function gone(): Promise<void> {
-    tap.answerNext('renewPlaces', ['gone']);
-    await redis.advance(10_500);
-  }
-
-  it('does not count on being counted, unless the server says that it is', async () => {
+  it('does not count on being counted, until it has subscribed anew', async () => {
     await wait();
-    tap.answerNext('pubsub', [tap.grantChannel, 0]);
     await gone();
-    expect(tap.all('pubsub')).toHaveLength(1);
     expect(saidToListen()).toBe('0');
-  });
-
-  it('counts on it again when the server says so; but not twice', async () => {
-    await wait();
-    await gone();
-    await redis.advance(1);
+    redis.down();
+    redis.up();
+    await redis.advance(2_000);
     expect(saidToListen()).toBe('1');
-    await gone();
-    expect(tap.all('pubsub')).toHaveLength(1);
-    expect(saidToListen()).toBe('0');
   });
 
   it('says nothing of that if the server said that it was dropped for what it wants', async () => {
@@ -299,7 +339,6 @@ describe('a place that is gone though its client listened', () => {
     tap.answerNext('renewPlaces', ['gone']);
     await tap.tellGrant(`gone ${(await owners())[0] ?? ''}`);
     await redis.advance(1);
-    expect(tap.all('pubsub')).toEqual([]);
     expect(saidToListen()).toBe('1');
   });
 });
