@@ -16,7 +16,7 @@ async function downgrade(caller: Caller): Promise<void> {
   const request = caller.someRequest(writes);
   const section = sections.call('acquire to write', writes, request);
   await section.during(async () => {
-    const write = await writes.lock.acquire(request);
+    const write = await writes.acquire(request);
     section.enter(write);
     await caller.stepsIn(section);
     let isLetGo = false;
@@ -26,7 +26,7 @@ async function downgrade(caller: Caller): Promise<void> {
       await write.release();
       section.end();
     };
-    const reading = write.run(() => readOn(caller, writes.reads, section, letGo));
+    const reading = write.run!(() => readOn(caller, writes.reads, section, letGo));
     await reading.catch((error: unknown) => {
       if (isLetGo) throw error;
       return letGo(); // it was lost before: its release says so
