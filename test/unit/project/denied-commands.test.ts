@@ -30,20 +30,20 @@ describe.each(SCENARIOS)('$title', (scenario) => {
     expect(isError(permitted.reply)).toBe(false);
     for (const command of permitted.commands) {
       const { reply, left } = play(scenario, command);
-      const without = `without ${command}: ${JSON.stringify(reply)}`;
-      for (const [ttlMs] of Object.values(left)) expect(ttlMs, without).not.toBe(-1);
+      const words = `without ${command}: ${JSON.stringify(reply)}`;
+      for (const [ttlMs] of Object.values(left)) expect(ttlMs, words).not.toBe(-1);
       if (isError(reply)) {
-        expect(reply, without).toEqual(DENIED);
+        expect(reply, words).toEqual(DENIED);
         // A token that was given already is used up when its owner may not leave the line for the lock.
         const isUsedUp = script === 'join' && before.counter && command === 'ZREM';
         const { counter } = isUsedUp ? permitted.left : stateBefore;
         const expected = { ...stateBefore, ...(counter && { counter }) };
-        expectToBe(withoutTorn(left, scenario), withoutTorn(expected, scenario), without);
+        expectToBe(withoutTorn(left, scenario), withoutTorn(expected, scenario), words);
       } else if (script === 'gather' && (reply as readonly Reply[])[0] === null) {
         // It is told by null what to send by itself, to be told why.
-        expectToBe(left, stateBefore, without);
+        expectToBe(left, stateBefore, words);
       } else if (script !== 'weightedHandOver' || command !== 'PUBSUB') {
-        expectToBe(left, doneWithout(scenario, command, stateBefore, permitted.left), without);
+        expectToBe(left, doneWithout(scenario, command, stateBefore, permitted.left), words);
       }
     }
   });
@@ -70,14 +70,14 @@ function play(
 }
 
 /** The keys of a line, and of several holders, may stay for longer than what is in them. That permits were set may be forgotten earlier. */
-function expectToBe(found: State, expected: State, without: string): void {
+function expectToBe(found: State, expected: State, words: string): void {
   const maySay = Object.entries(found).map(([key, [ttlMs, content]]) => {
     const expectedMs = expected[key]?.[0] ?? ttlMs;
     const mayStay = ['line', 'places', LEASES].includes(key) || (key === LOCK && LEASES in found);
     const isFine = key === 'permits' || (mayStay && ttlMs >= expectedMs);
     return [key, [isFine ? expectedMs : ttlMs, content]] as const;
   });
-  expect(Object.fromEntries(maySay), without).toEqual(expected);
+  expect(Object.fromEntries(maySay), words).toEqual(expected);
 }
 
 /** What is done without a command that it can do without. */
@@ -92,8 +92,8 @@ function doneWithout(
   if (command === 'DEL' && before.word !== undefined && !before.lock) return stateBefore;
   // A lock is handed over without a token to who asks for it then.
   if (script === 'handOver' && ['GET', 'SET'].includes(command)) {
-    const { counter, ...rest } = permitted;
-    return stateBefore['counter'] ? { ...rest, counter: stateBefore['counter'] } : rest;
+    const { counter } = stateBefore;
+    return { ...without(permitted, ['counter']), ...(counter && { counter }) };
   }
   // The places are taken at their word.
   if (command === 'PUBSUB') return play({ ...scenario, args: args.with(5, '0') }).left;
@@ -102,10 +102,11 @@ function doneWithout(
 
 /** Of holders whose lock or leases were deleted, what is left means nothing: it may be cleared away. */
 function withoutTorn(state: State, { before }: Scenario): State {
-  if (before.missing === undefined) return state;
-  return Object.fromEntries(
-    Object.entries(state).filter(([key]) => key !== LOCK && key !== LEASES),
-  );
+  return before.missing === undefined ? state : without(state, [LOCK, LEASES]);
+}
+
+function without(state: State, keys: readonly string[]): State {
+  return Object.fromEntries(Object.entries(state).filter(([key]) => !keys.includes(key)));
 }
 
 function isError(reply: Reply): boolean {
