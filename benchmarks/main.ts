@@ -10,14 +10,11 @@ import { printTargets } from './report/case.js';
 import { contended } from './rows/contended.js';
 import { handOver } from './rows/hand-over.js';
 import { holds } from './rows/holds.js';
-import { libraries } from './rows/libraries.js';
 import { line } from './rows/line.js';
-import { readWrite } from './rows/read-write.js';
+import { libraries, token, uncontended } from './rows/pairs.js';
 import { redlock } from './rows/redlock.js';
 import { Progress, type Effort, type Row } from './rows/row.js';
-import { semaphore } from './rows/semaphore.js';
-import { token } from './rows/token.js';
-import { uncontended } from './rows/uncontended.js';
+import { readWrite, semaphore } from './rows/shared.js';
 import { waiters } from './rows/waiters.js';
 import { describeMachine } from './support/machine.js';
 

@@ -62,6 +62,20 @@ export function ratioToFloor(one: Case, id: string, key: string): Spread {
   return pairedRatio(valuesOf(one, id, key), valuesOf(one, one.floor!, key));
 }
 
+/** The medians of one metric, of each contender over the sizes of the cases. */
+export function curvesOf(
+  cases: readonly Case[],
+  sizes: readonly number[],
+  key: string,
+): { label: string; points: (readonly [size: number, figure: number])[] }[] {
+  return cases[0]!.series.map(({ id, label }) => ({
+    label,
+    points: cases
+      .map((one, i) => [sizes[i]!, median(valuesOf(one, id, key))] as const)
+      .filter(([, figure]) => !Number.isNaN(figure)),
+  }));
+}
+
 function summaryOf({ summary, key }: Metric, { values }: Series): number {
   const rounds = values[key] ?? [];
   if (summary === 'max') return Math.max(...rounds);

@@ -2,11 +2,18 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
-import { atMost, valuesOf, type Case, type Metric, type TargetResult } from '../report/case.js';
+import {
+  atMost,
+  curvesOf,
+  valuesOf,
+  type Case,
+  type Metric,
+  type TargetResult,
+} from '../report/case.js';
 import type { Growth } from '../report/charts.js';
 import { inTurns, npmLocks, show, type Contender, type Row, type RowContext } from './row.js';
 import { serverUsageOf } from '../support/machine.js';
-import { median, spread } from '../support/figures.js';
+import { spread } from '../support/figures.js';
 
 /** The leases are shorter, so that one need not measure for half a minute each; the figures are for this one. */
 const LEASE_MS = 30_000;
@@ -106,12 +113,7 @@ function growthOf(cases: readonly Case[], counts: readonly number[]): Growth {
     title: 'What renewing takes of a core of the client, by leases of 30 s',
     xLabel: 'locks',
     yLabel: '% of a core',
-    curves: cases[0]!.series.map(({ id, label }) => ({
-      label,
-      points: cases
-        .map((one, i) => [counts[i]!, median(valuesOf(one, id, 'client'))] as const)
-        .filter(([, share]) => !Number.isNaN(share)),
-    })),
+    curves: curvesOf(cases, counts, 'client'),
   };
 }
 

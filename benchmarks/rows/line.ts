@@ -1,11 +1,11 @@
 // Row 6: does it matter how many stand in the line of a fair lock? Hand-overs per second while each who leaves joins again.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { valuesOf, type Case } from '../report/case.js';
+import { curvesOf, type Case } from '../report/case.js';
 import type { Growth } from '../report/charts.js';
 import { Holdfast } from '../peers/holdfast.js';
 import { contender, inTurns, show, type Contender, type Row, type RowContext } from './row.js';
-import { median, monotonicMs } from '../support/figures.js';
+import { monotonicMs } from '../support/figures.js';
 
 const SIZES = {
   smoke: { rounds: 1, windowMs: 100, lengths: [100], longestOfRedisson: 0 },
@@ -92,11 +92,6 @@ function growthOf(cases: readonly Case[], lengths: readonly number[]): Growth {
     title: 'Fair hand-overs per second, by the length of the line',
     xLabel: 'in line',
     yLabel: 'hand-overs/s',
-    curves: cases[0]!.series.map(({ id, label }) => ({
-      label,
-      points: cases
-        .map((one, i) => [lengths[i]!, median(valuesOf(one, id, 'rate'))] as const)
-        .filter(([, rate]) => !Number.isNaN(rate)),
-    })),
+    curves: curvesOf(cases, lengths, 'rate'),
   };
 }

@@ -1,10 +1,136 @@
-// Slices of pairs, take and release where nobody else wants the lock, by one contender after the other.
+// Pairs, take and release where nobody else wants the lock, with 1, 16 and 256 in flight: beside the raw pair of commands (row 1), with a
+// token, and on each client library.
 
-import type { Case, Metric } from '../report/case.js';
-import { inTurns, type RowContext } from './row.js';
+import {
+  atLeast,
+  atMost,
+  ratioToFloor,
+  type Case,
+  type Metric,
+  type TargetResult,
+} from '../report/case.js';
+import type { Spread } from '../support/figures.js';
 import { serverUsageOf } from '../support/machine.js';
 import type { PairsOrder } from '../worker/messages.js';
-import type { Soloists } from './crew.js';
+import { Soloists } from './crew.js';
+import { contender, inTurns, npmLocks, show, type Row, type RowContext } from './row.js';
+
+/** Java takes seconds to compile what it runs. */
+const SIZES = {
+  smoke: { rounds: 1, sliceMs: 20, warmUpMs: 0, lanes: [1, 16] },
+  quick: { rounds: 4, sliceMs: 50, warmUpMs: 100, lanes: [1, 256] },
+  full: { rounds: 15, sliceMs: 250, warmUpMs: 2_000, lanes: [1, 16, 256] },
+};
+
+const CALLS = { acquire: 'acquire + release', withLock: 'withLock' } as const;
+
+export const uncontended: Row = {
+  name: 'uncontended',
+  what: 'take and release where nobody else wants the lock; 1, 16 and 256 in flight',
+  async run(context) {
+    using workers = new Soloists(
+      [contender('raw'), ...npmLocks(context.effort), ...context.redisson].filter(
+        ({ id, isTunedForWaiting }) => !isTunedForWaiting && id !== 'redisson-fair',
+      ),
+    );
+    const cases: Case[] = [];
+    for (const call of ['acquire', 'withLock'] as const) {
+      for (const lanes of SIZES[context.effort].lanes) {
+        const id = `${call}-${lanes}`;
+        const title = `${CALLS[call]}, uncontended, ${lanes} in flight`;
+        const pairs = { id, title, floor: 'raw', call, lanes };
+        cases.push(show(context, await measurePairs(context, workers, pairs)));
+      }
+    }
+    return { cases, targets: cases.flatMap(targetsOf) };
+  },
+};
+
+function targetsOf(one: Case): TargetResult[] {
+  const ratio = (key: string): Spread => ratioToFloor(one, 'holdfast', key);
+  // Before Node.js 24 an AsyncLocalStorage in use slows every promise.
+  const hasCheapStorage = Number(process.versions.node.split('.')[0]) >= 24;
+  switch (one.id) {
+    case 'acquire-1':
+      return [atMost(1.12, 'uncontended pair, p50 / raw pair', ratio('p50'))];
+    case 'withLock-1':
+      return [atMost(1.15, 'uncontended withLock, p50 / raw pair', ratio('p50'))];
+    case 'acquire-256':
+      return [atLeast(1.5, '256 in flight, rate / raw pair', ratio('rate'))];
+    case 'withLock-256':
+      return [
+        atLeast(
+          hasCheapStorage ? 1.3 : 1,
+          '256 in flight, withLock, rate / raw pair',
+          ratio('rate'),
+        ),
+      ];
+    default:
+      return [];
+  }
+}
+
+// What a token costs: a pair of a fenced lock beside one of a plain lock.
+
+export const token: Row = {
+  name: 'token',
+  what: 'what a fencing token costs: a fenced pair beside a plain one; 1, 16 and 256 in flight',
+  async run(context) {
+    using workers = new Soloists([contender('holdfast'), contender('holdfast-fenced')]);
+    const cases: Case[] = [];
+    for (const lanes of SIZES[context.effort].lanes) {
+      const one = await measurePairs(context, workers, {
+        id: `token-${lanes}`,
+        title: `acquire + release of a fenced lock, uncontended, ${lanes} in flight`,
+        floor: 'holdfast',
+        call: 'acquire',
+        lanes,
+      });
+      cases.push(show(context, one));
+    }
+    const ratio = ratioToFloor(cases[0]!, 'holdfast-fenced', 'p50');
+    return { cases, targets: [atMost(1.1, 'fenced pair, p50 / plain pair', ratio)] };
+  },
+};
+
+// What a pair costs on each client library: holdfast on ioredis and on node-redis, each beside the raw pair of the same library.
+
+const LIBRARIES = [
+  { library: 'ioredis', floor: 'raw', ours: 'holdfast' },
+  { library: 'node-redis', floor: 'raw-node-redis', ours: 'holdfast-node-redis' },
+];
+
+export const libraries: Row = {
+  name: 'libraries',
+  what: 'a pair on ioredis and on node-redis, each beside a raw pair of that library; 1, 16 and 256 in flight',
+  async run(context) {
+    // With HOLDFAST_LIBRARY=redis@6 there is no ioredis for holdfast.
+    const measured = LIBRARIES.slice(process.env['HOLDFAST_LIBRARY']?.startsWith('redis') ? 1 : 0);
+    using workers = new Soloists(
+      measured.flatMap(({ floor, ours }) => [contender(floor), contender(ours)]),
+    );
+    const cases: Case[] = [];
+    for (const lanes of SIZES[context.effort].lanes) {
+      const id = `libraries-${lanes}`;
+      const title = `acquire + release, uncontended, ${lanes} in flight`;
+      const pairs = { id, title, floor: 'raw', call: 'acquire', lanes } as const;
+      const all = await measurePairs(context, workers, pairs);
+      for (const { library, floor, ours } of measured) {
+        const one: Case = {
+          ...all,
+          id: `${id}-${library}`,
+          title: `${title}, on ${library}`,
+          floor,
+          series: all.series.filter((series) => series.id === floor || series.id === ours),
+        };
+        cases.push(show(context, one));
+      }
+    }
+    return { cases };
+  },
+};
+
+// Slices of pairs, by one contender after the other.
 
 const P50: Metric = { key: 'p50', label: 'p50, µs', digits: 1, isRatio: true };
 const P99: Metric = { key: 'p99', label: 'p99, µs', digits: 1 };
@@ -15,14 +141,7 @@ const COSTS: readonly Metric[] = [
   { key: 'commands', label: 'commands', digits: 1 },
 ];
 
-/** Java takes seconds to compile what it runs. */
-export const SIZES = {
-  smoke: { rounds: 1, sliceMs: 20, warmUpMs: 0, lanes: [1, 16] },
-  quick: { rounds: 4, sliceMs: 50, warmUpMs: 100, lanes: [1, 256] },
-  full: { rounds: 15, sliceMs: 250, warmUpMs: 2_000, lanes: [1, 16, 256] },
-};
-
-export interface PairsCase {
+interface PairsCase {
   readonly id: string;
   readonly title: string;
   /** The id of the contender that the others are compared with. */
@@ -31,7 +150,7 @@ export interface PairsCase {
   readonly lanes: number;
 }
 
-export async function measurePairs(
+async function measurePairs(
   context: RowContext,
   workers: Soloists,
   { id, title, floor, call, lanes }: PairsCase,

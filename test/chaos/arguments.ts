@@ -12,8 +12,7 @@ export const USAGE = `usage: npm run chaos -- [--kind ${KINDS.join('|')}|all] [-
   --seconds     how long faults begin in each round (15)
   --beside      how many rounds at a time (1)
   --out         where reports are written (chaos-reports)
-  --mutants     instead: spoil the library in many ways, and see each noticed; --mutants=name,name: those
-  --overload    instead: figures of a client, and of a server, with far too much to do; --overload=name,name`;
+  --mutants     instead: spoil the library in many ways, and see each noticed; --mutants=name,name: those`;
 
 const FAULTS = NEMESES.map(({ name }) => name);
 
@@ -27,13 +26,12 @@ export interface Arguments {
   readonly wishes: PlanWishes;
   /** undefined: none; empty: all of them. */
   readonly mutants: readonly string[] | undefined;
-  readonly overload: readonly string[] | undefined;
 }
 
 /** @throws Error that says what is wrong */
 export function readArguments(args: readonly string[]): Arguments {
   const { values } = parseArgs({
-    args: args.map((arg) => arg.replace(/^--(mutants|overload)$/, '--$1=')),
+    args: args.map((arg) => arg.replace(/^--mutants$/, '--mutants=')),
     options: {
       kind: { type: 'string', default: 'all' },
       minutes: { type: 'string', default: '10' },
@@ -45,7 +43,6 @@ export function readArguments(args: readonly string[]): Arguments {
       beside: { type: 'string', default: '1' },
       out: { type: 'string', default: 'chaos-reports' },
       mutants: { type: 'string' },
-      overload: { type: 'string' },
     },
   });
   return {
@@ -62,7 +59,6 @@ export function readArguments(args: readonly string[]): Arguments {
       faultsMs: 1_000 * number('seconds', values.seconds),
     },
     mutants: values.mutants === undefined ? undefined : namesIn(values.mutants),
-    overload: values.overload === undefined ? undefined : namesIn(values.overload),
   };
 }
 

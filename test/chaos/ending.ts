@@ -1,11 +1,29 @@
-// The end of a round: all clients are closed, the processes end by themselves, and once the leases of the dead are over nothing
+// The end of a round: all who wait get a turn, all clients are closed, the processes end by themselves, and once the leases of the dead are over nothing
 // is left on the servers.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { machineMs } from '../support/time.js';
-import type { Violation } from './checker/evidence.js';
+import { violation, type Violation } from './checker/evidence.js';
+import type { History } from './checker/history.js';
 import type { Plan } from './plan.js';
 import type { Stage } from './stage/stage.js';
 import { STAYED } from './worker/work-order.js';
+
+/** Those that these workers wait for, who do nothing since then, though all is healed. */
+export function waitingInVain(
+  { sections }: History,
+  since: number,
+  isWorking: (worker: number) => boolean = () => true,
+): Violation {
+  const all = [...sections.values()];
+  const lastOf = new Map(all.map(({ worker, process }) => [worker, process]));
+  const waiting = all.filter(
+    ({ endedAt, worker, process }) =>
+      endedAt === undefined && isWorking(worker) && lastOf.get(worker) === process,
+  );
+  const calls = waiting.map(({ id, how, locks }) => `${id} ${how} ${locks.join('+')}`).join(', ');
+  const message = `${waiting.length} calls have not settled though all is healed and nothing has happened since: ${calls}`;
+  return violation('waiting in vain', since, message, waiting);
+}
 
 const CLOSE_SLACK_MS = 2_000;
 /** How long a process may live on when its clients are closed. */
@@ -16,7 +34,7 @@ const SLOW_EXIT_MS = 30_000;
 export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<Violation[]> {
   const violations: Violation[] = [];
   const accuse = (message: string): void => {
-    violations.push({ rule: 'left behind', at: machineMs(), sections: [], message });
+    violations.push(violation('left behind', machineMs(), message));
   };
   await Promise.all(
     crew.map(async (member) => {
@@ -74,7 +92,7 @@ export async function findLeftovers(
     // While this process stands still, its proxies do, too, and do not say that somebody has gone.
     if (askedAt > deadline + ownLag.since(begunAt)) {
       const message = `left on the server: ${left.join(', ')}`;
-      return [{ rule: 'left behind', at: machineMs(), sections: [], message }];
+      return [violation('left behind', machineMs(), message)];
     }
     await sleep(50);
   }

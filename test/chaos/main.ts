@@ -1,8 +1,7 @@
-// npm run chaos: a campaign of random faults; or mutants of the library, to see that a campaign notices them; or overload.
+// npm run chaos: a campaign of random faults; or mutants of the library, to see that a campaign notices them.
 import { machineMs } from '../support/time.js';
 import { readArguments, USAGE, type Arguments } from './arguments.js';
-import { tryMutants } from './mutants/try-mutants.js';
-import { overload } from './overload.js';
+import { noticeInRounds, tryMutants } from './mutants/try-mutants.js';
 import { planRound } from './plan-round.js';
 import { writeReport } from './report/report.js';
 import { StatusLine, Tally } from './report/tally.js';
@@ -24,13 +23,15 @@ if (!process.env['HOLDFAST_REDIS_SERVER']) {
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.once(signal, () => process.exit(130));
 // Left to end by itself, Node.js 20 may wait without end, and busily, for the socket of a server that was killed.
-process.exit((await run(args)) ? 0 : 1);
+process.exit((await run()) ? 0 : 1);
 
 /** Returns whether all was as it should be. */
-function run(args: Arguments): Promise<boolean> {
-  if (args.mutants) return tryMutants(args);
-  if (args.overload) return overload(args.overload);
-  return runCampaign(args);
+function run(): Promise<boolean> {
+  const { mutants: names, minutes, beside } = args;
+  if (!names) return runCampaign(args);
+  return tryMutants({ names, minutes, beside }, (mutant, library) =>
+    noticeInRounds(mutant, library, args),
+  );
 }
 
 function parsed(): Arguments {

@@ -5,7 +5,7 @@ import { check } from './checker/check.js';
 import type { Evidence, Violation } from './checker/evidence.js';
 import { History, Journals } from './checker/history.js';
 import { Observer } from './checker/observer.js';
-import { closeAll, findLeftovers, OwnLag } from './ending.js';
+import { closeAll, findLeftovers, OwnLag, waitingInVain } from './ending.js';
 import { NEMESES } from './nemeses/all.js';
 import type { Plan } from './plan.js';
 import { Stage } from './stage/stage.js';
@@ -111,22 +111,9 @@ async function drain(
       for (const member of working) member.send({ type: 'describe' });
       await sleep(500);
       journals.read();
-      return stuckCalls(history, new Set([...working].map(({ index }) => index)), movedAt);
+      const workers = new Set([...working].map(({ index }) => index));
+      return [waitingInVain(history, movedAt, (worker) => workers.has(worker))];
     }
   }
   return [];
-}
-
-function stuckCalls(history: History, workers: ReadonlySet<number>, since: number): Violation[] {
-  const lastOf = new Map(
-    [...history.sections.values()].map(({ worker, process }) => [worker, process]),
-  );
-  const waiting = [...history.sections.values()].filter(
-    ({ endedAt, worker, process }) =>
-      endedAt === undefined && workers.has(worker) && lastOf.get(worker) === process,
-  );
-  const message = `${waiting.length} calls have not settled though all is healed and nothing has happened since: ${waiting.map(({ id, how, locks }) => `${id} ${how} ${locks.join('+')}`).join(', ')}`;
-  return [
-    { rule: 'waiting in vain', at: since, lock: waiting[0]?.locks[0], sections: waiting, message },
-  ];
 }

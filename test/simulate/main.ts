@@ -4,8 +4,8 @@ import { createWriteStream } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { printTable } from '../../benchmarks/support/figures.js';
 import { KINDS, type Kind } from '../chaos/plan.js';
-import { noticed } from '../chaos/mutants/try-mutants.js';
-import { tryMutants } from './mutants.js';
+import { noticed, tryMutants } from '../chaos/mutants/try-mutants.js';
+import { noticeInProcess } from './mutants.js';
 import { playRound } from './round.js';
 
 const USAGE = `usage: npm run simulate -- [--seconds 60] [--seed S] [--kind ${KINDS.join('|')}]
@@ -16,15 +16,6 @@ const USAGE = `usage: npm run simulate -- [--seconds 60] [--seed S] [--kind ${KI
   --fenced    Redlocks give tokens (as the seed says)
   --until-noticed   ends with the first violation, quietly
   --mutants   instead: spoils the library in many ways, and sees each noticed within --seconds; --mutants=name,name: those`;
-
-interface Tally {
-  rounds: number;
-  commands: number;
-  calls: number;
-  virtualMs: number;
-  realMs: number;
-  violations: number;
-}
 
 const { values } = parseArgs({
   args: process.argv.slice(2).map((arg) => arg.replace(/^--mutants$/, '--mutants=')),
@@ -51,8 +42,15 @@ const kinds = (values.kind?.split(',') ?? KINDS).map((name) => {
   return kind;
 });
 const seed = numberOf('seed') ?? Math.floor(Math.random() * 1e9);
-if (values.mutants !== undefined)
-  process.exit((await tryMutants(values.mutants, numberOf('seconds') ?? 60, seed)) ? 0 : 1);
+if (values.mutants !== undefined) {
+  const names = values.mutants.split(',').filter((name) => name !== '');
+  const seconds = numberOf('seconds') ?? 60;
+  const areNoticed = await tryMutants(
+    { names, minutes: seconds / 60, beside: 1 },
+    (mutant, library) => noticeInProcess(mutant, library, seconds, seed),
+  );
+  process.exit(areNoticed ? 0 : 1);
+}
 
 const isOneRound =
   values.seed !== undefined && !values.seconds && !values.rounds && !values.commands;
@@ -62,6 +60,8 @@ const isLimited = mostRounds < Infinity || mostCommands < Infinity;
 const endsAtMs =
   isLimited && !values.seconds ? Infinity : performance.now() + 1_000 * (numberOf('seconds') ?? 60);
 const tallies = new Map<Kind, Tally>();
+const NOTHING = { rounds: 0, calls: 0, commands: 0, virtualMs: 0, realMs: 0, violations: 0 };
+type Tally = typeof NOTHING;
 const trace = values.trace === undefined ? undefined : createWriteStream(values.trace);
 const hash = createHash('sha256');
 
@@ -84,14 +84,7 @@ for (
     },
     values.fenced,
   );
-  const tally = tallies.get(kind) ?? {
-    rounds: 0,
-    commands: 0,
-    calls: 0,
-    virtualMs: 0,
-    realMs: 0,
-    violations: 0,
-  };
+  const tally = tallies.get(kind) ?? { ...NOTHING };
   tallies.set(kind, tally);
   tally.rounds++;
   tally.commands += result.commandCount;
@@ -104,15 +97,8 @@ for (
   if (!first) continue;
   isNoticed = true;
   if (values['until-noticed']) {
-    console.log(
-      JSON.stringify({
-        rule: first.rule,
-        rounds: round + 1,
-        seed: seed + round,
-        kind,
-        message: first.message,
-      }),
-    );
+    const where = `round ${round + 1}, ${kind} ${seed + round}`;
+    console.log(JSON.stringify({ rule: first.rule, where }));
     break;
   }
   console.log(`\n${kind}, seed ${seed + round}:`);

@@ -1,10 +1,9 @@
 // One round of the simulator: everybody works while things go wrong, all is healed, all who wait get their turn, all clients close, and nothing
 // may be left. The checker of the fault campaign judges.
 import { LockKeys } from '../../src/redis/keys.js';
-import { memoryMs } from '../chaos/ending.js';
+import { memoryMs, waitingInVain } from '../chaos/ending.js';
 import { check } from '../chaos/checker/check.js';
-import type { Evidence, Violation } from '../chaos/checker/evidence.js';
-import type { Section } from '../chaos/checker/history.js';
+import { violation, type Evidence, type Violation } from '../chaos/checker/evidence.js';
 import type { Look } from '../chaos/checker/looks.js';
 import { planRound } from '../chaos/plan-round.js';
 import type { Kind, Plan } from '../chaos/plan.js';
@@ -97,18 +96,8 @@ async function drain(world: World): Promise<Violation[]> {
     const movedAt = time.nowMs;
     await time.play(movedAt + patienceMs, () => stillWorking === 0);
     if (stillWorking === 0) return [];
-    if (world.noteCount === before) return [waitingInVain([...history.sections.values()], movedAt)];
+    if (world.noteCount === before) return [waitingInVain(history, movedAt)];
   }
-}
-
-function waitingInVain(sections: readonly Section[], at: number): Violation {
-  const lastOf = new Map(sections.map(({ worker, process }) => [worker, process]));
-  const waiting = sections.filter(
-    ({ endedAt, worker, process }) => endedAt === undefined && lastOf.get(worker) === process,
-  );
-  const calls = waiting.map(({ id, how, locks }) => `${id} ${how} ${locks.join('+')}`).join(', ');
-  const message = `${waiting.length} calls have not settled though all is healed and nothing has happened since: ${calls}`;
-  return { rule: 'waiting in vain', at, lock: waiting[0]?.locks[0], sections: waiting, message };
 }
 
 /** All clients are closed, in time, and nothing of them is left: no timer, no subscription, no key that outlives its lease. */
@@ -116,7 +105,7 @@ async function close(world: World, healedAt: number): Promise<Violation[]> {
   const { crews, time, plan } = world;
   const violations: Violation[] = [];
   const accuse = (message: string): void => {
-    violations.push({ rule: 'left behind', at: time.nowMs, sections: [], message });
+    violations.push(violation('left behind', time.nowMs, message));
   };
   const parties = crews.flatMap((crew) => crew.parties);
   let counting = parties.length;

@@ -9,13 +9,11 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 class Event implements Timer {
   readonly atMs: number;
-  readonly order: number;
   readonly run: () => void;
   isCancelled = false;
 
-  constructor(atMs: number, order: number, run: () => void) {
+  constructor(atMs: number, run: () => void) {
     this.atMs = atMs;
-    this.order = order;
     this.run = run;
   }
 
@@ -26,21 +24,22 @@ class Event implements Timer {
   unref(): void {
     return;
   }
-
-  isBefore(other: Event): boolean {
-    return this.atMs < other.atMs || (this.atMs === other.atMs && this.order < other.order);
-  }
 }
 
 export class VirtualTime {
   nowMs = 1_000;
-  /** A binary heap. */
-  readonly #heap: Event[] = [];
-  #order = 0;
+  /** The last one is due first. */
+  readonly #events: Event[] = [];
 
   at(atMs: number, run: () => void): Event {
-    const event = new Event(Math.max(atMs, this.nowMs), this.#order++, run);
-    this.#push(event);
+    const event = new Event(Math.max(atMs, this.nowMs), run);
+    let [low, high] = [0, this.#events.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#events[middle]!.atMs > event.atMs) low = middle + 1;
+      else high = middle;
+    }
+    this.#events.splice(low, 0, event);
     return event;
   }
 
@@ -48,45 +47,17 @@ export class VirtualTime {
   async play(untilMs: number, isOver: () => boolean = () => false): Promise<void> {
     await settled();
     while (!isOver()) {
-      const first = this.#heap[0];
+      const first = this.#events.at(-1);
       if (!first || first.atMs > untilMs) {
         this.nowMs = Math.max(this.nowMs, untilMs);
         return;
       }
-      this.#pop();
+      this.#events.pop();
       if (first.isCancelled) continue;
       this.nowMs = first.atMs;
       first.run();
       await settled();
     }
-  }
-
-  #push(event: Event): void {
-    const heap = this.#heap;
-    let index = heap.length;
-    while (index > 0) {
-      const above = (index - 1) >> 1;
-      if (!event.isBefore(heap[above]!)) break;
-      heap[index] = heap[above]!;
-      index = above;
-    }
-    heap[index] = event;
-  }
-
-  #pop(): void {
-    const heap = this.#heap;
-    const last = heap.pop()!;
-    if (heap.length === 0) return;
-    let index = 0;
-    for (;;) {
-      let below = 2 * index + 1;
-      if (below >= heap.length) break;
-      if (below + 1 < heap.length && heap[below + 1]!.isBefore(heap[below]!)) below++;
-      if (!heap[below]!.isBefore(last)) break;
-      heap[index] = heap[below]!;
-      index = below;
-    }
-    heap[index] = last;
   }
 }
 

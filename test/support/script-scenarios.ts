@@ -1,32 +1,44 @@
-// What is tried of each script, but for those of weighted locks: what is on the server before, and how to see what is there after.
-import type { Redis } from 'ioredis';
-import { scripts, type Script } from '../../src/redis/scripts.generated.js';
+// What is tried of each script: what is on the server before, and what it is called with.
+import type { ScriptName } from './script-server.js';
 
-const LOCK = 'lock';
+export const LOCK = 'lock';
+export const LEASES = 'leases';
 const FORCED = 'forced';
 const LINE = 'line';
 const PLACES = 'places';
 const LONGEST = 'longest';
 const COUNTER = 'counter';
-const KEYS: Record<string, readonly string[]> = {
+const PERMITS = 'permits';
+const FAIR = [LOCK, LINE, PLACES];
+const ALL_WEIGHTED = [LOCK, LEASES, LINE, PLACES, PERMITS];
+const HOLDERS_AND_LINE = ALL_WEIGHTED.slice(0, 4);
+const KEYS: Record<ScriptName, readonly string[]> = {
   acquire: [LOCK],
   confirm: [LOCK, FORCED, LINE, PLACES],
-  'force-unlock': [LOCK, FORCED],
+  forceUnlock: [LOCK, FORCED],
   gather: [LOCK],
-  'hand-over': [LOCK, LINE, PLACES],
-  join: [LOCK, LINE, PLACES],
+  handOver: FAIR,
+  join: FAIR,
   reenter: [LOCK, FORCED],
   release: [LOCK],
   renew: [LOCK, FORCED],
   remember: [LONGEST],
-  'renew-places': [LOCK, LINE, PLACES],
-  'raise-token': [COUNTER],
+  renewPlaces: FAIR,
+  raiseToken: [COUNTER],
   vote: [LOCK, LONGEST],
   look: [LOCK],
-  waiters: [LOCK, LINE, PLACES],
+  waiters: FAIR,
+  weightedForce: [LOCK, LEASES, LINE, FORCED],
+  weightedHandOver: HOLDERS_AND_LINE,
+  weightedJoin: ALL_WEIGHTED,
+  weightedLast: [LOCK, LEASES],
+  weightedLook: ALL_WEIGHTED,
+  weightedRenew: [LOCK, LEASES, FORCED, LOCK, LEASES, FORCED],
+  weightedRenewPlaces: HOLDERS_AND_LINE,
+  weightedSetCapacity: [LOCK, PERMITS],
 };
 
-/** What is on the server before; times in seconds, far enough apart to be told from each other. */
+/** What is on the server before; times in seconds. */
 export interface Before {
   readonly lock?: { readonly owner: string; readonly count: number; readonly ttl: number };
   /** Who was forced out. */
@@ -36,24 +48,42 @@ export interface Before {
   /** The longest lease that was asked for, and how much longer that is remembered. */
   readonly longest?: { readonly ms: number; readonly ttl: number };
   /** In order; of those who listen to their grants, or are gone, or do not listen. */
-  readonly line?: readonly {
-    readonly owner: string;
-    readonly ttl: number;
-    readonly is: 'listening' | 'gone' | 'deaf';
-    readonly isFixed?: boolean;
-    readonly isFenced?: boolean;
-  }[];
+  readonly line?: readonly Place[];
+  /** Of a lock with several holders. */
+  readonly capacity?: number;
+  readonly holders?: readonly Holder[];
+  /** How many permits were set. */
+  readonly set?: number;
+  /** A key that was deleted by itself. */
+  readonly missing?: string;
 }
+
+interface Place {
+  readonly owner: string;
+  readonly ttl: number;
+  readonly is: 'listening' | 'gone' | 'deaf';
+  readonly isFixed?: boolean;
+  readonly isFenced?: boolean;
+  /** Where there are several holders. */
+  readonly weight?: number;
+}
+
+interface Holder {
+  readonly owner: string;
+  readonly weight: number;
+  readonly isUnconfirmed?: boolean;
+  readonly ttl: number;
+}
+
+type Args = readonly (string | number)[];
 
 export interface Scenario {
   readonly title: string;
-  readonly script: Script;
+  readonly script: ScriptName;
   readonly before: Before;
-  readonly args: readonly (string | number)[];
+  readonly args: Args;
   readonly keys: readonly string[];
 }
-
-type Args = Scenario['args'];
 
 const held = { owner: 'me:1', count: 1, ttl: 40 };
 const byOther = { owner: 'other:1', count: 1, ttl: 40 };
@@ -78,8 +108,8 @@ const confirm = (leaseMs: number): Args => ['me:1', leaseMs, 'ch', 'PUBLISH', 'g
 const withCounter = [LOCK, LINE, PLACES, COUNTER];
 const voteWithCounter = [LOCK, LONGEST, COUNTER];
 
-export const SCENARIOS: readonly Scenario[] = [
-  ...scenariosOf(scripts.acquire, [
+const PLAIN_AND_FAIR: readonly Scenario[] = [
+  ...scenariosOf('acquire', [
     ['of a free lock', {}, acquired],
     ['sent again', { lock: held }, acquired],
     ['of a lock that is held', { lock: byOther }, acquired],
@@ -89,7 +119,7 @@ export const SCENARIOS: readonly Scenario[] = [
     ['fenced, sent again', { lock: held, counter }, fenced, fencedKeys],
     ['fenced, of a lock that is held', { lock: byOther, counter }, fenced, fencedKeys],
   ]),
-  ...scenariosOf(scripts.gather, [
+  ...scenariosOf('gather', [
     ['to acquire a free lock', {}, ['a', 60_000, '', 'me:1']],
     ['to acquire it for longer', {}, ['o', 20_000, '', 'me:1', 60_000]],
     ['to acquire it again', { lock: held }, ['a', 60_000, '', 'me:1']],
@@ -97,29 +127,29 @@ export const SCENARIOS: readonly Scenario[] = [
     ['to release a held lock', { lock: held }, ['r', 0, 'PUBLISH', 'me:1']],
     ['to withdraw a held lock', { lock: held }, ['w', 0, '', 'me:1']],
   ]),
-  ...scenariosOf(scripts.reenter, [
+  ...scenariosOf('reenter', [
     ['nested, for longer', { lock: held }, ['me:1', 2, 60_000]],
     ['nested, for less', { lock: held }, ['me:1', 2, 20_000]],
     ['of a nested hold', { lock: { ...held, count: 2 } }, ['me:1', 1, 0]],
     ['for longer', { lock: held }, ['me:1', 1, 60_000]],
     ['of a lock that was forced', { word: 'me:1' }, ['me:1', 1, 0]],
   ]),
-  ...scenariosOf(scripts.release, [['of a held lock', { lock: held }, ['me:1', 'ch', 'PUBLISH']]]),
-  ...scenariosOf(scripts.renew, [
+  ...scenariosOf('release', [['of a held lock', { lock: held }, ['me:1', 'ch', 'PUBLISH']]]),
+  ...scenariosOf('renew', [
     ['of a held lock', { lock: held }, [60_000, 'me:1']],
     ['not confirmed yet', { lock: { ...held, count: 0 } }, [60_000, 'me:1']],
     ['of a lock that was forced', { word: 'me:1' }, [60_000, 'me:1']],
   ]),
-  ...scenariosOf(scripts.forceUnlock, [
+  ...scenariosOf('forceUnlock', [
     ['of a held lock', { lock: held }, ['ch', 'PUBLISH', 20_000]],
     ['the second', { lock: held, word: 'other:1' }, ['ch', 'PUBLISH', 20_000]],
   ]),
-  ...scenariosOf(scripts.confirm, [
+  ...scenariosOf('confirm', [
     ['by a shorter lease', { lock: { ...held, count: 0 }, line: [first] }, confirm(20_000)],
     ['by a longer lease', { lock: held }, confirm(60_000)],
     ['of a lock that was forced', { word: 'me:1' }, confirm(60_000)],
   ]),
-  ...scenariosOf(scripts.join, [
+  ...scenariosOf('join', [
     ['of a free lock', {}, join(0)],
     ['of a free lock, first in line', { line: [mine, second] }, join(0)],
     ['of a free lock, alone in line', { line: [mine] }, join(0)],
@@ -138,7 +168,7 @@ export const SCENARIOS: readonly Scenario[] = [
     ['fenced, of a line', { lock: byOther }, joinFenced(0), withCounter],
     ['fenced, that finds its lock', { lock: held, counter }, joinFenced(0), withCounter],
   ]),
-  ...scenariosOf(scripts.handOver, [
+  ...scenariosOf('handOver', [
     [
       'fenced, to the first of two',
       { lock: held, line: [fencedFirst, second], counter },
@@ -162,11 +192,11 @@ export const SCENARIOS: readonly Scenario[] = [
     ['of the only place', { lock: byOther, line: [mine] }, handOver('me:1')],
     ['of the place of one who left', { line: [mine, second] }, handOver('me:1')],
   ]),
-  ...scenariosOf(scripts.renewPlaces, [
+  ...scenariosOf('renewPlaces', [
     ['of a place', { lock: byOther, line: [first, mine] }, [160_000, 50, 'me:1', 1]],
     ['of what was handed over', { lock: held }, [160_000, 50, 'me:1', 1]],
   ]),
-  ...scenariosOf(scripts.vote, [
+  ...scenariosOf('vote', [
     ['for a free lock', {}, acquired],
     ['for a free lock, known', { longest: known }, acquired],
     ['for a free lock, for less', { longest: known }, ['me:1', 20_000]],
@@ -180,26 +210,166 @@ export const SCENARIOS: readonly Scenario[] = [
       voteWithCounter,
     ],
   ]),
-  ...scenariosOf(scripts.raiseToken, [
+  ...scenariosOf('raiseToken', [
     ['of a larger one', { counter }, ['7', TOKEN_TTL_MS]],
     ['of a larger one, for ever', { counter }, ['7', 0]],
     ['of the first', {}, ['7', TOKEN_TTL_MS]],
     ['of one that is known', { counter }, ['5', TOKEN_TTL_MS]],
   ]),
-  ...scenariosOf(scripts.remember, [
+  ...scenariosOf('remember', [
     ['of more than is known', { longest: known }, [120_000]],
     ['of less than is known', { longest: known }, [60_000]],
     ['of the first', {}, [60_000]],
   ]),
-  ...scenariosOf(scripts.look, [['at a held lock', { lock: held }, []]]),
-  ...scenariosOf(scripts.waiters, [['in line', { line: [first, second] }, []]]),
+  ...scenariosOf('look', [['at a held lock', { lock: held }, []]]),
+  ...scenariosOf('waiters', [['in line', { line: [first, second] }, []]]),
 ];
+
+/** The same of locks with several holders. */
+function ofWeightedLocks(): Scenario[] {
+  const held: Holder = { owner: 'me:1', weight: 2, ttl: 80 };
+  const byOther: Holder = { owner: 'other:1', weight: 2, ttl: 80 };
+  const lapsedHolder: Holder = { owner: 'lapsed:1', weight: 1, ttl: -20 };
+  const first = { owner: 'a:1', weight: 2, ttl: 80, is: 'listening' } as const;
+  const second = { owner: 'b:1', weight: 1, ttl: 80, is: 'listening' } as const;
+  const large = { owner: 'c:1', weight: 3, ttl: 80, is: 'listening' } as const;
+  const tooLarge = { ...large, owner: 'd:1', weight: 9 } as const;
+  const gone = { owner: 'gone:1', weight: 1, ttl: 80, is: 'gone' } as const;
+  const mine = { ...first, owner: 'me:1' } as const;
+
+  const join = (weight: number, ticket = 0, declared = 3, placeLeaseMs = 160_000): Args => [
+    ...['me:1', weight, declared, 60_000, placeLeaseMs, 50, ticket, 0, 1, 'token', 1_000_000],
+  ];
+  const set = (owner: string, target: number, leaseMs = 0, isConfirmation = 0): Args => [
+    ...[owner, target, leaseMs, isConfirmation, 'grants:', 'PUBLISH', 1],
+  ];
+
+  /** The capacity of a read-write lock. */
+  const READ_WRITE = 2 ** 31;
+
+  return [
+    ...scenariosOf('weightedJoin', [
+      ['of what nobody has', {}, join(2)],
+      ['of what others have, too', { holders: [{ ...byOther, weight: 1 }] }, join(2)],
+      [
+        'of what is left of one whose leases are gone',
+        { holders: [byOther], missing: LEASES },
+        join(2),
+      ],
+      ['of what is left of one whose lock is gone', { holders: [byOther], missing: LOCK }, join(2)],
+      ['first in line', { capacity: 3, line: [mine, large] }, join(2)],
+      ['alone in line', { capacity: 3, line: [mine] }, join(2)],
+      ['of a line', { holders: [byOther] }, join(2)],
+      ['at its end', { holders: [byOther], line: [first] }, join(2)],
+      ['with its ticket', { holders: [byOther], line: [first] }, join(2, 1)],
+      ['that renews its place', { holders: [byOther], line: [first, mine] }, join(2)],
+      ['that finds its permits', { holders: [held] }, join(2)],
+      ['of what was set', { set: 5 }, join(5)],
+      ['of more than there are', {}, join(4)],
+      ['without a place', { holders: [byOther] }, join(2, 0, 3, 0)],
+      [
+        'without a place, of a line whose lock is gone',
+        { holders: [byOther], line: [first], missing: LOCK },
+        join(2, 0, 3, 0),
+      ],
+      ['without a place, of a mere line', { line: [first] }, join(2, 0, 3, 0)],
+      [
+        'of a line whose lock is gone',
+        { holders: [byOther], line: [first], missing: LOCK },
+        join(2),
+      ],
+    ]),
+    ...scenariosOf('weightedHandOver', [
+      ['to nobody', { holders: [held] }, set('me:1', 0)],
+      ['to nobody, beside others', { holders: [held, { ...byOther, weight: 1 }] }, set('me:1', 0)],
+      ['to the last', { holders: [held], line: [first] }, set('me:1', 0)],
+      [
+        'to two of three',
+        {
+          holders: [held, { ...byOther, weight: 1 }],
+          line: [{ ...second, isFixed: true }, { ...second, owner: 'e:1' }, large],
+        },
+        set('me:1', 0),
+      ],
+      [
+        'to nobody, since the first wants more',
+        { holders: [held, { ...byOther, weight: 1 }], line: [large, second] },
+        set('me:1', 0),
+      ],
+      ['past the gone', { holders: [held], line: [gone, tooLarge, second] }, set('me:1', 0)],
+      ['past the gone, to nobody', { holders: [held], line: [gone] }, set('me:1', 0)],
+      ['of one who lapsed', { holders: [lapsedHolder, byOther], line: [second] }, set('', -1)],
+      ['of the only one, who lapsed', { holders: [lapsedHolder] }, set('', -1)],
+      [
+        'to one who lapsed and waits',
+        { holders: [lapsedHolder], line: [{ ...second, owner: 'lapsed:1' }] },
+        set('', -1),
+      ],
+      [
+        'of what is left of one whose leases are gone',
+        { holders: [byOther], line: [large], missing: LEASES },
+        set('', -1),
+      ],
+      ['of a place', { holders: [byOther], line: [mine, second] }, set('me:1', 0)],
+      ['of the only place', { holders: [byOther], line: [mine] }, set('me:1', 0)],
+      [
+        'of some of its permits',
+        { holders: [{ ...held, weight: 3 }], line: [second] },
+        set('me:1', 2),
+      ],
+      ['of nothing, for longer', { holders: [held] }, set('me:1', -1, 200_000)],
+      [
+        'of nothing, confirmed for less',
+        { holders: [{ ...held, isUnconfirmed: true }], line: [large] },
+        set('me:1', -1, 20_000, 1),
+      ],
+    ]),
+    ...scenariosOf('weightedRenew', [
+      [
+        'of two holders',
+        { holders: [held, { ...byOther, weight: 1 }] },
+        [160_000, 'me:1', 'other:1'],
+      ],
+      [
+        'not confirmed yet',
+        { holders: [{ ...held, isUnconfirmed: true }] },
+        [160_000, 'me:1', 'me:1'],
+      ],
+    ]),
+    ...scenariosOf('weightedRenewPlaces', [
+      ['of a place', { holders: [byOther], line: [first, mine] }, [160_000, 50, 'me:1', 1]],
+      ['of what was handed over', { holders: [held], line: [first] }, [160_000, 50, 'me:1', 1]],
+    ]),
+    ...scenariosOf('weightedForce', [
+      ['of the only one', { capacity: READ_WRITE, holders: [held] }, [2, 2, 20_000]],
+      [
+        'of one of three',
+        { capacity: READ_WRITE, holders: [held, { ...byOther, weight: 1 }, lapsedHolder] },
+        [1, 1, 20_000],
+      ],
+      [
+        'of all who have less, before a line',
+        { capacity: READ_WRITE, holders: [{ ...held, weight: 1 }, byOther], line: [large] },
+        [1, 2, 20_000],
+      ],
+      ['of nobody', { capacity: READ_WRITE, holders: [held] }, [3, 3, 20_000]],
+    ]),
+    ...scenariosOf('weightedLast', [
+      ['of two', { capacity: READ_WRITE, holders: [held, byOther] }, []],
+    ]),
+    ...scenariosOf('weightedLook', [['at all', { holders: [held], line: [large] }, [3]]]),
+    ...scenariosOf('weightedSetCapacity', [
+      ['of one in use', { holders: [held] }, [5, 1_000_000]],
+      ['again', { set: 4 }, [5, 1_000_000]],
+    ]),
+  ];
+}
 
 type Tried = readonly [title: string, before: Before, args: Args, keys?: readonly string[]];
 
-function scenariosOf(script: Script, all: readonly Tried[]): Scenario[] {
-  return all.map(([title, before, args, keys = KEYS[script.name]!]) => ({
-    title: `${script.name} ${title}`,
+function scenariosOf(script: ScriptName, all: readonly Tried[]): Scenario[] {
+  return all.map(([title, before, args, keys = KEYS[script]]) => ({
+    title: `${script} ${title}`,
     script,
     before,
     args,
@@ -207,54 +377,45 @@ function scenariosOf(script: Script, all: readonly Tried[]): Scenario[] {
   }));
 }
 
-/** Makes the server have this, and nothing else. */
-export async function prepare(redis: Redis, before: Before): Promise<void> {
-  const { lock, word, longest, line = [] } = before;
-  await redis.flushall();
+export const SCENARIOS = [...PLAIN_AND_FAIR, ...ofWeightedLocks()];
+
+/** The commands that put this on a server that is empty. */
+export function commandsFor(before: Before, nowMs: number): (readonly [string, ...string[]])[] {
+  const { lock, word, counter, longest, line = [], capacity, holders = [] } = before;
+  const commands: (readonly [string, ...string[]])[] = [];
+  const add = (name: string, ...args: (string | number)[]): void =>
+    void commands.push([name, ...args.map(String)]);
+  const at = (ttl: number): number => nowMs + ttl * 1_000;
   if (lock) {
-    await redis.hset(LOCK, lock.owner, lock.count);
-    await redis.pexpire(LOCK, lock.ttl * 1_000);
+    add('HSET', LOCK, lock.owner, lock.count);
+    add('PEXPIREAT', LOCK, at(lock.ttl));
   }
-  if (word) await redis.set(FORCED, word, 'PX', 40_000);
-  if (before.counter)
-    await redis.set(COUNTER, before.counter.token, 'PX', before.counter.ttl * 1_000);
-  if (longest) await redis.set(LONGEST, longest.ms, 'PX', longest.ttl * 1_000);
-  for (const [index, { owner, ttl, is, isFixed = false, isFenced = false }] of line.entries()) {
-    const wants = Number(isFixed) + 2 * Number(isFenced);
-    const place = [index + 1, Date.now() + ttl * 1_000, wants, is === 'deaf' ? 0 : 1, is];
-    if (isFenced) place.push(TOKEN_TTL_MS);
-    await redis.zadd(LINE, index + 1, owner);
-    await redis.hset(PLACES, owner, place.join(' '));
+  if (word) add('SET', FORCED, word, 'PX', 40_000);
+  if (counter) add('SET', COUNTER, counter.token, 'PX', counter.ttl * 1_000);
+  if (longest) add('SET', LONGEST, longest.ms, 'PX', longest.ttl * 1_000);
+  if (capacity !== undefined || holders.length > 0) {
+    const used = holders.reduce((sum, { weight }) => sum + weight, 0);
+    add('HSET', LOCK, 'capacity', capacity ?? 3, 'used', used);
   }
-  await Promise.all([LINE, PLACES].map((key) => redis.pexpire(key, 120_000)));
+  for (const { owner, weight, ttl, isUnconfirmed } of holders) {
+    add('HSET', LOCK, owner, `${weight}${isUnconfirmed ? '?' : ''}`);
+    add('ZADD', LEASES, at(ttl), owner);
+  }
+  for (const [index, place] of line.entries()) {
+    add('ZADD', LINE, index + 1, place.owner);
+    add('HSET', PLACES, place.owner, placeOf(place, index + 1, at(place.ttl)));
+  }
+  for (const key of lock ? [LINE, PLACES] : HOLDERS_AND_LINE) add('PEXPIRE', key, 120_000);
+  if (before.set !== undefined) add('SET', PERMITS, before.set, 'PX', 500_000);
+  if (before.missing !== undefined) add('DEL', before.missing);
+  return commands;
 }
 
-/** All keys with what is in them, and until when; in seconds, rounded. Line and places need only have an end. */
-export async function state(redis: Redis): Promise<Record<string, unknown>> {
-  const [lock, word, token, longest, line, places, ...ttls] = await Promise.all([
-    redis.hgetall(LOCK),
-    redis.get(FORCED),
-    redis.get(COUNTER),
-    redis.get(LONGEST),
-    redis.zrange(LINE, '0', '-1'),
-    redis.hgetall(PLACES),
-    ...[LOCK, FORCED, COUNTER, LONGEST, LINE, PLACES].map((key) => redis.pttl(key)),
-  ]);
-  const [ofLock, ofWord, ofCounter, ofLongest, ofLine, ofPlaces] = ttls.map((ttlMs) =>
-    ttlMs < 0 ? ttlMs : Math.round(ttlMs / 20_000) * 20,
-  );
-  const rounded = Object.entries(places).map(([owner, place]) => [
-    owner,
-    place.replace(/\d{10,}/, (atMs) =>
-      String(Math.round((Number(atMs) - Date.now()) / 20_000) * 20),
-    ),
-  ]);
-  return {
-    lock: [lock, ofLock],
-    word: [word, ofWord],
-    counter: [token && token.length > 10 ? 'the time' : token, ofCounter],
-    longest: [longest, ofLongest],
-    line: [line, Math.sign(ofLine!) || ofLine],
-    places: [Object.fromEntries(rounded), Math.sign(ofPlaces!) || ofPlaces],
-  };
+function placeOf(place: Place, nonce: number, endsAtMs: number): string {
+  const { is, weight, isFixed = false, isFenced = false } = place;
+  if (weight !== undefined)
+    return [`w${weight}`, nonce, endsAtMs, 100_000, Number(isFixed), 1, is].join(' ');
+  const wants = Number(isFixed) + 2 * Number(isFenced);
+  const words = [nonce, endsAtMs, wants, is === 'deaf' ? 0 : 1, is];
+  return (isFenced ? [...words, TOKEN_TTL_MS] : words).join(' ');
 }

@@ -8,7 +8,7 @@ import {
   unknownTokens,
   wrongTokens,
 } from './tokens.js';
-import { type Evidence, type Violation } from './evidence.js';
+import { violation, type Evidence, type Violation } from './evidence.js';
 import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
 import { groundlessRefusals, lateCalls, overtakings } from './waiting.js';
 import { falseAlarms, untoldLosses } from './telling.js';
@@ -59,12 +59,9 @@ export function check(evidence: Evidence): Violation[] {
 
 /** What should never come up at all. */
 function troubles({ history }: Evidence): Violation[] {
-  return history.troubles.map(({ at, message, process }) => ({
-    rule: TROUBLE,
-    at,
-    sections: [],
-    message: `${process} ${message}`,
-  }));
+  return history.troubles.map(({ at, message, process }) =>
+    violation(TROUBLE, at, `${process} ${message}`),
+  );
 }
 
 const KNOWN_CODES = new Set([
@@ -85,8 +82,6 @@ function oddErrors(evidence: Evidence): Violation[] {
     if (!failure || KNOWN_CODES.has(failure.code)) return [];
     if (isRightlyRefused(evidence, section)) return [];
     const message = `${id} failed: ${failure.code} ${failure.message}`;
-    return [
-      { rule: ODD_ERROR, at: endedAt!, lock: section.locks[0], sections: [section], message },
-    ];
+    return [violation(ODD_ERROR, endedAt!, message, [section])];
   });
 }

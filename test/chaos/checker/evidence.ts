@@ -28,6 +28,17 @@ export interface Violation {
   readonly lock?: string | undefined;
 }
 
+/** `lock`: by default the first that they wanted. */
+export function violation(
+  rule: string,
+  at: number,
+  message: string,
+  sections: readonly Section[] = [],
+  lock = sections[0]?.locks[0],
+): Violation {
+  return { rule, at, message, sections, lock };
+}
+
 /** Keys of a lock may have gone, or gone to others, within this time. */
 export interface Loss {
   readonly from: number;

@@ -7,6 +7,7 @@ import {
   type Evidence,
   type Loss,
   type Violation,
+  violation,
 } from './evidence.js';
 import { belief, grouped, type Section } from './history.js';
 import { heldBy, looksByOwner, type Look } from './looks.js';
@@ -33,13 +34,8 @@ export function twoHolders(evidence: Evidence): Violation[] {
         if (history.around(other.section).includes(section)) continue;
         if (isExcused(evidence, losses, other.section, section)) continue;
         const ms = Math.min(until, other.until) - from;
-        violations.push({
-          rule: 'two holders',
-          at: from,
-          lock,
-          sections: [other.section, section],
-          message: `both ${other.section.id} and ${section.id} believed for ${ms.toFixed(1)} ms that they hold "${lock}"`,
-        });
+        const message = `both ${other.section.id} and ${section.id} believed for ${ms.toFixed(1)} ms that they hold "${lock}"`;
+        violations.push(violation('two holders', from, message, [other.section, section], lock));
       }
       believing.push({ section, from, until });
     }
@@ -102,15 +98,8 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       if (letIn.size === 0 && masters && denying.size < masters.size) return [];
       const owners = look.holders.map(({ owner }) => owner).join(' and ');
       const whose = owners === '' ? "nobody's" : `that of ${owners}`;
-      return [
-        {
-          rule: 'not on the server',
-          at: look.from,
-          lock,
-          sections: [section],
-          message: `${section.id} (${section.owner!}) believed that it holds "${lock}" while the key on server ${look.server} was ${whose}`,
-        },
-      ];
+      const message = `${section.id} (${section.owner!}) believed that it holds "${lock}" while the key on server ${look.server} was ${whose}`;
+      return [violation('not on the server', look.from, message, [section], lock)];
     });
   });
 }
@@ -192,15 +181,8 @@ export function wrongCounts(evidence: Evidence): Violation[] {
     });
     if (!wrong) return [];
     const { lock, from } = wrong.look;
-    return [
-      {
-        rule: 'wrong count',
-        at: from,
-        lock,
-        sections: family,
-        message: `"${lock}" was held by ${root.owner!} with a count of ${wrong.count}, which is not that of its holds`,
-      },
-    ];
+    const message = `"${lock}" was held by ${root.owner!} with a count of ${wrong.count}, which is not that of its holds`;
+    return [violation('wrong count', from, message, family, lock)];
   });
 }
 
@@ -261,5 +243,5 @@ export function withoutExpiry({ looks }: Evidence): Violation[] {
   const look = looks.find(({ holders, ttlMs }) => holders.length > 0 && ttlMs === -1);
   if (!look) return [];
   const message = `"${look.lock}" was held by ${look.holders[0]!.owner} without an expiry`;
-  return [{ rule: 'no expiry', at: look.from, lock: look.lock, sections: [], message }];
+  return [violation('no expiry', look.from, message, [], look.lock)];
 }

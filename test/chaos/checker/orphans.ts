@@ -1,6 +1,6 @@
 // What nobody wants is taken back: owners that nobody of their client wants, and what was given up while it was on its way.
 import { DESERTION } from '../worker/journal.js';
-import { isDisturbed, stoodStillMs, type Evidence, type Violation } from './evidence.js';
+import { isDisturbed, stoodStillMs, type Evidence, type Violation, violation } from './evidence.js';
 import { grouped, type Section } from './history.js';
 import { slowestAnswerMs } from './wake-ups.js';
 
@@ -32,15 +32,8 @@ export function orphans(evidence: Evidence): Violation[] {
     });
     if (!found) return [];
     const ms = Math.round(last.from - Math.max(found.since, first!.from));
-    return [
-      {
-        rule: 'left behind',
-        at: last.from,
-        lock: last.lock,
-        sections: [],
-        message: `${last.owner} stood in "${last.lock}" for ${ms} ms, and ${found.why}`,
-      },
-    ];
+    const message = `${last.owner} stood in "${last.lock}" for ${ms} ms, and ${found.why}`;
+    return [violation('left behind', last.from, message, [], last.lock)];
   });
 }
 
@@ -101,15 +94,8 @@ export function desertions(evidence: Evidence): Violation[] {
   const [first] = late;
   if (!first || late.length < LEAST || late.length < SHARE * waits.length) return [];
   const { gone, next, ms } = first;
-  return [
-    {
-      rule: 'left behind',
-      at: next.enteredAt!,
-      lock: next.locks[0],
-      sections: [gone, next],
-      message: `${gone.id} was given up while it was on its way, and ${next.id} was kept out for ${Math.round(ms)} ms; so it was ${late.length} of ${waits.length} times`,
-    },
-  ];
+  const message = `${gone.id} was given up while it was on its way, and ${next.id} was kept out for ${Math.round(ms)} ms; so it was ${late.length} of ${waits.length} times`;
+  return [violation('left behind', next.enteredAt!, message, [gone, next])];
 }
 
 /** Without what the machine took of it. */

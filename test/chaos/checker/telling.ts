@@ -1,5 +1,12 @@
 // A loss is told, in time and by all ways; and nothing else is told as a loss.
-import { isDisturbed, isTouched, lossesOf, type Evidence, type Violation } from './evidence.js';
+import {
+  isDisturbed,
+  isTouched,
+  lossesOf,
+  type Evidence,
+  type Violation,
+  violation,
+} from './evidence.js';
 import type { Section } from './history.js';
 
 /** What may lie between two looks at two clocks. */
@@ -18,13 +25,8 @@ export function untoldLosses(evidence: Evidence): Violation[] {
   }
   const violations: Violation[] = [];
   const accuse = (section: Section, at: number, what: string): void => {
-    violations.push({
-      rule: 'a loss that was not told',
-      at,
-      lock: section.locks[0],
-      sections: [section],
-      message: `${section.id} (${section.owner ?? section.how}) ${what}`,
-    });
+    const message = `${section.id} (${section.owner ?? section.how}) ${what}`;
+    violations.push(violation('a loss that was not told', at, message, [section]));
   };
   for (const section of history.entered) {
     const { doubtedAt, leavingAt = Infinity, endedAt, failure, beliefs, owner } = section;
@@ -101,14 +103,7 @@ export function falseAlarms(evidence: Evidence): Violation[] {
     );
     if (excuse) return [];
     const leftMs = lastBelief.at + lastBelief.leftMs - lostAt;
-    return [
-      {
-        rule: 'a false alarm',
-        at: lostAt,
-        lock: section.locks[0],
-        sections: [section],
-        message: `${section.id} (${section.owner ?? ''}) was told that it lost the lock (${failure?.reason ?? failure?.message ?? 'signal'}) ${Math.round(leftMs)} ms before its lease ended, and nothing explains it`,
-      },
-    ];
+    const message = `${section.id} (${section.owner ?? ''}) was told that it lost the lock (${failure?.reason ?? failure?.message ?? 'signal'}) ${Math.round(leftMs)} ms before its lease ended, and nothing explains it`;
+    return [violation('a false alarm', lostAt, message, [section])];
   });
 }

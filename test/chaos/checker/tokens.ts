@@ -8,6 +8,7 @@ import {
   type Evidence,
   type Loss,
   type Violation,
+  violation,
 } from './evidence.js';
 import { mastersAround } from './exclusion.js';
 import { belief, grouped, type Section, type Write } from './history.js';
@@ -35,9 +36,7 @@ export function smallerTokens(evidence: Evidence): Violation[] {
       );
       if (!early) return [];
       const message = `${late.id} was given "${lock}" after ${early.id}, and its token ${late.token} is not larger than ${early.token}`;
-      return [
-        { rule: 'tokens do not grow', at: late.enteredAt, lock, sections: [early, late], message },
-      ];
+      return [violation('tokens do not grow', late.enteredAt, message, [early, late], lock)];
     });
   });
 }
@@ -50,9 +49,7 @@ export function wrongTokens({ plan, history }: Evidence): Violation[] {
     const root = history.root(section);
     if (token !== undefined && token === root.token) return [];
     const message = `${id} has the token ${String(token)}, within ${root.id}, which has ${String(root.token)}`;
-    return [
-      { rule: 'a wrong token', at: enteredAt!, lock: locks[0], sections: [section], message },
-    ];
+    return [violation('a wrong token', enteredAt!, message, [section], locks[0])];
   });
 }
 
@@ -79,7 +76,7 @@ export function forgottenTokens(evidence: Evidence): Violation[] {
       );
       if (!grant) continue;
       const message = `server ${server} gave ${grant.id} the token ${grant.token} of "${lock}", and its last one was ${String(counter)} then`;
-      return [{ rule: 'a forgotten token', at: from, lock, sections: [grant], message }];
+      return [violation('a forgotten token', from, message, [grant], lock)];
     }
     return [];
   });
@@ -161,9 +158,7 @@ export function unknownTokens(evidence: Evidence): Violation[] {
       });
       if (wrong.length <= tolerated) return [];
       const message = `${grant.id} had "${lock}" with the token ${grant.token}, which too few masters knew: master ${wrong.join(', master ')}`;
-      return [
-        { rule: 'a token too few know', at: grant.enteredAt, lock, sections: [grant], message },
-      ];
+      return [violation('a token too few know', grant.enteredAt, message, [grant], lock)];
     });
   });
 }
@@ -217,7 +212,7 @@ export function staleWrites(evidence: Evidence): Violation[] {
       if (!newer) return [];
       const message = `${stale.section.id} wrote to the document of "${lock}" after ${newer.section.id}, which was given the lock later, and was not refused`;
       const sections = [stale.section, newer.section];
-      return [{ rule: 'a stale write', at: stale.from, lock, sections, message }];
+      return [violation('a stale write', stale.from, message, sections, lock)];
     }),
   );
 }
@@ -236,7 +231,7 @@ export function refusedHolders(evidence: Evidence): Violation[] {
     if (isLost || (early && order.isExcused(early.grant, grant))) return [];
     const [lock] = section.locks;
     const message = `${section.id} held "${lock!}", and was refused with ${grant.token}, since the document had seen ${refusedBy}`;
-    return [{ rule: 'a refused holder', at: from, lock, sections: [section], message }];
+    return [violation('a refused holder', from, message, [section], lock)];
   });
 }
 

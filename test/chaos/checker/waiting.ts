@@ -7,6 +7,7 @@ import {
   stoodStillMs,
   type Evidence,
   type Violation,
+  violation,
 } from './evidence.js';
 import type { Section } from './history.js';
 import { heldBy } from './looks.js';
@@ -34,15 +35,8 @@ export function lateCalls(evidence: Evidence): Violation[] {
       if (tookMs <= limitMs + LIMIT_SLACK_MS) return [];
       if (tookMs - stoodStillMs(evidence, section, from, until) <= limitMs + LIMIT_SLACK_MS)
         return [];
-      return [
-        {
-          rule: 'a late call',
-          at: until,
-          lock: section.locks[0],
-          sections: [section],
-          message: `${id} ${what} for ${Math.round(tookMs)} ms; ${limitMs} ms were allowed`,
-        },
-      ];
+      const message = `${id} ${what} for ${Math.round(tookMs)} ms; ${limitMs} ms were allowed`;
+      return [violation('a late call', until, message, [section])];
     });
   });
 }
@@ -69,15 +63,8 @@ export function overtakings(evidence: Evidence): Violation[] {
         );
       });
       if (!later) return [];
-      return [
-        {
-          rule: 'an overtaking',
-          at: early.enteredAt!,
-          lock,
-          sections: [later, early],
-          message: `${early.id} called for "${lock}" while ${later.id} waited in line, and entered before it`,
-        },
-      ];
+      const message = `${early.id} called for "${lock}" while ${later.id} waited in line, and entered before it`;
+      return [violation('an overtaking', early.enteredAt!, message, [later, early], lock)];
     });
   });
 }
@@ -148,15 +135,8 @@ export function groundlessRefusals(evidence: Evidence): Violation[] {
     if (from === undefined || endedAt === undefined) return [];
     if (!isQuiet(evidence, section, from, endedAt)) return [];
     if (!hadItBefore(evidence, section, from)) return [];
-    return [
-      {
-        rule: 'a refusal for nothing',
-        at: endedAt,
-        lock: section.locks[0],
-        sections: [section],
-        message: `${id} ended with ${failure.code} (${failure.message}), and nothing had been wrong for ${Math.round(from - evidence.healedAt)} ms`,
-      },
-    ];
+    const message = `${id} ended with ${failure.code} (${failure.message}), and nothing had been wrong for ${Math.round(from - evidence.healedAt)} ms`;
+    return [violation('a refusal for nothing', endedAt, message, [section])];
   });
 }
 

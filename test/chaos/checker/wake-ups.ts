@@ -1,6 +1,13 @@
 // All is well, somebody waits, and there is room: then somebody comes in at once.
 import { isWeighted } from '../plan.js';
-import { aftermathMs, overlapMs, stoodStillMs, type Evidence, type Violation } from './evidence.js';
+import {
+  aftermathMs,
+  overlapMs,
+  stoodStillMs,
+  type Evidence,
+  type Violation,
+  violation,
+} from './evidence.js';
 import { grouped, type Section } from './history.js';
 import { looksByOwner, type Look } from './looks.js';
 
@@ -38,15 +45,9 @@ function tooManySlow(gaps: readonly Gap[], share: number, who: string): Violatio
   const slow = gaps.filter(({ from, until }) => until - from > SLOW_WAKE_UP_MS);
   const [first] = slow;
   if (!first || slow.length < 3 || slow.length < share * gaps.length) return [];
-  return [
-    {
-      rule: 'nobody is woken',
-      at: first.from,
-      lock: first.lock,
-      sections: slow.slice(0, 5).flatMap(({ next }) => next ?? []),
-      message: `${slow.length} of ${gaps.length} times nobody entered for more than ${SLOW_WAKE_UP_MS} ms though the lock was free, ${who}, and all was well`,
-    },
-  ];
+  const sections = slow.slice(0, 5).flatMap(({ next }) => next ?? []);
+  const message = `${slow.length} of ${gaps.length} times nobody entered for more than ${SLOW_WAKE_UP_MS} ms though the lock was free, ${who}, and all was well`;
+  return [violation('nobody is woken', first.from, message, sections, first.lock)];
 }
 
 interface Gap {

@@ -6,6 +6,7 @@ import {
   lossesOf,
   type Evidence,
   type Violation,
+  violation,
 } from './evidence.js';
 import { isChanging, mastersAround, mayNotBeReleased } from './exclusion.js';
 import { belief, grouped, type Section, type Setting } from './history.js';
@@ -39,7 +40,7 @@ export function tooManyHolders(evidence: Evidence): Violation[] {
       if (held <= most) return [];
       const ids = sections.map(({ id, permits = 1 }) => `${id} (${permits})`).join(', ');
       const message = `${ids} believed at one instant that they hold ${held} permits of "${lock}", of which there were ${most}`;
-      return [{ rule: 'too many holders', at, lock, sections, message }];
+      return [violation('too many holders', at, message, sections, lock)];
     });
   });
 }
@@ -57,7 +58,7 @@ export function wrongWeights(evidence: Evidence): Violation[] {
     if (!wrong) return [];
     const { lock, from } = wrong.look;
     const message = `${root.id} had ${wrong.count} permits of "${lock}" as ${root.owner!}, which is not what it held`;
-    return [{ rule: 'wrong weight', at: from, lock, sections: family, message }];
+    return [violation('wrong weight', from, message, family, lock)];
   });
 }
 
@@ -100,7 +101,7 @@ export function brokenBooks({ plan, looks }: Evidence): Violation[] {
     const { mistake, used, capacity } = broken.books;
     const what = mistake ?? `${used} permits were in use, and there were ${capacity}`;
     const message = `"${lock}" on server ${broken.server}: ${what}`;
-    return [{ rule: 'broken books', at: broken.from, lock, sections: [], message }];
+    return [violation('broken books', broken.from, message, [], lock)];
   });
 }
 
@@ -110,10 +111,7 @@ export function upgrades({ history }: Evidence): Violation[] {
     const reading = history.around(section).find(({ half }) => half === 'read');
     if (section.half !== 'write' || !reading) return [];
     const message = `${section.id} was let in to write inside ${reading.id}, which reads`;
-    const sections = [reading, section];
-    return [
-      { rule: 'an upgrade', at: section.enteredAt!, lock: section.locks[0], sections, message },
-    ];
+    return [violation('an upgrade', section.enteredAt!, message, [section, reading])];
   });
 }
 
@@ -121,13 +119,10 @@ export function upgrades({ history }: Evidence): Violation[] {
 export function leakedPermits({ plan, history }: Evidence): Violation[] {
   return history.available
     .filter(({ permits }) => permits !== plan.permits?.declared)
-    .map(({ at, client, lock, permits }) => ({
-      rule: 'leaked permits',
-      at,
-      lock,
-      sections: [],
-      message: `nobody held permits of "${lock}" any more, and ${client} was told that ${permits} of ${plan.permits?.declared ?? 0} were available`,
-    }));
+    .map(({ at, client, lock, permits }) => {
+      const message = `nobody held permits of "${lock}" any more, and ${client} was told that ${permits} of ${plan.permits?.declared ?? 0} were available`;
+      return violation('leaked permits', at, message, [], lock);
+    });
 }
 
 /** What a caller was told is wrong with its request is so. */

@@ -1,4 +1,4 @@
-// Whether a campaign notices that the library was spoiled: each mutant, until it is noticed or its time is over.
+// Whether a library that was spoiled is noticed: each mutant, until it is noticed or its time is over.
 import { join } from 'node:path';
 import { printTable } from '../../../benchmarks/support/figures.js';
 import { machineMs } from '../../support/time.js';
@@ -11,46 +11,59 @@ import { playRound } from '../round.js';
 import { MUTANTS, type Mutant } from './mutants.js';
 import { SpoiledCopy, TypeErrors } from './spoiled-copy.js';
 
-interface Outcome {
-  readonly mutant: Mutant;
-  /** The rule that noticed it first; undefined: none did. */
-  readonly rule: string | undefined;
-  readonly seconds: number;
-  readonly rounds: number;
+/** The rule that noticed a mutant first, and where. */
+export interface Noticed {
+  readonly rule: string;
+  readonly where: string;
 }
 
-/** Returns whether all were noticed. */
-export async function tryMutants(args: Arguments): Promise<boolean> {
-  const wanted = args.mutants ?? [];
-  const unknown = wanted.find((name) => !MUTANTS.some((mutant) => mutant.name.includes(name)));
+interface Wanted {
+  /** Parts of their names; none: all mutants. */
+  readonly names: readonly string[];
+  /** For how long each is tried; 0: only whether they fit the library. */
+  readonly minutes: number;
+  /** How many at a time. */
+  readonly beside: number;
+}
+
+/** Tries each with `notice`, which is given the spoiled library. Returns whether all were noticed. */
+export async function tryMutants(
+  { names, minutes, beside }: Wanted,
+  notice: (mutant: Mutant, library: string) => Promise<Noticed | undefined>,
+): Promise<boolean> {
+  const unknown = names.find((name) => !MUTANTS.some((mutant) => mutant.name.includes(name)));
   if (unknown !== undefined) throw new Error(`there is no mutant "${unknown}"`);
   const chosen = MUTANTS.filter(
-    ({ name }) => wanted.length === 0 || wanted.some((each) => name.includes(each)),
+    ({ name }) => names.length === 0 || names.some((each) => name.includes(each)),
   );
   const typeErrors = new TypeErrors();
   const copies = new Map(chosen.map((mutant) => [mutant, fitted(mutant, typeErrors)]));
   // All of them first: one that does not fit any more is to be known before the hours of the others.
   const allFit = ![...copies.values()].includes(undefined);
-  if (!allFit || args.minutes === 0) {
+  if (!allFit || minutes === 0) {
     for (const copy of copies.values()) copy?.[Symbol.dispose]();
     if (allFit) console.log(`all ${chosen.length} mutants fit the library`);
     return allFit;
   }
-  const outcomes: Outcome[] = [];
-  const rest = [...chosen];
+  const rows: string[][] = [];
+  let count = 0;
   const tryOneByOne = async (): Promise<void> => {
-    for (let mutant = rest.shift(); mutant; mutant = rest.shift()) {
-      const copy = copies.get(mutant)!;
-      const outcome = await tryMutant(mutant, copy.library, args);
-      copy[Symbol.dispose]();
-      outcomes.push(outcome);
-      const { rule = 'NOT NOTICED', seconds, rounds } = outcome;
-      console.log(`${mutant.name}: ${rule} (${Math.round(seconds)} s, ${rounds} rounds)`);
+    for (const [mutant, copy] of copies) {
+      copies.delete(mutant);
+      const startedAt = machineMs();
+      const noticed = await notice(mutant, copy!.library);
+      copy![Symbol.dispose]();
+      if (noticed) count++;
+      const { rule, where } = noticed ?? { rule: 'NOT NOTICED', where: '' };
+      const took = `${Math.round((machineMs() - startedAt) / 1_000)} s`;
+      rows.push([mutant.name, rule, took, where]);
+      console.log(`${mutant.name}: ${rule} (${took}${where && `, ${where}`})`);
     }
   };
-  await Promise.all(Array.from({ length: args.beside }, tryOneByOne));
-  print(outcomes);
-  return outcomes.every(({ rule }) => rule !== undefined);
+  await Promise.all(Array.from({ length: beside }, tryOneByOne));
+  printTable([['mutant', 'noticed by', 'after', 'in'], ...rows]);
+  console.log(`${count} of ${chosen.length} mutants noticed, each within ${minutes} min`);
+  return count === chosen.length;
 }
 
 /** undefined, and told, when the library has changed where it is to be spoiled. */
@@ -67,31 +80,23 @@ function fitted(mutant: Mutant, typeErrors: TypeErrors): SpoiledCopy | undefined
   }
 }
 
-async function tryMutant(mutant: Mutant, library: string, args: Arguments): Promise<Outcome> {
-  const startedAt = machineMs();
-  const seconds = (): number => (machineMs() - startedAt) / 1_000;
-  let rounds = 0;
-  while (seconds() < 60 * args.minutes) {
-    const kind = mutant.kinds[rounds % mutant.kinds.length]!;
-    const { isFenced } = mutant;
-    const plan = planRound(kind, args.seed + rounds, { ...args.wishes, isFenced });
+/** Rounds of the campaign, until one of them notices the mutant. */
+export async function noticeInRounds(
+  { name, kinds, isFenced }: Mutant,
+  library: string,
+  { minutes, seed, wishes, out }: Arguments,
+): Promise<Noticed | undefined> {
+  const endsAt = machineMs() + 60_000 * minutes;
+  for (let rounds = 0; machineMs() < endsAt; rounds++) {
+    const kind = kinds[rounds % kinds.length]!;
+    const plan = planRound(kind, seed + rounds, { ...wishes, isFenced });
     const result = await playRound(plan, { library });
-    rounds++;
     const first = noticed(result.violations);
-    if (first) writeReport(result, join(args.out, 'mutants', mutant.name.replaceAll(' ', '-')));
-    if (first) return { mutant, rule: first.rule, seconds: seconds(), rounds };
+    if (!first) continue;
+    writeReport(result, join(out, 'mutants', name.replaceAll(' ', '-')));
+    return { rule: first.rule, where: `round ${rounds + 1}, ${kind} ${plan.seed}` };
   }
-  return { mutant, rule: undefined, seconds: seconds(), rounds };
-}
-
-function print(outcomes: readonly Outcome[]): void {
-  const rows = outcomes.map(({ mutant, rule = 'NOT NOTICED', seconds, rounds }) => [
-    mutant.name,
-    rule,
-    `${Math.round(seconds)} s`,
-    String(rounds),
-  ]);
-  printTable([['mutant', 'noticed by', 'after', 'rounds'], ...rows]);
+  return undefined;
 }
 
 // Which violation says that a broken rule was noticed.

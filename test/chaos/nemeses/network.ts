@@ -6,7 +6,7 @@ import type { Swallowed, Treatment } from '../../support/proxy-link.js';
 import type { TcpProxy } from '../../support/tcp-proxy.js';
 import type { PlannedFault } from '../plan.js';
 import { Random } from '../random.js';
-import type { Nemesis, Stage } from '../stage/stage.js';
+import { disturb, type Nemesis, type Stage } from '../stage/stage.js';
 
 export const NETWORK_NEMESES: readonly Nemesis[] = [
   network('cut connections', 3, [0, 0], (link) => {
@@ -56,16 +56,15 @@ function network(
     name,
     weight,
     leases,
-    async act(stage, fault, lasting) {
+    act(stage, fault, lasting) {
       const client = fault.target % stage.clientCount;
-      const free = stage.faults.take(`links of client ${client}`);
-      if (!free) return;
-      const noted = stage.faults.begin(name, { clients: [client] });
-      const heals = touchedLinks(stage, client, fault).map((link) => begin(link, fault));
-      await lasting();
-      for (const heal of heals) await heal?.();
-      noted.end();
-      free();
+      const noted = [name, { clients: [client] }] as const;
+      return disturb(stage, `links of client ${client}`, noted, lasting, () => {
+        const heals = touchedLinks(stage, client, fault).map((link) => begin(link, fault));
+        return async () => {
+          for (const heal of heals) await heal?.();
+        };
+      });
     },
   };
 }
@@ -85,60 +84,57 @@ export const COMMAND_NEMESES: readonly Nemesis[] = [
     name: 'lose, double and delay commands',
     weight: 5,
     leases: [0.3, 3],
-    async act(stage, { target, amount }, lasting) {
+    act(stage, { target, amount }, lasting) {
       const client = target % stage.clientCount;
-      const free = stage.faults.take(`commands of client ${client}`);
-      if (!free) return;
       const random = new Random(target, this.name);
       const odds = 0.01 + 0.3 * amount ** 2;
-      const fault = stage.faults.begin(this.name, { clients: [client] });
-      const late: Promise<void>[] = [];
-      for (const [server, link] of stage.links(client).entries()) {
-        link.treatCommands((args) => {
-          if (!random.chance(odds)) return undefined;
-          stage.mess.commands++;
-          const kind = random.pick(['lose', 'lose reply', 'cut', 'double', 'late'] as const);
-          if (kind === 'lose') return treatment('hold back', random);
-          if (kind === 'lose reply') return treatment('lose reply', random);
-          if (kind === 'cut') return treatment('cut after forwarding', random);
-          if (mayRunTwice(args)) {
-            const copy = args.map((arg) => Buffer.from(arg));
-            late.push(deliver(stage, server, copy, random.between(0, 2 * stage.plan.watchdogMs)));
-          }
-          // Late: the first try never arrives, and its copy does when the client has long reconnected.
-          return kind === 'late' ? treatment('hold back', random) : undefined;
-        });
-      }
-      await lasting();
-      for (const link of stage.links(client)) link.treatCommands();
-      await Promise.all(late);
-      fault.end();
-      free();
+      const noted = [this.name, { clients: [client] }] as const;
+      return disturb(stage, `commands of client ${client}`, noted, lasting, () => {
+        const late: Promise<void>[] = [];
+        for (const [server, link] of stage.links(client).entries()) {
+          link.treatCommands((args) => {
+            if (!random.chance(odds)) return undefined;
+            stage.mess.commands++;
+            const kind = random.pick(['lose', 'lose reply', 'cut', 'double', 'late'] as const);
+            if (kind === 'lose') return treatment('hold back', random);
+            if (kind === 'lose reply') return treatment('lose reply', random);
+            if (kind === 'cut') return treatment('cut after forwarding', random);
+            if (mayRunTwice(args)) {
+              const copy = args.map((arg) => Buffer.from(arg));
+              late.push(deliver(stage, server, copy, random.between(0, 2 * stage.plan.watchdogMs)));
+            }
+            // Late: the first try never arrives, and its copy does when the client has long reconnected.
+            return kind === 'late' ? treatment('hold back', random) : undefined;
+          });
+        }
+        return async () => {
+          for (const link of stage.links(client)) link.treatCommands();
+          await Promise.all(late);
+        };
+      });
     },
   },
   {
     name: 'lose, double and delay messages',
     weight: 4,
     leases: [0.3, 3],
-    async act(stage, { target, amount }, lasting) {
+    act(stage, { target, amount }, lasting) {
       const client = target % stage.clientCount;
-      const free = stage.faults.take(`messages of client ${client}`);
-      if (!free) return;
       const random = new Random(target, this.name);
       const odds = 0.1 + 0.9 * amount;
-      const fault = stage.faults.begin(this.name, { clients: [client] });
-      for (const link of stage.links(client)) {
-        link.treatMessages(() => {
+      const noted = [this.name, { clients: [client] }] as const;
+      return disturb(stage, `messages of client ${client}`, noted, lasting, () => {
+        const fates = (): number[] => {
           if (!random.chance(odds)) return [0];
           stage.mess.messages++;
           const copies = random.pick([0, 1, 1, 2, 3]);
           return Array.from({ length: copies }, () => random.pick([0, random.between(1, 2_000)]));
-        });
-      }
-      await lasting();
-      for (const link of stage.links(client)) link.treatMessages();
-      fault.end();
-      free();
+        };
+        for (const link of stage.links(client)) link.treatMessages(fates);
+        return () => {
+          for (const link of stage.links(client)) link.treatMessages();
+        };
+      });
     },
   },
 ];

@@ -1,7 +1,7 @@
 // What happens to processes and to clocks: they are killed, stopped, busy with something else, suspended; wall clocks step.
 import type { PlannedFault } from '../plan.js';
 import type { CrewMember } from '../stage/crew.js';
-import type { Nemesis } from '../stage/stage.js';
+import { disturb, type Nemesis } from '../stage/stage.js';
 
 /** Forward or back, from a tenth of a second to ten minutes. */
 export function stepMs(amount: number): number {
@@ -10,6 +10,8 @@ export function stepMs(amount: number): number {
 }
 
 export const STEPS_SERVER_CLOCK = "step a server's wall clock";
+
+const LEASES_END = { loses: 'all', endsHolds: true } as const;
 
 export const PROCESS_NEMESES: readonly Nemesis[] = [
   onWorker('kill a process', 2, [0.05, 1.5], async (member) => {
@@ -32,17 +34,16 @@ export const PROCESS_NEMESES: readonly Nemesis[] = [
     leases: [0.1, 3],
     async act(stage, { target, amount }, lasting) {
       const member = stage.member(target);
-      const free = stage.faults.take(`clock ${member.index}`);
-      if (!free) return;
-      const detail = `by ${stepMs(amount)} ms`;
-      const touched = { workers: [member.index] };
+      const ms = stepMs(amount);
       // Whoever sees time go by must not rely on its locks, though they stand.
-      const fault = stage.faults.begin(this.name, touched, { endsHolds: true }, detail);
-      member.send({ type: 'wall', ms: stepMs(amount) });
-      await lasting();
-      member.send({ type: 'wall', ms: 0 });
-      fault.end();
-      free();
+      const excuses = { endsHolds: true };
+      const noted = [this.name, { workers: [member.index] }, excuses, `by ${ms} ms`] as const;
+      await disturb(stage, `clock ${member.index}`, noted, lasting, () => {
+        member.send({ type: 'wall', ms });
+        return () => {
+          member.send({ type: 'wall', ms: 0 });
+        };
+      });
     },
   },
   onWorker('suspend a process', 2, [0.3, 2], (member, { forMs }) => {
@@ -55,49 +56,36 @@ export const PROCESS_NEMESES: readonly Nemesis[] = [
     topologies: ['single'],
     leases: [0.3, 2],
     async act(stage, { target, amount }, lasting) {
-      const server = stage.server(target);
-      if (!server.clock) return;
-      const free = stage.faults.take(`clock of server ${server.index}`);
-      if (!free) return;
+      const { clock, index } = stage.server(target);
+      if (!clock) return;
       const ms = Math.round(3_000 * (2 * amount - 1));
-      const touched = { servers: [server.index] };
-      const excuses = { ...LEASES_END, aheadMs: ms };
       // A clock that goes forward ends leases early, there or back: that is what a lease is.
-      const fault = stage.faults.begin(this.name, touched, excuses, `by ${ms} ms`);
-      await server.clock.step(ms);
-      await lasting();
-      await server.clock.step(0);
-      fault.end();
-      free();
+      const excuses = { ...LEASES_END, aheadMs: ms };
+      const noted = [this.name, { servers: [index] }, excuses, `by ${ms} ms`] as const;
+      await disturb(stage, `clock of server ${index}`, noted, lasting, async () => {
+        await clock.step(ms);
+        return () => clock.step(0);
+      });
     },
   },
 ];
-
-const LEASES_END = { loses: 'all', endsHolds: true } as const;
 
 /** A fault of one worker; `begin` returns what heals it. */
 function onWorker(
   name: string,
   weight: number,
   leases: readonly [number, number],
-  begin: (member: CrewMember, fault: PlannedFault) => Awaitable<() => unknown>,
+  begin: (member: CrewMember, fault: PlannedFault) => unknown,
 ): Nemesis {
   return {
     name,
     weight,
     leases,
-    async act(stage, fault, lasting) {
+    act(stage, fault, lasting) {
       const member = stage.member(fault.target);
-      const free = stage.faults.take(`worker ${member.index}`);
-      if (!free) return;
-      const noted = stage.faults.begin(name, { workers: [member.index] });
-      const heal = await begin(member, fault);
-      await lasting();
-      await heal();
-      noted.end();
-      free();
+      const noted = [name, { workers: [member.index] }] as const;
+      const target = `worker ${member.index}`;
+      return disturb(stage, target, noted, lasting, () => begin(member, fault));
     },
   };
 }
-
-type Awaitable<T> = T | Promise<T>;

@@ -6,30 +6,25 @@ import { machineMs } from '../../support/time.js';
 import type { Excuses } from '../faults.js';
 import type { Plan, PlannedFault } from '../plan.js';
 import type { StageServer } from '../stage/server.js';
-import type { Nemesis, Stage } from '../stage/stage.js';
+import { disturb, type Nemesis, type Stage } from '../stage/stage.js';
 
 const ANYWHERE = ['single', 'masters', 'sentinel', 'cluster'] as const;
 const ALONE = ['single', 'masters'] as const;
 
 export const SERVER_NEMESES: readonly Nemesis[] = [
-  onServers('CLIENT KILL', 2, [0, 0], async (server, { amount }) => {
-    await server.call('CLIENT', 'KILL', 'TYPE', amount < 0.5 ? 'normal' : 'pubsub');
-    return undefined;
-  }),
-  onServers('CLIENT PAUSE', 2, [0.1, 1.5], async (server, { amount, forMs }) => {
-    // With ALL, not even CLIENT UNPAUSE is heard.
-    await server.call('CLIENT', 'PAUSE', String(Math.ceil(forMs)), amount < 0.5 ? 'ALL' : 'WRITE');
-    return undefined;
-  }),
+  onServers('CLIENT KILL', 2, [0, 0], (server, { amount }) =>
+    server.call('CLIENT', 'KILL', 'TYPE', amount < 0.5 ? 'normal' : 'pubsub'),
+  ),
+  // With ALL, not even CLIENT UNPAUSE is heard.
+  onServers('CLIENT PAUSE', 2, [0.1, 1.5], (server, { amount, forMs }) =>
+    server.call('CLIENT', 'PAUSE', String(Math.ceil(forMs)), amount < 0.5 ? 'ALL' : 'WRITE'),
+  ),
   onServers('DEBUG SLEEP', 2, [0.1, 1], (server, { forMs }) => {
     // Where DEBUG is not allowed, nothing happens.
     void server.call('DEBUG', 'SLEEP', String(forMs / 1_000)).catch(() => undefined);
-    return Promise.resolve(undefined);
+    return Promise.resolve();
   }),
-  onServers('SCRIPT FLUSH', 2, [0, 0], async (server) => {
-    await server.call('SCRIPT', 'FLUSH');
-    return undefined;
-  }),
+  onServers('SCRIPT FLUSH', 2, [0, 0], (server) => server.call('SCRIPT', 'FLUSH')),
   onServers('memory is full', 2, [0.1, 2], async (server) => {
     await server.call('CONFIG', 'SET', 'maxmemory', '1');
     return () => server.call('CONFIG', 'SET', 'maxmemory', '0');
@@ -73,15 +68,12 @@ async function healed(heal: () => Promise<unknown>): Promise<void> {
   }
 }
 
-/** A fault of a server; with several masters of one or two of them. */
+/** A fault of a server, with several masters of one or two of them; `begin` may return what heals it. */
 function onServers(
   name: string,
   weight: number,
   leases: readonly [number, number],
-  begin: (
-    server: StageServer,
-    fault: PlannedFault,
-  ) => Promise<(() => Promise<unknown>) | undefined>,
+  begin: (server: StageServer, fault: PlannedFault) => Promise<unknown>,
   excuses: (stage: Stage) => Excuses = () => ({}),
 ): Nemesis {
   return {
@@ -93,15 +85,13 @@ function onServers(
       const count = stage.plan.topology === 'masters' && fault.amount % 0.5 < 0.25 ? 2 : 1;
       const servers = Array.from({ length: count }, (_, i) => stage.server(fault.target + i));
       await Promise.all(
-        servers.map(async (server) => {
-          const free = stage.faults.take(`server ${server.index}`);
-          if (!free) return;
-          const noted = stage.faults.begin(name, { servers: [server.index] }, excuses(stage));
-          const heal = await begin(server, fault).catch(() => undefined); // it is down already
-          await lasting();
-          if (heal) await healed(heal);
-          noted.end();
-          free();
+        servers.map((server) => {
+          const noted = [name, { servers: [server.index] }, excuses(stage)] as const;
+          return disturb(stage, `server ${server.index}`, noted, lasting, async () => {
+            const heal = await begin(server, fault).catch(() => undefined); // it is down already
+            if (typeof heal !== 'function') return undefined;
+            return () => healed(heal as () => Promise<unknown>);
+          });
         }),
       );
     },

@@ -4,22 +4,16 @@ import { machineMs } from '../../support/time.js';
 import type { Plan } from '../plan.js';
 import type { Progress, RoundResult } from '../round.js';
 
-interface Sum {
-  rounds: number;
-  seconds: number;
-  calls: number;
-  sections: number;
-  losses: number;
-  faults: number;
-  /** How many faults there should have been. */
-  planned: number;
-  mess: number;
-  looks: number;
-  /** To what fenced locks guard. */
-  writes: number;
-  refused: number;
-  violations: number;
-}
+/** `frames`: commands and messages that were treated badly; `writes`: to what fenced locks guard. */
+const COLUMNS =
+  'rounds seconds calls sections losses faults frames looks writes refused violations';
+
+/** What is counted, and how many faults there should have been. */
+type Sum = Record<
+  | ('rounds' | 'seconds' | 'calls' | 'sections' | 'losses' | 'faults' | 'frames' | 'looks')
+  | ('writes' | 'refused' | 'violations' | 'planned'),
+  number
+>;
 
 const MANY_WRITES = 100;
 const NEVER_REFUSED =
@@ -73,7 +67,7 @@ export class Tally {
       losses: entered.filter((each) => each.doubtedAt ?? each.failure?.code === 'LOCK_LOST').length,
       faults: evidence.faults.length,
       planned: plan.faults.length,
-      mess: mess.commands + mess.messages,
+      frames: mess.commands + mess.messages,
       looks: evidence.looks.length,
       writes: writes.length,
       refused: writes.filter(({ refusedBy }) => refusedBy !== undefined).length,
@@ -89,29 +83,12 @@ export class Tally {
   }
 
   print(): void {
+    const columns = COLUMNS.split(' ') as (keyof Sum)[];
     const rows = [...this.#sums, ['all', this.total] as const].map(([name, each]) => [
       name,
-      ...[each.rounds, each.seconds, each.calls, each.sections, each.losses].map(figure),
-      ...[each.faults, each.mess, each.looks, each.writes, each.refused].map(figure),
-      figure(each.violations),
+      ...columns.map((column) => Math.round(each[column]).toLocaleString('en')),
     ]);
-    printTable([
-      [
-        '',
-        'rounds',
-        'seconds',
-        'calls',
-        'sections',
-        'losses',
-        'faults',
-        'frames',
-        'looks',
-        'writes',
-        'refused',
-        'violations',
-      ],
-      ...rows,
-    ]);
+    printTable([['', ...columns], ...rows]);
     const verdict = this.isSound ? ['Every promise was kept.'] : [...this.#broken, ...this.#blind];
     console.log(`\n${verdict.join('\n')}`);
     if (this.#endless.length > 0) console.log(`${NEVER_OVER}\n${this.#endless.join('\n')}`);
@@ -128,28 +105,12 @@ function nothingOf({ sections, looks, faults, planned }: Sum): string[] {
 }
 
 function sum(): Sum {
-  return {
-    rounds: 0,
-    seconds: 0,
-    calls: 0,
-    sections: 0,
-    losses: 0,
-    faults: 0,
-    planned: 0,
-    mess: 0,
-    looks: 0,
-    writes: 0,
-    refused: 0,
-    violations: 0,
-  };
+  const columns = [...COLUMNS.split(' '), 'planned'];
+  return Object.fromEntries(columns.map((column) => [column, 0])) as Sum;
 }
 
 function addTo(sum: Sum, more: Sum): void {
   for (const key of Object.keys(sum) as (keyof Sum)[]) sum[key] += more[key];
-}
-
-function figure(value: number): string {
-  return Math.round(value).toLocaleString('en');
 }
 
 // What goes on in this moment, in one line that is drawn over; without a terminal, a line for each round.

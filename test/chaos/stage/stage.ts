@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startRedisProcess, type RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
-import { FaultLog } from '../faults.js';
+import { FaultLog, type Excuses, type Touched } from '../faults.js';
 import type { Kind, Plan, PlannedFault, Topology } from '../plan.js';
 import { CrewMember } from './crew.js';
 import type { StageServer } from './server.js';
@@ -126,4 +126,25 @@ export interface Nemesis {
   readonly leases: readonly [number, number];
   /** Makes it happen; resolves when it is healed. `lasting` resolves when its time is over, or the round's faults are. */
   act(stage: Stage, fault: PlannedFault, lasting: () => Promise<void>): Promise<void>;
+}
+
+/** What a fault is called, whom it touches, what it may excuse, and how much of it there is. */
+type Noted = readonly [name: string, touched: Touched, excuses?: Excuses, detail?: string];
+
+/** Lets something go wrong with the target for its time, unless something else does; `begin` returns what heals it. */
+export async function disturb(
+  { faults }: Stage,
+  target: string,
+  noted: Noted,
+  lasting: () => Promise<unknown>,
+  begin: () => unknown,
+): Promise<void> {
+  const free = faults.take(target);
+  if (!free) return;
+  const fault = faults.begin(...noted);
+  const heal = await begin();
+  await lasting();
+  if (typeof heal === 'function') await (heal as () => unknown)();
+  fault.end();
+  free();
 }

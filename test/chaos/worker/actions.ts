@@ -1,124 +1,219 @@
-// What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced.
+// What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced; and the same with permits.
 import type { AcquireOptions } from '../../../src/index.js';
-import type { Random } from '../random.js';
 import type { Action, Caller } from './caller.js';
 import { DESERTION } from './journal.js';
-import type { Party, PartyLock } from './party.js';
-import { PERMIT_ACTIONS, STAYS_MS } from './permits.js';
+import type { Party, PartyLock, Request, Target } from './party.js';
 import { READ_WRITE_ACTIONS } from './read-write.js';
-import { optionsOf, SectionError, type Section } from './section.js';
+import { SectionError, type Section, type Sections } from './section.js';
 
-const EVERYWHERE: readonly Action[] = [
-  { weight: 6, act: (caller) => withLock(caller, caller.party.someLock(caller.random)) },
+/** How long a holder stays when a lease that is shorter than its own would have been over: a few looks at the server. */
+const STAYS_MS = 60;
+
+const OF_ALL: readonly Action[] = [
+  { weight: 6, act: (caller) => withIt(caller, caller.party.someTarget(caller.random)) },
   { weight: 5, act: hold },
-  { weight: 4, act: run },
-  { weight: 3, act: (caller) => tryOnce(caller, caller.party.someLock(caller.random)) },
+  { weight: 3, act: (caller) => tryOnce(caller, caller.party.someTarget(caller.random)) },
   { weight: 2, act: meet },
   { weight: 1, act: overstay },
+  { weight: 1, act: undercut },
+  { weight: 0.3, act: (caller) => caller.party.reopen() },
+];
+
+const OF_LOCKS: readonly Action[] = [
+  { weight: 4, act: run },
   { weight: 1, act: climb },
   { weight: 0.6, act: overthrow },
   { weight: 0.3, act: force },
-  { weight: 0.3, act: (caller) => caller.party.reopen() },
-  { weight: 1, act: undercut },
   { weight: 2, act: desert },
+];
+
+const OF_PERMITS: readonly Action[] = [
+  { weight: 2, act: tryForAWhile },
+  { weight: 0.5, act: overstay },
+  { weight: 0.4, act: setPermits },
 ];
 
 /** What a caller of this party may do. */
 export function actionsOf({ kind, isFenced }: Party): readonly Action[] {
-  if (kind === 'semaphore') return PERMIT_ACTIONS;
-  if (kind === 'read-write') return [...EVERYWHERE, ...READ_WRITE_ACTIONS];
-  if (!isFenced) return EVERYWHERE;
-  const races = kind === 'red' ? [{ weight: 3, act: race }] : [];
-  return [...EVERYWHERE, { weight: 1, act: writeLate }, ...races];
+  if (kind === 'semaphore') return [...OF_ALL, ...OF_PERMITS];
+  const all = [...OF_ALL, ...OF_LOCKS];
+  if (kind === 'read-write') all.push(...READ_WRITE_ACTIONS);
+  if (isFenced) all.push({ weight: 1, act: writeLate });
+  if (isFenced && kind === 'red') all.push({ weight: 3, act: race });
+  return all;
 }
 
 /** A function under the lock; inside it perhaps more of them, one after the other or in parallel. */
-async function withLock(
-  caller: Caller,
-  lock: PartyLock,
-  outer?: Section,
-  depth = 0,
-): Promise<void> {
-  const { random, sections, party } = caller;
-  const request = outer ? {} : caller.someRequest();
-  const section = sections.call('withLock', party.clientId, lock, request, outer?.id);
+async function withIt(caller: Caller, target: Target, outer?: Section, depth = 0): Promise<void> {
+  const { random, sections } = caller;
+  const request = outer ? {} : caller.someRequest(target);
+  const section = sections.call('with', target, request, outer);
   const isLookedAt = random.chance(0.8);
   const fails = random.chance(0.05);
-  try {
-    await lock.lock.withLock(optionsOf(request), async (hold) => {
-      section.enter(hold, isLookedAt);
-      try {
+  await section.during(() =>
+    target.with(request, (held) =>
+      section.within(held, isLookedAt, async () => {
         await caller.stepsIn(section);
         if (depth < 2 && random.chance(0.25)) {
-          const branches = random.whole(1, 3);
+          // Somebody else's, as far as a semaphore knows: nobody may wait for them here.
+          if (!target.lock) await tryOnce(caller, target);
           // Branches are each other's siblings: they take turns within this section, unless they only read.
-          await Promise.all(
-            Array.from({ length: branches }, () =>
-              withLock(caller, inside(lock, random), section, depth + 1),
-            ),
-          );
+          else
+            await Promise.all(
+              Array.from({ length: random.whole(1, 3) }, () =>
+                withIt(caller, inside(caller, target), section, depth + 1),
+              ),
+            );
         }
-        if (random.chance(0.1)) await caller.extend(hold, section);
+        if (random.chance(0.1)) await caller.extend(held, section);
         if (fails) throw new SectionError('a section fails');
-      } finally {
-        section.leave();
-      }
-    });
-    section.end();
-  } catch (error) {
-    section.end(error);
+      }),
+    ),
+  );
+}
+
+/** A hold, released by hand, perhaps twice; perhaps others are nested in it. */
+async function hold(caller: Caller): Promise<void> {
+  const { random, sections, party } = caller;
+  const target = party.someTarget(random);
+  const request = caller.someRequest(target);
+  const section = sections.call('acquire', target, request);
+  await section.hold(
+    () => target.acquire(request),
+    async (held) => {
+      await caller.stepsIn(section);
+      if (random.chance(0.3)) await caller.extend(held, section);
+      if (random.chance(0.2))
+        await held.run?.(() => withIt(caller, inside(caller, target), section, 2)).catch(ignore);
+    },
+    { isLookedAt: random.chance(0.8), releases: random.chance(0.2) ? 2 : 1 },
+  );
+}
+
+/** One attempt. */
+async function tryOnce(caller: Caller, target: Target): Promise<void> {
+  const { random, watchdogMs } = caller;
+  const lease = random.chance(0.5) ? random.whole(100, watchdogMs) : undefined;
+  await tryAcquire(caller, target, { ...caller.someRequest(target), lease, wait: 0 });
+}
+
+/** Gives up after a short while: its place in line goes, also where it had just come first. */
+async function tryForAWhile(caller: Caller): Promise<void> {
+  const { random, party } = caller;
+  const target = party.someTarget(random);
+  await tryAcquire(caller, target, { ...caller.someRequest(target), wait: random.whole(1, 60) });
+}
+
+async function tryAcquire(caller: Caller, target: Target, request: Request): Promise<void> {
+  const section = caller.sections.call('tryAcquire', target, request);
+  await section.hold(
+    () => target.tryAcquire(request),
+    () => caller.stepsIn(section),
+  );
+}
+
+/** Stays inside for longer than its lease, which is not renewed: the lock becomes free, or permits come back, though nobody releases them. */
+async function overstay(caller: Caller): Promise<void> {
+  const { party, random, sections, time } = caller;
+  const target = party.someTarget(random);
+  const request = { lease: random.whole(40, 120), permits: caller.somePermits(target) };
+  const section = sections.call('overstay', target, request);
+  await section.hold(
+    () => target.acquire(request),
+    async () => {
+      await time.sleep(request.lease - 3);
+      // Tries to be there before those who wait have noticed.
+      if (target.lock) await tryUntil(time.nowMs() + 11, caller.besides(), target);
+      else await time.sleep(random.between(3, 63));
+    },
+  );
+}
+
+/** One attempt after the other, by another client where there is one: this one knows when its own lease ends. */
+async function tryUntil(endMs: number, other: Caller, { names, isFair }: Target): Promise<void> {
+  while (other.time.nowMs() < endMs) {
+    await tryOnce(other, other.party.lock(names, isFair, other.random));
+    await other.time.sleep(0);
   }
 }
 
-/** A hold, released by hand, perhaps from elsewhere, perhaps twice. */
-async function hold(caller: Caller): Promise<void> {
-  const { random, sections, party } = caller;
-  const lock = party.someLock(random);
-  const request = caller.someRequest();
-  const section = sections.call('acquire', party.clientId, lock, request);
-  try {
-    const acquired = await lock.lock.acquire(optionsOf(request));
-    section.enter(acquired, random.chance(0.8));
-    await caller.stepsIn(section);
-    if (random.chance(0.3)) await caller.extend(acquired, section);
-    if (random.chance(0.2))
-      await acquired
-        .run(() => withLock(caller, inside(lock, random), section, 2))
-        .catch(() => undefined);
-    section.leave();
-    const isDoubled = random.chance(0.2);
-    await Promise.all([acquired.release(), isDoubled && acquired.release()]);
-    section.end();
-  } catch (error) {
-    section.end(error);
-  }
+/**
+ * A name that nobody has used, held by one client and waited for by another, which has to subscribe to its channel: the
+ * release comes before, while or shortly after it does. Of a semaphore the first one has all permits.
+ */
+async function meet(caller: Caller): Promise<void> {
+  const { party, partner, random, sections, watchdogMs, time } = caller;
+  if (!partner) return;
+  const name = `meeting of ${sections.nextId}`;
+  const ours = party.ownTarget(name);
+  const theirs = inside(caller, partner.party.ownTarget(name));
+  const first = { permits: ours.declared };
+  let met: Promise<void> | undefined;
+  await sections.call('meet', ours, first).hold(
+    () => ours.acquire(first),
+    async () => {
+      const second = { wait: 3 * watchdogMs, permits: ours.declared && 1 };
+      met = partner.call('meet', theirs, second).hold(() => theirs.acquire(second));
+      await time.sleep(random.between(0, 4));
+    },
+  );
+  await met;
+}
+
+/**
+ * Asks for a lease that is shorter than what is left, or lets somebody inside ask for it: the longer one goes on, and the holder stays for
+ * longer than the shorter one.
+ */
+async function undercut(caller: Caller): Promise<void> {
+  const { party, random, sections, watchdogMs, time } = caller;
+  const target = party.someTarget(random);
+  const lease = random.chance(0.5) ? random.whole(watchdogMs, 2 * watchdogMs) : undefined;
+  const request = { lease, permits: caller.somePermits(target) };
+  const section = sections.call('undercut', target, request);
+  await section.hold(
+    () => target.acquire(request),
+    async (held) => {
+      const shortMs = random.whole(20, 80);
+      if (!held.run || random.chance(0.5)) await section.extend(held, shortMs);
+      else await held.run(() => lockWithin(sections, target, shortMs, section)).catch(ignore);
+      await time.sleep(shortMs + STAYS_MS);
+    },
+  );
+}
+
+async function lockWithin(
+  sections: Sections,
+  target: Target,
+  lease: number,
+  outer: Section,
+): Promise<void> {
+  const section = sections.call('with', target, { lease }, outer);
+  await section.during(() =>
+    target.with({ lease }, (held) => section.within(held, true, () => Promise.resolve())),
+  );
 }
 
 /** Redisson's way: a run that locks, and locks again inside. */
 async function run(caller: Caller): Promise<void> {
   const { random, sections, party } = caller;
-  const lock = party.someLock(random);
-  await party.client
-    .run(async () => {
-      const request = caller.someRequest();
-      const section = sections.call('tryLock', party.clientId, lock, request);
-      try {
-        const locked = await tryLock(lock, { wait: Infinity, ...given(optionsOf(request)) });
-        if (!locked) {
-          section.refuse();
-          return;
-        }
-        section.enter(undefined, true, locked.token);
-        await caller.steps(() => undefined);
-        if (random.chance(0.4)) await lockAgain(caller, inside(lock, random), section);
-        section.leave();
-        await lock.lock.unlock();
-        section.end();
-      } catch (error) {
-        section.end(error);
+  const target = party.someLock(random);
+  const request = caller.someRequest(target);
+  const section = sections.call('tryLock', target, request);
+  const work = (): Promise<void> =>
+    section.during(async () => {
+      const { wait = Infinity, lease, signal } = request;
+      const locked = await tryLock(target, { wait, lease, signal });
+      if (!locked) {
+        section.refuse();
+        return;
       }
-    })
-    .catch(() => undefined); // what it left held was lost
+      section.enter(undefined, true, locked.token);
+      await caller.steps(() => undefined);
+      if (random.chance(0.4)) await lockAgain(caller, inside(caller, target), section);
+      section.leave();
+      await target.lock.unlock();
+    });
+  await party.client.run(work).catch(ignore); // what it left held was lost
 }
 
 /** undefined: somebody else has it. */
@@ -131,103 +226,29 @@ async function tryLock(
   return token === undefined ? undefined : { token };
 }
 
-async function lockAgain(caller: Caller, lock: PartyLock, outer: Section): Promise<void> {
-  const section = caller.sections.call('lock', caller.party.clientId, lock, {}, outer.id);
-  try {
-    if (lock.fenced) section.enter(undefined, true, await lock.fenced.lockAndGetToken());
-    else {
-      await lock.lock.lock();
-      section.enter();
-    }
+async function lockAgain(caller: Caller, target: PartyLock, outer: Section): Promise<void> {
+  const { lock, fenced } = target;
+  const section = caller.sections.call('lock', target, {}, outer);
+  await section.during(async () => {
+    const token = await fenced?.lockAndGetToken();
+    if (!fenced) await lock.lock();
+    section.enter(undefined, true, token);
     await caller.steps(() => undefined);
     section.leave();
-    await lock.lock.unlock();
-    section.end();
-  } catch (error) {
-    section.end(error);
-  }
-}
-
-/** One attempt. */
-async function tryOnce(caller: Caller, { lock, ...locked }: PartyLock): Promise<void> {
-  const { random, sections, party } = caller;
-  const lease = random.chance(0.5) ? random.whole(100, caller.watchdogMs) : undefined;
-  const section = sections.call('tryAcquire', party.clientId, locked, { wait: 0, lease });
-  await section.hold(
-    () => lock.tryAcquire({ lease }),
-    () => caller.stepsIn(section),
-  );
-}
-
-/**
- * Stays inside for longer than its lease, which is not renewed: the lock becomes free though nobody releases it. Then it tries to
- * be there before those who wait have noticed.
- */
-async function overstay(caller: Caller): Promise<void> {
-  const { party, random, sections, time } = caller;
-  const lock = party.someLock(random);
-  const lease = random.whole(40, 120);
-  const section = sections.call('overstay', party.clientId, lock, { lease });
-  await section.hold(
-    () => lock.lock.acquire({ lease }),
-    async () => {
-      await time.sleep(lease - 3);
-      await tryUntil(time.nowMs() + 11, caller.besides(), lock);
-    },
-  );
-}
-
-/** One attempt after the other, by another client where there is one: this one knows when its own lease ends. */
-async function tryUntil(endMs: number, other: Caller, { names, isFair }: PartyLock): Promise<void> {
-  while (other.time.nowMs() < endMs) {
-    await tryOnce(other, other.party.lock(names, isFair, other.random));
-    await other.time.sleep(0);
-  }
-}
-
-/**
- * A name that nobody has used, held by one client and waited for by another, which has to subscribe to its channel: the
- * release comes before, while or shortly after it does.
- */
-async function meet({ party, partner, random, sections, watchdogMs, time }: Caller): Promise<void> {
-  if (!partner) return;
-  const name = `meeting of ${sections.nextId}`;
-  const ours = party.ownLock(name);
-  const theirs = inside(partner.party.ownLock(name), random);
-  const first = sections.call('meet', party.clientId, ours, {});
-  let met: Promise<void> | undefined;
-  await first.hold(
-    () => ours.lock.acquire(),
-    async () => {
-      const request = { wait: 3 * watchdogMs };
-      const second = partner.sections.call('meet', partner.party.clientId, theirs, request);
-      met = second.hold(() => theirs.lock.acquire(request));
-      await time.sleep(random.between(0, 4));
-    },
-  );
-  await met;
+    await lock.unlock();
+  });
 }
 
 /** Locks again and again, each time inside the last, and stays on top for a while: for others to count. */
-async function climb(caller: Caller): Promise<void> {
-  const { random, sections, party } = caller;
-  const lock = party.someLock(random);
+async function climb({ random, sections, party, time }: Caller): Promise<void> {
+  const target = party.someLock(random);
   const up = async (above: number, outer?: Section): Promise<void> => {
-    const section = sections.call('withLock', party.clientId, lock, {}, outer?.id);
-    try {
-      await lock.lock.withLock(async (hold) => {
-        section.enter(hold);
-        try {
-          if (above > 0) await up(above - 1, section);
-          else await caller.time.sleep(60);
-        } finally {
-          section.leave();
-        }
-      });
-      section.end();
-    } catch (error) {
-      section.end(error);
-    }
+    const section = sections.call('with', target, {}, outer);
+    await section.during(() =>
+      target.with({}, (held) =>
+        section.within(held, true, () => (above > 0 ? up(above - 1, section) : time.sleep(60))),
+      ),
+    );
   };
   await up(random.whole(3, 8));
 }
@@ -237,57 +258,23 @@ async function overthrow({ party, partner, sections }: Caller): Promise<void> {
   if (!partner) return;
   const name = `throne of ${sections.nextId}`;
   const ours = party.ownLock(name);
-  const theirs = partner.party.ownLock(name);
-  const section = sections.call('acquire', party.clientId, ours, {});
+  const section = sections.call('acquire', ours, {});
   await section.hold(
-    () => ours.lock.acquire(),
-    () => partner.sections.force(theirs, () => theirs.lock.forceUnlock()),
+    () => ours.acquire({}),
+    () => partner.force(partner.party.ownLock(name)),
   );
 }
 
-async function force(caller: Caller): Promise<void> {
-  const { random, party, sections } = caller;
-  const lock = party.someLock(random);
-  await sections.force(lock, () => lock.lock.forceUnlock());
-  await caller.time.sleep(caller.watchdogMs); // once it was forced, nobody forces it for a while
+async function force({ random, party, sections, time, watchdogMs }: Caller): Promise<void> {
+  await sections.force(party.someLock(random));
+  await time.sleep(watchdogMs); // once it was forced, nobody forces it for a while
 }
 
-/**
- * Asks for a lease that is shorter than what is left, or lets somebody inside ask for it: the longer one goes on, and the holder stays for
- * longer than the shorter one.
- */
-async function undercut(caller: Caller): Promise<void> {
-  const { party, random, sections, watchdogMs, time } = caller;
-  const lock = party.someLock(random);
-  const lease = random.chance(0.5) ? random.whole(watchdogMs, 2 * watchdogMs) : undefined;
-  const section = sections.call('undercut', party.clientId, lock, { lease });
-  await section.hold(
-    () => lock.lock.acquire({ lease }),
-    async (held) => {
-      const shortMs = random.whole(20, 80);
-      if (random.chance(0.5)) await section.extend(held, shortMs);
-      else await held.run(() => lockWithin(caller, lock, shortMs, section)).catch(() => undefined);
-      await time.sleep(shortMs + STAYS_MS);
-    },
-  );
-}
-
-async function lockWithin(
-  { party, sections }: Caller,
-  lock: PartyLock,
-  lease: number,
-  outer: Section,
-): Promise<void> {
-  const section = sections.call('withLock', party.clientId, lock, { lease }, outer.id);
-  try {
-    await lock.lock.withLock({ lease }, (hold) => {
-      section.enter(hold);
-      section.leave();
-    });
-    section.end();
-  } catch (error) {
-    section.end(error);
-  }
+async function setPermits({ party, random, sections, time, watchdogMs }: Caller): Promise<void> {
+  if (!party.changesPermits) return;
+  const target = party.someSemaphore(random);
+  await sections.setPermits(target, random.whole(1, 2 * target.declared));
+  await time.sleep(watchdogMs); // once it was set, nobody sets it for a while
 }
 
 /**
@@ -297,9 +284,9 @@ async function lockWithin(
 async function desert({ party, sections, watchdogMs, time }: Caller): Promise<void> {
   // Of a Redlock another rule is asked: what its masters gave in vain is in the way of whoever comes next.
   if (party.kind === 'red') return;
-  const lock = party.ownLock(`given up by ${sections.nextId}`);
-  const call = (request: { wait: number } | { signal: AbortSignal }): Promise<void> =>
-    sections.call(DESERTION, party.clientId, lock, request).hold(() => lock.lock.acquire(request));
+  const target = party.ownLock(`given up by ${sections.nextId}`);
+  const call = (request: Request): Promise<void> =>
+    sections.call(DESERTION, target, request).hold(() => target.acquire(request));
   const aborter = new AbortController();
   const given = call({ signal: aborter.signal });
   // By then the command is sent, and no answer can have come.
@@ -313,54 +300,44 @@ async function desert({ party, sections, watchdogMs, time }: Caller): Promise<vo
  * Writes under a fenced lock when its lease is over, as a process does that was paused just before. Somebody has had the lock meanwhile, and
  * has written: then this write must be refused.
  */
-async function writeLate(caller: Caller): Promise<void> {
-  const { party, random, sections, time } = caller;
-  const lock = party.someLock(random);
+async function writeLate({ party, random, sections, time, watchdogMs }: Caller): Promise<void> {
+  const target = party.someLock(random);
   const lease = random.whole(40, 120);
-  const section = sections.call('acquire', party.clientId, lock, { lease });
+  const section = sections.call('acquire', target, { lease });
   await section.hold(
-    () => lock.lock.acquire({ lease }),
+    () => target.acquire({ lease }),
     async () => {
       await time.sleep(lease);
-      await writeNext(caller, lock);
+      // Where nobody else wants the lock, the same caller is the next to have it.
+      const request = { wait: 2 * watchdogMs };
+      const next = sections.call('acquire', target, request);
+      await next.hold(
+        () => target.acquire(request),
+        () => next.write(),
+      );
       await section.write();
     },
   );
 }
 
-/** Where nobody else wants the lock, the same caller is the next to have it. */
-async function writeNext({ party, sections, watchdogMs }: Caller, lock: PartyLock): Promise<void> {
-  const request = { wait: 2 * watchdogMs };
-  const section = sections.call('acquire', party.clientId, lock, request);
-  await section.hold(
-    () => lock.lock.acquire(request),
-    () => section.write(),
-  );
-}
-
 /** Two clients ask for a lock of their own at the same time: of a Redlock's masters each may get some, and one after the other most. */
-async function race({ party, rival, random, sections, watchdogMs }: Caller): Promise<void> {
+async function race({ rival, random, sections, watchdogMs }: Caller): Promise<void> {
   if (!rival) return;
   const names = [`race of ${sections.nextId}`];
+  const request = { wait: watchdogMs };
   await Promise.all(
-    [{ party, sections }, rival].map((runner) => {
-      const { lock, ...locked } = runner.party.lock(names, false, random);
-      const section = runner.sections.call('acquire', runner.party.clientId, locked, {
-        wait: watchdogMs,
-      });
-      return section.hold(() => lock.acquire({ wait: watchdogMs }));
+    [sections, rival].map((runner) => {
+      const target = runner.party.lock(names, false, random);
+      return runner.call('acquire', target, request).hold(() => target.acquire(request));
     }),
   );
 }
 
 /** The same lock, or the half of it that only reads. */
-function inside(lock: PartyLock, random: Random): PartyLock {
-  return lock.reads && random.chance(0.5) ? lock.reads : lock;
+function inside<T extends Target>({ random }: Caller, target: T): T | PartyLock {
+  return target.reads && random.chance(0.5) ? target.reads : target;
 }
 
-/** Without what is undefined. */
-function given<T extends object>(options: T): Partial<T> {
-  return Object.fromEntries(
-    Object.entries(options).filter(([, value]) => value !== undefined),
-  ) as Partial<T>;
+function ignore(): void {
+  return;
 }

@@ -1,8 +1,7 @@
 // One caller: does one thing after the other with the locks of its party, at random, until it is told to stop.
-import type { Hold } from '../../../src/index.js';
 import { Random } from '../random.js';
-import type { Party } from './party.js';
-import { Sections, type Request, type Section, type SectionsContext } from './section.js';
+import type { Held, Party, Request, Target } from './party.js';
+import { Sections, type Section, type SectionsContext } from './section.js';
 import type { WorkTime } from './time.js';
 import type { WorkOrder } from './work-order.js';
 
@@ -11,40 +10,33 @@ export interface Action {
   readonly act: (caller: Caller) => Promise<void>;
 }
 
-/** Another client of the same process, and where its part in what two of them do is written down. */
-export interface Partner {
-  readonly party: Party;
+interface CallerContext {
   readonly sections: Sections;
-}
-
-export interface CallerContext {
-  readonly party: Party;
-  readonly partner?: Partner | undefined;
-  readonly rival?: Partner | undefined;
+  readonly partner?: Sections | undefined;
+  readonly rival?: Sections | undefined;
   readonly random: Random;
-  readonly sections: Sections;
   readonly watchdogMs: number;
   readonly time: WorkTime;
 }
 
 export class Caller {
   readonly party: Party;
-  /** undefined: its client is the only one of this process, or the locks are Redlocks. */
-  readonly partner: Partner | undefined;
-  /** The same where they are Redlocks. */
-  readonly rival: Partner | undefined;
-  readonly random: Random;
   readonly sections: Sections;
+  /** Another client of the process, and its part in what two of them do; undefined: there is none, or the locks are Redlocks. */
+  readonly partner: Sections | undefined;
+  /** The same where they are Redlocks. */
+  readonly rival: Sections | undefined;
+  readonly random: Random;
   readonly watchdogMs: number;
   readonly time: WorkTime;
   #isStopping = false;
 
-  constructor({ party, partner, rival, random, sections, watchdogMs, time }: CallerContext) {
-    this.party = party;
+  constructor({ sections, partner, rival, random, watchdogMs, time }: CallerContext) {
+    this.party = sections.party;
+    this.sections = sections;
     this.partner = partner;
     this.rival = rival;
     this.random = random;
-    this.sections = sections;
     this.watchdogMs = watchdogMs;
     this.time = time;
   }
@@ -52,7 +44,7 @@ export class Caller {
   /** The same for another client of the process; this one, where there is none. */
   besides(): Caller {
     const { partner, random, watchdogMs, time } = this;
-    return partner ? new Caller({ ...partner, random, watchdogMs, time }) : this;
+    return partner ? new Caller({ sections: partner, random, watchdogMs, time }) : this;
   }
 
   /** Nothing new begins. */
@@ -68,13 +60,20 @@ export class Caller {
     }
   }
 
-  /** How a lock is asked for: with or without a limit, a lease, a signal. */
-  someRequest(): Request {
+  /** How it is asked for: with or without a limit, a lease, a signal. */
+  someRequest(target: Target): Request {
     const { random, watchdogMs } = this;
     const lease = random.chance(0.25) ? random.whole(100, Math.round(1.5 * watchdogMs)) : undefined;
     const wait = random.chance(0.5) ? random.whole(0, 3 * watchdogMs) : undefined;
     const signal = random.chance(0.1) ? this.time.timeout(random.whole(1, watchdogMs)) : undefined;
-    return { lease, wait, signal };
+    return { lease, wait, signal, permits: this.somePermits(target) };
+  }
+
+  /** Of a semaphore mostly one, now and then several, or all. */
+  somePermits({ declared }: Target): number | undefined {
+    const { random } = this;
+    if (declared === undefined) return undefined;
+    return random.chance(0.6) ? 1 : random.whole(1, declared);
   }
 
   /** What is done inside: a few short steps; now and then something longer than a lease. */
@@ -98,7 +97,7 @@ export class Caller {
     if (this.party.isFenced && this.random.chance(0.5)) await section.write();
   }
 
-  async extend(held: Pick<Hold, 'extend'>, section: Section): Promise<void> {
+  async extend(held: Pick<Held, 'extend'>, section: Section): Promise<void> {
     await section.extend(held, this.random.whole(100, 2 * this.watchdogMs));
   }
 }
@@ -106,32 +105,24 @@ export class Caller {
 /** The callers of all clients of a process; what two clients do, a caller does with the next one, if there are several. */
 export function callersOf(
   parties: readonly Party[],
-  {
-    kind,
-    seed,
-    callersPerClient,
-    watchdogMs,
-  }: Pick<WorkOrder, 'kind' | 'seed' | 'callersPerClient' | 'watchdogMs'>,
+  order: Pick<WorkOrder, 'kind' | 'seed' | 'callersPerClient' | 'watchdogMs'>,
   name: string,
   context: SectionsContext,
   time: WorkTime,
 ): Caller[] {
+  const { kind, seed, callersPerClient, watchdogMs } = order;
   return parties.flatMap((party, client) =>
     Array.from({ length: callersPerClient }, (_, index) => {
       const caller = `${name}c${client}k${index}`;
       const next = (client + 1) % parties.length;
-      const other: Partner | undefined =
+      const other =
         next === client
           ? undefined
-          : {
-              party: parties[next]!,
-              sections: new Sections(context, `${name}c${next}p${index}`),
-            };
+          : new Sections(context, `${name}c${next}p${index}`, parties[next]!);
       return new Caller({
-        party,
+        sections: new Sections(context, caller, party),
         ...(kind === 'red' ? { rival: other } : { partner: other }),
         random: new Random(seed, caller),
-        sections: new Sections(context, caller),
         watchdogMs,
         time,
       });

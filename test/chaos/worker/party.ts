@@ -2,26 +2,64 @@
 import { Cluster } from 'ioredis';
 import { inspect } from 'node:util';
 import type * as Library from '../../../src/index.js';
-import type { FencedLock, Holdfast, HoldfastOptions, Lock, Semaphore } from '../../../src/index.js';
+import type {
+  AcquireOptions,
+  FencedLock,
+  Hold,
+  Holdfast,
+  HoldfastOptions,
+  Lock,
+  Semaphore,
+} from '../../../src/index.js';
 import type { Kind } from '../plan.js';
 import type { Random } from '../random.js';
-import type { Journal } from './journal.js';
-import type { Locked } from './section.js';
+import type { Half, Journal } from './journal.js';
 import type { WorkTime } from './time.js';
 import type { Address, WorkOrder } from './work-order.js';
 
-/** A lock, what it locks, and what the checker has to know of it. */
-export interface PartyLock extends Locked {
+export interface Request {
+  readonly wait?: number | undefined;
+  readonly lease?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** How many of a semaphore. */
+  readonly permits?: number | undefined;
+}
+
+/** A hold of a lock, or of permits, in which nothing can be nested. */
+export type Held = Pick<Hold, 'ownerId' | 'remaining' | 'signal' | 'extend' | 'release'> &
+  Partial<Pick<Hold, 'token' | 'run'>>;
+
+/** What is asked for, as far as the checker has to know it. */
+export interface Locked {
+  readonly names: readonly string[];
+  readonly isFair: boolean;
+  readonly half?: Half;
+}
+
+/** A lock or a semaphore, and what it locks. */
+export interface Target extends Locked {
+  acquire(request: Request): Promise<Held>;
+  tryAcquire(request: Request): Promise<Held | undefined>;
+  /** Does this while it is held. */
+  with(request: Request, fn: (held: Held) => Promise<void>): Promise<void>;
+  /** undefined: it is a semaphore. */
+  readonly lock?: Lock;
+  /** The half of a read-write lock that only reads, where this one writes. */
+  readonly reads?: PartyLock;
+  /** How many permits a semaphore is declared with. */
+  readonly declared?: number;
+}
+
+export interface PartyLock extends Target {
   readonly lock: Lock;
   /** The same lock, where it gives tokens. */
   readonly fenced?: FencedLock;
-  /** The half of a read-write lock that only reads, where this one writes. */
-  readonly reads?: PartyLock;
 }
 
-export interface PartySemaphore extends Locked {
+type WriteLock = PartyLock & { readonly reads: PartyLock };
+
+export interface PartySemaphore extends Target {
   readonly semaphore: Semaphore;
-  /** How many permits it is declared with. */
   readonly declared: number;
 }
 
@@ -81,6 +119,11 @@ export class Party {
     return this.#clients[0]!;
   }
 
+  /** Any of the locks, or semaphores, that this round is about. */
+  someTarget(random: Random): Target {
+    return this.kind === 'semaphore' ? this.someSemaphore(random) : this.someLock(random);
+  }
+
   /** Any of the locks that this round is about. */
   someLock(random: Random): PartyLock {
     const { kind, locks, fencing } = this.#order;
@@ -93,22 +136,20 @@ export class Party {
   }
 
   /** Any of the read-write locks that this round is about: the half that writes. */
-  someWriteLock(random: Random): PartyLock & { readonly reads: PartyLock } {
+  someWriteLock(random: Random): WriteLock {
     return this.#writeLock(random.pick(this.#order.locks));
   }
 
   /** Any of the semaphores that this round is about. */
   someSemaphore(random: Random): PartySemaphore {
-    return this.semaphore(random.pick(this.#order.locks));
+    return this.#semaphore(random.pick(this.#order.locks));
   }
 
-  semaphore(name: string): PartySemaphore {
-    const { declared } = this.#order.permits!;
-    const semaphore = this.client.getSemaphore(name, { permits: declared });
-    return { semaphore, names: [name], isFair: true, declared };
+  /** What has a name that this round is not about. */
+  ownTarget(name: string): Target {
+    return this.kind === 'semaphore' ? this.#semaphore(name) : this.ownLock(name);
   }
 
-  /** The lock of a name that this round is not about. */
   ownLock(name: string): PartyLock {
     const { kind, fencing } = this.#order;
     return this.#single(name, kind === 'fair' || fencing?.fairShare === 1);
@@ -122,17 +163,18 @@ export class Party {
     if (kind === 'red' && this.isFenced) {
       const [first, ...rest] = this.#clients.map((master) => master.getFencedLock(name!));
       const fenced = client.getRedLock(first!, ...rest, { nodeTimeout });
-      return { lock: fenced, fenced, names, isFair: false };
+      return { ...ofLock(fenced), fenced, names, isFair: false };
     }
     if (kind === 'red') {
       const [first, ...rest] = this.#clients.map((master) => master.getLock(name!));
-      return { lock: client.getRedLock(first!, ...rest, { nodeTimeout }), names, isFair: false };
+      const lock = client.getRedLock(first!, ...rest, { nodeTimeout });
+      return { ...ofLock(lock), names, isFair: false };
     }
     if (kind === 'multi' && (names.length > 1 || random.chance(0.3))) {
       const members = names.map((each) =>
         random.chance(0.5) ? client.getLock(each) : client.getFairLock(each),
       );
-      return { lock: client.getMultiLock(...members), names, isFair: false };
+      return { ...ofLock(client.getMultiLock(...members)), names, isFair: false };
     }
     return this.#single(name!, isFair);
   }
@@ -157,7 +199,7 @@ export class Party {
   /** All callers have stopped: all permits are there, after a moment, as many as were declared. Writes down how many are. */
   async countPermits(): Promise<void> {
     if (this.kind !== 'semaphore') return;
-    await Promise.all(this.#order.locks.map((name) => this.#countPermits(this.semaphore(name))));
+    await Promise.all(this.#order.locks.map((name) => this.#countPermits(this.#semaphore(name))));
   }
 
   async close(): Promise<void> {
@@ -173,16 +215,30 @@ export class Party {
     const names = [name];
     if (this.kind === 'read-write') return this.#writeLock(name);
     if (!fencing)
-      return { lock: isFair ? client.getFairLock(name) : client.getLock(name), names, isFair };
+      return { ...ofLock(isFair ? client.getFairLock(name) : client.getLock(name)), names, isFair };
     const fenced = client.getFencedLock(name, { fair: isFair, tokenTtl: fencing.tokenTtlMs });
-    return { lock: fenced, fenced, names, isFair };
+    return { ...ofLock(fenced), fenced, names, isFair };
   }
 
-  #writeLock(name: string): PartyLock & { readonly reads: PartyLock } {
+  #writeLock(name: string): WriteLock {
     const pair = this.client.getReadWriteLock(name);
-    const names = [name];
-    const reads: PartyLock = { lock: pair.readLock(), names, isFair: true, half: 'read' };
-    return { lock: pair.writeLock(), names, isFair: true, half: 'write', reads };
+    const both = { names: [name], isFair: true };
+    const reads: PartyLock = { ...ofLock(pair.readLock()), ...both, half: 'read' };
+    return { ...ofLock(pair.writeLock()), ...both, half: 'write', reads };
+  }
+
+  #semaphore(name: string): PartySemaphore {
+    const { declared } = this.#order.permits!;
+    const semaphore = this.client.getSemaphore(name, { permits: declared });
+    return {
+      acquire: (request) => semaphore.acquire(request),
+      tryAcquire: (request) => semaphore.tryAcquire(request),
+      with: (request, fn) => semaphore.withPermits(request, fn),
+      semaphore,
+      declared,
+      names: [name],
+      isFair: true,
+    };
   }
 
   async #countPermits({ semaphore, declared }: PartySemaphore): Promise<void> {
@@ -231,6 +287,19 @@ export class Party {
     });
     return client;
   }
+}
+
+function ofLock(lock: Lock): Pick<PartyLock, 'lock' | 'acquire' | 'tryAcquire' | 'with'> {
+  return {
+    lock,
+    acquire: (request) => lock.acquire(optionsOf(request)),
+    tryAcquire: (request) => lock.tryAcquire(optionsOf(request)),
+    with: (request, fn) => lock.withLock(optionsOf(request), fn),
+  };
+}
+
+function optionsOf({ wait, lease, signal }: Request): AcquireOptions {
+  return { wait, lease, signal };
 }
 
 export function sourcesOf(address: Address): readonly HoldfastOptions['redis'][] {

@@ -1,23 +1,8 @@
 // One acquisition as the checker sees it: called, entered, left; what is written down at each step, and what its holder believes.
-import type { AcquireOptions, Hold } from '../../../src/index.js';
 import type { Documents, Witnesses } from './documents.js';
-import { failureOf, type Half, type Journal } from './journal.js';
+import { failureOf, type Journal } from './journal.js';
+import type { Held, Locked, Party, PartyLock, PartySemaphore, Request } from './party.js';
 import type { WorkTime } from './time.js';
-
-export interface Request {
-  readonly wait?: number | undefined;
-  readonly lease?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
-  /** How many of a semaphore. */
-  readonly permits?: number | undefined;
-}
-
-/** What is asked for, as far as the checker has to know it. */
-export interface Locked {
-  readonly names: readonly string[];
-  readonly isFair: boolean;
-  readonly half?: Half;
-}
 
 /** Thrown by a section on purpose; its caller must see it. */
 export class SectionError extends Error {
@@ -34,13 +19,15 @@ export interface SectionsContext {
   readonly witnesses: Pick<Witnesses, 'ask'> | undefined;
 }
 
-/** The sections of one caller; each gets an id of its own. */
+/** The sections of one caller with its party; each gets an id of its own. */
 export class Sections {
+  readonly party: Party;
   readonly #context: SectionsContext;
   readonly #caller: string;
   #count = 0;
 
-  constructor(context: SectionsContext, caller: string) {
+  constructor(context: SectionsContext, caller: string, party: Party) {
+    this.party = party;
     this.#context = context;
     this.#caller = caller;
   }
@@ -50,19 +37,16 @@ export class Sections {
     return `${this.#caller}.${this.#count}`;
   }
 
-  call(
-    how: string,
-    client: string,
-    { names, isFair, half }: Locked,
-    { wait, lease, permits }: Request,
-    inside?: string,
-  ): Section {
-    const id = `${this.#caller}.${this.#count++}`;
+  /** `outer`: within which it is called. */
+  call(how: string, locked: Locked, request: Request, outer?: Section): Section {
+    const { names, isFair, half } = locked;
+    const { wait, lease, permits } = request;
+    const id = this.#newId();
     this.#context.journal.note({
       what: 'call',
       id,
       how,
-      client,
+      client: this.party.clientId,
       locks: names,
       isFair,
       half,
@@ -70,31 +54,33 @@ export class Sections {
       leaseMs: lease ?? this.#context.watchdogMs,
       isWatched: lease === undefined,
       waitMs: wait,
-      inside,
+      inside: outer?.id,
     });
     return new Section(this.#context, id, names[0]!);
   }
 
   /** forceUnlock: whoever holds it loses it. */
-  async force({ names, half }: Locked, force: () => Promise<boolean>): Promise<void> {
-    const id = `${this.#caller}.${this.#count++}`;
+  async force({ lock, names, half }: PartyLock): Promise<void> {
+    const id = this.#newId();
     const { journal } = this.#context;
     journal.note({ what: 'forcing', id, locks: names, half });
-    const failure = await force().then(() => undefined, failureOf);
+    const failure = await lock.forceUnlock().then(() => undefined, failureOf);
     journal.note({ what: 'forced', id, locks: names, isKnown: failure === undefined });
   }
 
-  /** setPermits: a semaphore has so many from now on. */
-  async setPermits(
-    { names: [lock] }: Locked,
-    permits: number,
-    set: () => Promise<void>,
-  ): Promise<void> {
-    const id = `${this.#caller}.${this.#count++}`;
+  /** A semaphore has so many permits from now on. */
+  async setPermits({ semaphore }: PartySemaphore, permits: number): Promise<void> {
+    const id = this.#newId();
     const { journal } = this.#context;
-    journal.note({ what: 'setting', id, lock: lock!, permits });
-    const failure = await set().then(() => undefined, failureOf);
+    journal.note({ what: 'setting', id, lock: semaphore.name, permits });
+    const failure = await semaphore.setPermits(permits).then(() => undefined, failureOf);
     journal.note({ what: 'set', id, isKnown: failure === undefined });
+  }
+
+  #newId(): string {
+    const { nextId } = this;
+    this.#count++;
+    return nextId;
   }
 }
 
@@ -145,34 +131,48 @@ export class Section {
   }
 
   /** Asks for a longer lease. That it failed is told by the release, too. */
-  async extend(held: Pick<Hold, 'extend'>, leaseMs: number): Promise<void> {
+  async extend(held: Pick<Held, 'extend'>, leaseMs: number): Promise<void> {
     this.#context.journal.note({ what: 'extending', id: this.id, leaseMs });
     await held.extend(leaseMs).catch(() => undefined);
   }
 
-  /**
-   * Acquires, does something inside, and releases, perhaps more than once. It does not reject: what fails is written down. Resolves when
-   * the call is over.
-   */
-  async hold<H extends Held & Pick<Hold, 'release'>>(
-    acquire: () => Promise<H | undefined>,
-    inside?: (held: H) => Promise<void>,
-    releases = 1,
-  ): Promise<void> {
+  /** The call, and all that belongs to it. It does not reject: what fails is written down. */
+  async during(work: () => Promise<void>): Promise<void> {
     try {
+      await work();
+      this.end();
+    } catch (error) {
+      this.end(error);
+    }
+  }
+
+  /** What is done inside, by a call that releases by itself. */
+  async within(held: Held, isLookedAt: boolean, work: () => Promise<void>): Promise<void> {
+    this.enter(held, isLookedAt);
+    try {
+      await work();
+    } finally {
+      this.leave();
+    }
+  }
+
+  /** Acquires, does something inside, and releases, perhaps more than once. It does not reject. */
+  async hold(
+    acquire: () => Promise<Held | undefined>,
+    inside?: (held: Held) => Promise<void>,
+    { isLookedAt = true, releases = 1 } = {},
+  ): Promise<void> {
+    await this.during(async () => {
       const held = await acquire();
       if (!held) {
         this.refuse();
         return;
       }
-      this.enter(held);
+      this.enter(held, isLookedAt);
       if (inside) await inside(held);
       this.leave();
       await Promise.all(Array.from({ length: releases }, () => held.release()));
-      this.end();
-    } catch (error) {
-      this.end(error);
-    }
+    });
   }
 
   /** Its release begins. */
@@ -197,16 +197,9 @@ export class Section {
   }
 }
 
-export function optionsOf(request: Request): AcquireOptions {
-  return { wait: request.wait, lease: request.lease, signal: request.signal };
-}
-
 // What those who hold believe: asked often, and written down with the time before the question.
 
 const LOOK_EVERY_MS = 4;
-
-/** A hold of a lock, or of permits. */
-type Held = Pick<Hold, 'ownerId' | 'remaining' | 'signal'> & Partial<Pick<Hold, 'token'>>;
 
 export class Beliefs {
   readonly #journal: Journal;

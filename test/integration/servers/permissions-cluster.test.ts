@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { hasShardedChannels, SlotMover } from '../../support/cluster.js';
 import { permittedCommands, readmePermissions, whatIsTold } from '../../support/users.js';
-import { lockContract } from '../../support/lock-contract.js';
+import { lockContract, lockContracts } from '../../support/lock-contract.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 
@@ -60,29 +60,24 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     return new Holdfast({ redis, keyPrefix: PREFIX, ...options });
   }
 
-  for (const shape of ['', '}odd'])
-    lockContract(`reentrant lock of a user with just its permissions, named …${shape}`, {
-      className: 'Lock',
-      newClient: (options) => clientOf('app', options),
-      getLock: (client, name) => client.getLock(name + shape),
-    });
+  const ofApp = (options: Partial<HoldfastOptions>): Holdfast => clientOf('app', options);
+
+  lockContracts(
+    ofApp,
+    ['reentrant lock', 'fair lock', 'fenced fair lock'],
+    ' of a user with just its permissions',
+  );
+
+  lockContract('reentrant lock of a user with just its permissions, named …}odd', {
+    className: 'Lock',
+    newClient: ofApp,
+    getLock: (client, name) => client.getLock(`${name}}odd`),
+  });
 
   lockContract('fenced lock of a user with just its permissions, named …}odd', {
     className: 'FencedLock',
-    newClient: (options) => clientOf('app', options),
+    newClient: ofApp,
     getLock: (client, name) => client.getFencedLock(`${name}}odd`),
-  });
-
-  lockContract('fenced fair lock of a user with just its permissions', {
-    className: 'FencedFairLock',
-    newClient: (options) => clientOf('app', options),
-    getLock: (client, name) => client.getFencedLock(name, { fair: true }),
-  });
-
-  lockContract('fair lock of a user with just its permissions', {
-    className: 'FairLock',
-    newClient: (options) => clientOf('app', options),
-    getLock: (client, name) => client.getFairLock(name),
   });
 
   describe('a user who lacks', () => {

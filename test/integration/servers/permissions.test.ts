@@ -6,7 +6,7 @@ import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
 import { permittedCommands, readmePermissions, whatIsTold } from '../../support/users.js';
 import { counterOf, FENCED_KINDS } from '../../support/fenced-locks.js';
-import { lockContract } from '../../support/lock-contract.js';
+import { lockContracts } from '../../support/lock-contract.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -33,29 +33,11 @@ function clientOf(username: string, options: Partial<HoldfastOptions> = {}): Hol
   return new Holdfast({ redis, keyPrefix: PREFIX, ...options });
 }
 
-lockContract('reentrant lock of a user with just its permissions', {
-  className: 'Lock',
-  newClient: (options) => clientOf('app', options),
-  getLock: (client, name) => client.getLock(name),
-});
-
-lockContract('fair lock of a user with just its permissions', {
-  className: 'FairLock',
-  newClient: (options) => clientOf('app', options),
-  getLock: (client, name) => client.getFairLock(name),
-});
-
-lockContract('fenced lock of a user with just its permissions', {
-  className: 'FencedLock',
-  newClient: (options) => clientOf('app', options),
-  getLock: (client, name) => client.getFencedLock(name),
-});
-
-lockContract('fenced fair lock of a user with just its permissions', {
-  className: 'FencedFairLock',
-  newClient: (options) => clientOf('app', options),
-  getLock: (client, name) => client.getFencedLock(name, { fair: true }),
-});
+lockContracts(
+  (options) => clientOf('app', options),
+  ['reentrant lock', 'fair lock', 'fenced lock', 'fenced fair lock'],
+  ' of a user with just its permissions',
+);
 
 describe('a user who lacks', () => {
   /**

@@ -254,10 +254,11 @@ describe('errors', () => {
     });
   });
 
-  it('a number that servers write out in different ways is refused', () => {
+  // Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 write one that ends in eight zeros as "1e+8": test/integration/servers/round-numbers.test.ts
+  it('a number that servers write out in different ways is refused: scripts hand over its digits', () => {
     expect(answerOf("return redis.call('GET', 12)", { execute: ([, key]) => key! })).toBe('12');
-    expect(() => answerOf("return redis.call('GET', 1.5)")).toThrow();
-    expect(() => answerOf("return redis.call('GET', 2 ^ 53)")).toThrow();
+    for (const number of ['1.5', '2 ^ 53', '100000000', "tonumber('-100000000')"])
+      expect(() => answerOf(`return redis.call('GET', ${number})`)).toThrow('not its digits');
   });
 });
 

@@ -1,0 +1,114 @@
+// Each script without one of its commands, each in turn, as for a user who may not use it: it does all of its work or none of it, and leaves no
+// key without an end.
+import { describe, expect, it } from 'vitest';
+import type { Reply } from '../../../src/testing/lua-runtime.js';
+import { memoryScripts } from '../../../src/testing/scripts.memory.generated.js';
+import {
+  commandsFor,
+  LEASES,
+  LOCK,
+  SCENARIOS,
+  type Scenario,
+} from '../../support/script-scenarios.js';
+import { ScriptServer } from '../../support/script-server.js';
+
+type State = ScriptServer['state'];
+
+const DENIED = { err: 'NOPERM a command is denied' };
+
+it('every script has a scenario', () => {
+  const tried = new Set(SCENARIOS.map(({ script }) => script));
+  expect([...tried].sort()).toEqual(Object.keys(memoryScripts).sort());
+});
+
+describe.each(SCENARIOS)('$title', (scenario) => {
+  it('does all or nothing without any one of its commands', () => {
+    const { script, before } = scenario;
+    const stateBefore = prepared(scenario).state;
+    const permitted = play(scenario);
+    expect(permitted.commands.size).toBeGreaterThan(0);
+    expect(isError(permitted.reply)).toBe(false);
+    for (const command of permitted.commands) {
+      const { reply, left } = play(scenario, command);
+      const words = `without ${command}: ${JSON.stringify(reply)}`;
+      for (const [ttlMs] of Object.values(left)) expect(ttlMs, words).not.toBe(-1);
+      if (isError(reply)) {
+        expect(reply, words).toEqual(DENIED);
+        // A token that was given already is used up when its owner may not leave the line for the lock.
+        const isUsedUp = script === 'join' && before.counter && command === 'ZREM';
+        const { counter } = isUsedUp ? permitted.left : stateBefore;
+        const expected = { ...stateBefore, ...(counter && { counter }) };
+        expectToBe(withoutTorn(left, scenario), withoutTorn(expected, scenario), words);
+      } else if (script === 'gather' && (reply as readonly Reply[])[0] === null) {
+        // It is told by null what to send by itself, to be told why.
+        expectToBe(left, stateBefore, words);
+      } else if (script !== 'weightedHandOver' || command !== 'PUBSUB') {
+        expectToBe(left, doneWithout(scenario, command, stateBefore, permitted.left), words);
+      }
+    }
+  });
+});
+
+function prepared({ before }: Scenario): ScriptServer {
+  const server = new ScriptServer(['grants:listening', 'grants:deaf']);
+  for (const words of commandsFor(before, server.nowMs)) server.command(...words);
+  return server;
+}
+
+function play(
+  scenario: Scenario,
+  denied?: string,
+): { reply: Reply; left: State; commands: ReadonlySet<string> } {
+  const server = prepared(scenario);
+  const { script, args, keys } = scenario;
+  const commands = new Set<string>();
+  const reply = server.run(script, keys, args, ([command = '']) => {
+    commands.add(command);
+    return command === denied ? DENIED : undefined;
+  });
+  return { reply, left: server.state, commands };
+}
+
+/** The keys of a line, and of several holders, may stay for longer than what is in them. That permits were set may be forgotten earlier. */
+function expectToBe(found: State, expected: State, words: string): void {
+  const maySay = Object.entries(found).map(([key, [ttlMs, content]]) => {
+    const expectedMs = expected[key]?.[0] ?? ttlMs;
+    const mayStay = ['line', 'places', LEASES].includes(key) || (key === LOCK && LEASES in found);
+    const isFine = key === 'permits' || (mayStay && ttlMs >= expectedMs);
+    return [key, [isFine ? expectedMs : ttlMs, content]] as const;
+  });
+  expect(Object.fromEntries(maySay), words).toEqual(expected);
+}
+
+/** What is done without a command that it can do without. */
+function doneWithout(
+  scenario: Scenario,
+  command: string,
+  stateBefore: State,
+  permitted: State,
+): State {
+  const { script, before, args } = scenario;
+  // The word for one who was forced out may stay: it ends by itself.
+  if (command === 'DEL' && before.word !== undefined && !before.lock) return stateBefore;
+  // A lock is handed over without a token to who asks for it then.
+  if (script === 'handOver' && ['GET', 'SET'].includes(command)) {
+    const { counter } = stateBefore;
+    return { ...without(permitted, ['counter']), ...(counter && { counter }) };
+  }
+  // The places are taken at their word.
+  if (command === 'PUBSUB') return play({ ...scenario, args: args.with(5, '0') }).left;
+  return permitted;
+}
+
+/** Of holders whose lock or leases were deleted, what is left means nothing: it may be cleared away. */
+function withoutTorn(state: State, { before }: Scenario): State {
+  return before.missing === undefined ? state : without(state, [LOCK, LEASES]);
+}
+
+function without(state: State, keys: readonly string[]): State {
+  return Object.fromEntries(Object.entries(state).filter(([key]) => !keys.includes(key)));
+}
+
+function isError(reply: Reply): boolean {
+  return reply !== null && typeof reply === 'object' && 'err' in reply;
+}
