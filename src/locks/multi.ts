@@ -261,7 +261,11 @@ export class MultiAcquisition {
       const attemptMs = first ? this.#leftMs : Math.max(this.#leftMs, 1);
       const tries = members
         .filter((member) => member !== first)
-        .map((member) => acquire(member, 0, attemptMs, onlyOnce(commonId, member.name)));
+        .map((member) => {
+          // Asked again, since what was asked for as that owner is being taken back, a member gets an owner of its own.
+          const ids = [commonId];
+          return acquire(member, 0, attemptMs, () => ids.pop() ?? this.#session.newOwnerId());
+        });
       // All leases count from one instant.
       if (first && waited && leaseMs !== undefined)
         tries.push(this.#extend(first, waited, leaseMs));
@@ -320,13 +324,9 @@ export class MultiAcquisition {
   async #undo(holds: readonly SingleHold[]): Promise<void> {
     const limit = new WaitLimit({ clock: this.#clock, limitMs: UNDO_LIMIT_MS });
     const releases = Promise.allSettled(holds.map((hold) => hold.releaseQuietly()));
-    try {
-      await limit.within(releases);
-    } catch {
-      // They are released as soon as their servers answer.
-    } finally {
-      limit.dispose();
-    }
+    // Those that take longer are released as soon as their servers answer.
+    await limit.within(releases).catch(() => undefined);
+    limit.dispose();
   }
 
   /** Which of the members that refused is to be waited for. Throws if a refusal was worse than that, or if no time is left to wait. */
@@ -335,9 +335,6 @@ export class MultiAcquisition {
     first: SingleLock | undefined,
     triedAtMs: number,
   ): SingleLock | undefined {
-    // Members were held around us for a moment, and then not any more: the next round makes a new owner for all.
-    if (refusals.every(({ error }) => error instanceof OwnerSpentError) && this.#leftMs > 0)
-      return undefined;
     // An unreachable member is waited for like one that somebody holds: while nothing is held here. If waiting does not help, its error
     // says so. (Not `first`, of which only the extension failed: acquiring it worked.)
     const unreachable = refusals.find(
@@ -423,22 +420,6 @@ function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
   return !(backend.isReachable ?? session.connection.isReady);
 }
 
-/** A member was to be tried once more as the owner that all members share, though what was asked for as that owner is being taken back. */
-class OwnerSpentError extends UnavailableError {}
-
-/** Gives one member the owner that all share, once; asked for it again, throws OwnerSpentError. */
-function onlyOnce(ownerId: string, lockName: string): () => string {
-  let isUsed = false;
-  return () => {
-    if (isUsed) {
-      const message = `lock "${lockName}" not acquired: what was asked for as ${ownerId} is being taken back`;
-      throw new OwnerSpentError(message, { lockName });
-    }
-    isUsed = true;
-    return ownerId;
-  };
-}
-
 // A hold of several locks at once: as good as its weakest member, and gone with the first that is lost.
 
 export class MultiHold implements OwnHold {
@@ -471,19 +452,16 @@ export class MultiHold implements OwnHold {
   }
 
   async extend(lease: number): Promise<void> {
-    this.#look();
-    if (this.#loss) throw this.#loss;
+    this.#assertHeld();
     await this.#all((member) => member.extend(lease));
   }
 
   async release(): Promise<void> {
-    this.#look();
     await this.#all((member) => member.release());
   }
 
   async run<T>(fn: () => T | Promise<T>): Promise<T> {
-    this.#look();
-    if (this.#loss) throw this.#loss;
+    this.#assertHeld();
     const scope = new Scope(currentScope(), false);
     for (const member of this.members) member.enterInto(scope);
     return await scope.run(fn);
@@ -507,7 +485,6 @@ export class MultiHold implements OwnHold {
   }
 
   async releaseQuietly(): Promise<void> {
-    this.#look();
     await this.#all((member) => member.releaseQuietly());
   }
 
@@ -516,8 +493,14 @@ export class MultiHold implements OwnHold {
     for (const member of this.members) member.remaining();
   }
 
+  #assertHeld(): void {
+    this.#look();
+    if (this.#loss) throw this.#loss;
+  }
+
   /** Calls all members, whatever becomes of the others. If a member was lost, it throws that rather than any other error. */
   async #all(call: (member: SingleHold) => Promise<void>): Promise<void> {
+    this.#look();
     const outcomes = await Promise.allSettled(this.members.map(call));
     if (this.#loss) throw this.#loss;
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;

@@ -29,6 +29,8 @@ export class TappedRedis implements LibrarySource {
   readonly #held = new Map<string, Promise<void>>();
   #subscriber: Heard | undefined;
   #isDeaf = false;
+  #isCut = false;
+  readonly #connections = new Set<Connection>();
 
   constructor(memory: MemoryRedis) {
     this.#memory = memory;
@@ -65,6 +67,17 @@ export class TappedRedis implements LibrarySource {
     this.#isDeaf = true;
   }
 
+  /** From now on this client does not reach the server, which others do, until `mend`. */
+  cut(): void {
+    this.#isCut = true;
+    for (const connection of this.#connections) void connection.close();
+    this.#connections.clear();
+  }
+
+  mend(): void {
+    this.#isCut = false;
+  }
+
   /** Says a message on the channel where the client hears of its grants. */
   async tellGrant(payload: string): Promise<void> {
     await this.tell(this.grantChannel, payload);
@@ -88,7 +101,10 @@ export class TappedRedis implements LibrarySource {
         const message = (channel: string, payload: string): void => {
           if (!this.#isDeaf) heard.message(channel, payload);
         };
-        return this.#tapped(library.open(address, purpose, { ...heard, message }));
+        const connection = library.open(address, purpose, { ...heard, message });
+        this.#connections.add(connection);
+        if (this.#isCut) queueMicrotask(() => void connection.close()); // not while the attempt begins
+        return this.#tapped(connection);
       },
     };
   }

@@ -5,7 +5,7 @@
 import { deadlineOf, type HeldReply, leftMs } from '../../core/protocol.js';
 import { type NodeAnswer, QuorumError, type SeenHolder } from '../../api/errors.js';
 import { type Clock, type Instant, now } from '../../runtime/clock.js';
-import { describe, failureKind } from '../../redis/failure.js';
+import { describe, failureKind, isReply } from '../../redis/failure.js';
 import type { Master, VoteReply } from './master.js';
 import { guarded, type RequiredUptime, type RestartGuard } from './restart-guard.js';
 
@@ -35,20 +35,13 @@ export type ElectionResult =
   | HeldReply
   | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
 
-/** One master in an election. */
-interface Node {
-  readonly master: Master;
-  /** For how long it had been up when the election began, in milliseconds; Infinity: that is not known. */
+/** How long a master had been up when an election began. */
+interface Age {
+  /** In milliseconds; Infinity: that is not known. */
   readonly upMs: number;
   /** Whether it has told that itself. */
   readonly isAgeTold: boolean;
-  /** What it says to the question for its vote; undefined: nothing so far. */
-  state: NodeState;
 }
-
-type NodeState =
-  /** It is not asked: it is in trouble, or has been up for too short a time. */
-  { readonly kind: 'skipped'; readonly why: NodeAnswer } | Answer<VoteReply>;
 
 /** What a master answers to a token: undefined: it was written; otherwise the last one there, which is as large or larger. */
 type Written = bigint | undefined;
@@ -62,15 +55,21 @@ const AMBIGUOUS_RETRY_MS = 1_000;
  * @throws what most masters refuse it with for good
  */
 export async function elect(terms: ElectionTerms): Promise<ElectionResult> {
-  return await new Election(terms).result();
+  const election = new Election(terms);
+  let result: ElectionResult | undefined;
+  try {
+    return (result = await election.result());
+  } finally {
+    if (result?.outcome !== 'acquired') election.takeBack();
+  }
 }
 
 class Election {
   readonly #terms: ElectionTerms;
   readonly #beganAt: Instant;
-  readonly #nodes: readonly Node[];
-  /** Those of them that are asked for their vote. */
-  readonly #asked: readonly Node[];
+  readonly #ages: readonly Age[];
+  /** Of each master. */
+  #votes: readonly Answer<VoteReply>[] = [];
   /** For how long a master may still be sent a vote or a token: no longer, once the votes are taken back. */
   readonly #limit: { leftMs: number };
 
@@ -78,69 +77,64 @@ class Election {
     this.#terms = terms;
     this.#beganAt = now(terms.clock);
     this.#limit = { leftMs: terms.nodeTimeoutMs };
-    this.#nodes = terms.masters.map((master) => {
-      const { name: node, trouble, lock } = master;
-      const { ageMs: upMs, isAgeTold } = lock.connection.server;
-      if (trouble !== undefined) {
-        const why = { node, answer: 'unreachable', reason: trouble } as const;
-        return { master, upMs: Infinity, isAgeTold, state: { kind: 'skipped', why } };
-      }
-      const votesInMs = terms.guard.leastMs - upMs;
-      const why = votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;
-      return { master, upMs, isAgeTold, state: why && { kind: 'skipped', why } };
-    });
-    this.#asked = this.#nodes.filter(({ state }) => state?.kind !== 'skipped');
+    this.#ages = terms.masters.map(({ trouble, connection: { server } }) => ({
+      upMs: trouble === undefined ? server.ageMs : Infinity,
+      isAgeTold: server.isAgeTold,
+    }));
   }
 
   async result(): Promise<ElectionResult> {
-    let votes: ElectionResult | undefined;
-    try {
-      votes = await this.#askForVotes();
-      const { token, unreached = [] } = votes.outcome === 'acquired' ? votes : {};
-      const result = token === undefined ? votes : await this.#writeBack(token, unreached);
-      if (result.outcome !== 'acquired') this.#takeBack(this.#mayHaveBeenSeen(result));
-      return result;
-    } catch (error) {
-      this.#takeBack(votes?.outcome === 'acquired');
-      throw error;
-    }
-  }
-
-  #askForVotes(): Promise<ElectionResult> {
-    const { clock, ownerId, leaseMs, nodeTimeoutMs } = this.#terms;
-    const asked = this.#asked;
-    const ask = (master: Master): Promise<VoteReply> => master.vote(ownerId, leaseMs, this.#limit);
-    return poll(clock, mastersOf(asked), ask, nodeTimeoutMs, (answers, isFinal) => {
-      for (const [index, node] of asked.entries()) node.state = answers[index];
+    const { clock, masters, guard, ownerId, leaseMs, nodeTimeoutMs } = this.#terms;
+    const ask = (master: Master, index: number): Promise<VoteReply> | Skipped =>
+      skipped(unreachable(master) ?? this.#tooYoung(index, guard.leastMs)) ??
+      master.vote(ownerId, leaseMs, this.#limit);
+    const votes = await poll(clock, masters, ask, nodeTimeoutMs, (answers, isFinal) => {
+      this.#votes = answers;
       return this.#decided(isFinal);
     });
+    const isFenced = votes.outcome === 'acquired' && votes.token !== undefined;
+    return isFenced ? await this.#writeBack(votes.token, votes.unreached) : votes;
+  }
+
+  /**
+   * Takes back the votes. Those who wait are told where this owner may have had a majority, counting late answers: others may have seen
+   * that, and wait for its end.
+   */
+  takeBack(): void {
+    this.#limit.leftMs = 0;
+    const { masters, ownerId, quorum } = this.#terms;
+    const mayHaveVoted = this.#votes.filter(
+      (vote) => mayHaveRun(vote) && valueOf(vote)?.reply.outcome !== 'held',
+    );
+    for (const [index, master] of masters.entries())
+      if (this.#votes[index]?.kind !== 'skipped')
+        master.withdraw(ownerId, mayHaveVoted.length >= quorum);
   }
 
   /** The one place that decides by the votes so far; undefined: they decide nothing yet. `isFinal`: there will be no more. */
   #decided(isFinal: boolean): ElectionResult | Error | undefined {
     const { masters, quorum } = this.#terms;
     const tolerated = masters.length - quorum;
-    const refusal = isFinal ? refusalOfMany(this.#answers, tolerated) : undefined;
+    const refusal = isFinal ? refusalOfMany(this.#votes, tolerated) : undefined;
     if (refusal) return refusal;
-    const required = this.#requiredUptime(isFinal);
-    const nodes = this.#nodes.flatMap((node) => {
-      const vote = voteOf(node);
-      if (vote?.answer !== 'acquired' || node.upMs >= required.upMs) return vote ?? [];
+    const { upMs, waitsForOthers } = this.#requiredUptime(isFinal);
+    const nodes = masters.flatMap((master, index) => {
+      const said = saidBy(master, this.#votes[index], voteInWords);
+      const why = said?.answer === 'acquired' && this.#tooYoung(index, upMs, waitsForOthers);
       // A vote that does not count now may do so when more masters have answered.
-      return isFinal ? guarded(vote.node, required.upMs - node.upMs, required.waitsForOthers) : [];
+      return why ? (isFinal ? why : []) : (said ?? []);
     });
-    const votes = nodes.filter(({ answer }) => answer === 'acquired').length;
-    if (votes >= quorum) {
-      const isUnreached = ({ state }: Node): boolean => state?.kind === 'skipped' || isLost(state);
-      const unreached = mastersOf(this.#nodes.filter(isUnreached));
-      const tokens = values(this.#answers).map(({ reply }) =>
+    const won = nodes.filter(({ answer }) => answer === 'acquired').length;
+    if (won >= quorum) {
+      const unreached = masters.filter((_, index) => isUnreached(this.#votes[index]));
+      const tokens = values(this.#votes).map(({ reply }) =>
         reply.outcome === 'acquired' ? reply.token : undefined,
       );
       return { outcome: 'acquired', token: largest(tokens), unreached };
     }
     const held = nodes.filter((node) => node.answer === 'held');
     if (held.length > tolerated) {
-      const reply = this.#heldBy(held, votes);
+      const reply = this.#heldBy(held, won);
       // Whether the votes are split is only known with the last answer.
       return isFinal || reply.retryInMs === undefined ? reply : undefined;
     }
@@ -150,9 +144,7 @@ class Election {
   /** The answer "held": who has the most votes, and when to try again. */
   #heldBy(held: readonly SeenHolder[], ownVotes: number): HeldReply {
     const { masters, quorum, nodeTimeoutMs, random } = this.#terms;
-    const votes = new Map<string, number>();
-    for (const { holder } of held) votes.set(holder, (votes.get(holder) ?? 0) + 1);
-    const [holder = '', most = 0] = [...votes].sort(([, one], [, other]) => other - one)[0] ?? [];
+    const [holder = '', most = 0] = mostNamed(held.map((seen) => seen.holder)) ?? [];
     // So many of these leases must end before a majority can be free.
     const missing = quorum - (masters.length - held.length);
     const ttlsMs = held.map(({ holderTtlMs }) => (holderTtlMs < 0 ? Infinity : holderTtlMs));
@@ -169,30 +161,22 @@ class Election {
   /** For how long a master must have been up for its vote, or a token written to it, to count. */
   #requiredUptime(isFinal: boolean): RequiredUptime {
     const { guard, quorum } = this.#terms;
-    const uptimes = this.#nodes.map(({ upMs, isAgeTold, state }) => {
-      if (state?.kind !== 'answered') return { upMs, isAgeTold, toldMs: undefined };
-      const { reply, longestLeaseMs } = state.value;
-      const heldMs = reply.outcome === 'held' ? reply.holderTtlMs : 0;
-      return { upMs, isAgeTold, toldMs: Math.max(longestLeaseMs, heldMs) };
+    const uptimes = this.#ages.map((age, index) => {
+      const told = valueOf(this.#votes[index]);
+      const heldMs = told?.reply.outcome === 'held' ? told.reply.holderTtlMs : 0;
+      return { ...age, toldMs: told && Math.max(told.longestLeaseMs, heldMs) };
     });
     return guard.require(uptimes, quorum, isFinal);
   }
 
-  get #answers(): readonly Answer<VoteReply>[] {
-    return this.#nodes.map(({ state }) => (state?.kind === 'skipped' ? undefined : state));
-  }
-
-  /** Takes back the votes. `isTold`: those who wait are told, since the votes may have kept them out. */
-  #takeBack(isTold: boolean): void {
-    this.#limit.leftMs = 0;
-    for (const { master } of this.#asked) master.withdraw(this.#terms.ownerId, isTold);
-  }
-
-  /** Whether this owner may have had a majority, counting late answers: others may have seen that, and wait for its end. */
-  #mayHaveBeenSeen(result: ElectionResult): boolean {
-    if (result.outcome !== 'no quorum') return false;
-    const refused = result.nodes.filter(({ answer }) => answer === 'held').length;
-    return this.#asked.length - refused >= this.#terms.quorum;
+  /** Why a master does not count that had been up for `upMs`, by default when the election began; undefined: it does. */
+  #tooYoung(
+    index: number,
+    requiredMs: number,
+    waitsForOthers = false,
+    upMs = this.#ages[index]?.upMs ?? 0,
+  ): NodeAnswer | undefined {
+    return guarded(this.#terms.masters[index]?.name ?? '', requiredMs - upMs, waitsForOthers);
   }
 
   // The second round, over fenced locks: the token is written to all masters, and is the holder's when most have it.
@@ -222,87 +206,83 @@ class Election {
   // lost when a majority forgets it while nobody takes the lock.)
 
   async #writeBack(first: bigint, unreached: readonly Master[]): Promise<ElectionResult> {
-    const { clock, quorum, leaseMs, nodeTimeoutMs } = this.#terms;
+    const { clock, masters, quorum, leaseMs, nodeTimeoutMs } = this.#terms;
     const deadline = deadlineOf(this.#beganAt, leaseMs);
     const required = this.#requiredUptime(true);
     for (let token = first; ;) {
-      const whyNot = this.#nodes.map((node) => this.#whyNotCounting(node, required));
-      const counting = this.#nodes.filter((_, index) => !whyNot[index]);
-      const write = (master: Master): Promise<Written> => master.raise(token, this.#limit);
-      let answers: readonly Answer<Written>[] = [];
-      if (counting.length >= quorum) {
-        // Masters that are guarded, or owe an answer since the vote, are sent the token as well, and not waited for.
-        for (const [index, { master, state }] of this.#nodes.entries()) {
-          const isTold = state?.kind !== 'skipped' || state.why.answer === 'guarded';
-          if (whyNot[index] && isTold) write(master).catch(() => undefined);
-        }
-        answers = await poll(clock, mastersOf(counting), write, nodeTimeoutMs, this.#written);
-      }
-      if (countWritten(answers) >= quorum) return { outcome: 'acquired', token, unreached };
-      const last = largest(values(answers));
+      const whyNot = masters.map((master, index) => this.#notCounting(master, index, required));
+      const counted = (answers: readonly Answer<Written>[]): readonly Answer<Written>[] =>
+        answers.filter((_, index) => !whyNot[index]);
+      // Masters that are guarded, or owe an answer since the vote, are sent the token as well, and not waited for.
+      const write = (master: Master, index: number): Promise<Written> | Skipped => {
+        const vote = this.#votes[index];
+        const isOut = vote?.kind === 'skipped' && vote.why.answer !== 'guarded';
+        return isOut ? vote : master.raise(token, this.#limit);
+      };
+      const isWritten = (
+        answers: readonly Answer<Written>[],
+      ): Answer<Written>[] | Error | undefined => {
+        const counting = counted(answers);
+        const open = counting.filter((answer) => !answer).length;
+        const written = countWritten(counting);
+        const isOutdone = written < values(counting).length && written + open < quorum;
+        if (open > 0 && written < quorum && !isOutdone) return undefined;
+        return refusalOfMany(counting, masters.length - quorum) ?? [...answers];
+      };
+      const isHopeless = whyNot.filter((why) => !why).length < quorum;
+      const answers = isHopeless ? [] : await poll(clock, masters, write, nodeTimeoutMs, isWritten);
+      const counting = counted(answers);
+      if (countWritten(counting) >= quorum) return { outcome: 'acquired', token, unreached };
+      const last = largest(values(counting));
       if (last === undefined || leftMs(deadline) <= 0) {
-        const nodes = this.#nodes.map(
-          (node, index) => whyNot[index] ?? writeAnswer(node, answers[counting.indexOf(node)]),
-        );
-        return { outcome: 'no quorum', nodes };
+        const said = (master: Master, index: number): NodeAnswer =>
+          whyNot[index] ??
+          saidBy(master, answers[index], writtenInWords) ?? {
+            node: master.name,
+            answer: 'unreachable',
+            reason: 'not asked',
+          };
+        return { outcome: 'no quorum', nodes: masters.map(said) };
       }
       // Others had the lock, or tried to, since the first of the masters voted for us: we go on from their token.
       token = last + 1n;
     }
   }
 
-  /** The answers, when the token is written to most masters, or cannot be any more. */
-  readonly #written = (
-    answers: readonly Answer<Written>[],
-    isFinal: boolean,
-  ): readonly Answer<Written>[] | Error | undefined => {
-    const { masters, quorum } = this.#terms;
-    const written = countWritten(answers);
-    const open = answers.filter((answer) => !answer).length;
-    const isOutdone = written < values(answers).length && written + open < quorum;
-    if (written >= quorum || isOutdone) return [...answers];
-    return isFinal ? (refusalOfMany(answers, masters.length - quorum) ?? answers) : undefined;
-  };
-
   /** Why a token does not count on a master: its vote would not count either, since it may have forgotten one. undefined: it counts. */
-  #whyNotCounting({ master, state }: Node, required: RequiredUptime): NodeAnswer | undefined {
-    const { name: node, trouble, lock } = master;
-    if (state?.kind === 'skipped') return state.why;
-    if (trouble !== undefined) return { node, answer: 'unreachable', reason: trouble };
+  #notCounting(master: Master, index: number, required: RequiredUptime): NodeAnswer | undefined {
+    const vote = this.#votes[index];
+    if (vote?.kind === 'skipped') return vote.why;
     const { clock, monotonicMs } = this.#beganAt;
-    const upMs = lock.connection.server.ageMs - (clock.nowMs() - monotonicMs);
-    const missingMs = required.upMs - upMs;
-    return missingMs > 0 ? guarded(node, missingMs, required.waitsForOthers) : undefined;
+    const upMs = master.connection.server.ageMs - (clock.nowMs() - monotonicMs);
+    return (
+      unreachable(master) ?? this.#tooYoung(index, required.upMs, required.waitsForOthers, upMs)
+    );
   }
 }
 
-function mastersOf(nodes: readonly Node[]): Master[] {
-  return nodes.map(({ master }) => master);
+function skipped(why: NodeAnswer | undefined): Skipped | undefined {
+  return why && { kind: 'skipped', why };
 }
 
-/** What a master says to the question for its vote, as callers are told; undefined: nothing so far. */
-function voteOf({ master: { name: node }, state }: Node): NodeAnswer | undefined {
-  if (state?.kind === 'skipped') return state.why;
-  if (state?.kind === 'unreachable') return { node, answer: 'unreachable', reason: state.reason };
-  const reply = state?.value.reply;
-  if (reply?.outcome !== 'held') return reply && { node, answer: 'acquired' };
+function unreachable({ name: node, trouble: reason }: Master): NodeAnswer | undefined {
+  return reason === undefined ? undefined : { node, answer: 'unreachable', reason };
+}
+
+/** Whether a master cannot have been reached; that its answer is late does not mean that. */
+function isUnreached(vote: Answer<VoteReply>): boolean {
+  if (vote?.kind === 'skipped') return true;
+  return vote?.kind === 'unreachable' && vote.error !== undefined && !isReply(vote.error);
+}
+
+function voteInWords({ reply }: VoteReply, node: string): NodeAnswer {
+  if (reply.outcome !== 'held') return { node, answer: 'acquired' };
   return { node, answer: 'held', holder: reply.holder, holderTtlMs: reply.holderTtlMs };
 }
 
-/** What a master says to a token that is written to it. */
-function writeAnswer({ master: { name: node } }: Node, answer: Answer<Written>): NodeAnswer {
-  if (answer?.kind === 'answered' && answer.value === undefined)
-    return { node, answer: 'acquired' };
-  if (answer?.kind !== 'answered')
-    return { node, answer: 'unreachable', reason: answer?.reason ?? 'not asked' };
-  const reason = `it has a larger token, ${String(answer.value)}`;
-  return { node, answer: 'unreachable', reason };
-}
-
-function isLost(answer: Answer<unknown>): boolean {
-  if (answer?.kind !== 'unreachable' || answer.error === undefined) return false;
-  const kind = failureKind(answer.error);
-  return kind === 'unsent' || kind === 'unanswered';
+function writtenInWords(last: Written, node: string): NodeAnswer {
+  if (last === undefined) return { node, answer: 'acquired' };
+  return { node, answer: 'unreachable', reason: `it has a larger token, ${String(last)}` };
 }
 
 function countWritten(answers: readonly Answer<Written>[]): number {
@@ -317,68 +297,97 @@ export function largest(tokens: readonly (bigint | undefined)[]): bigint | undef
   );
 }
 
+/** The owner that is named most often, and how often; undefined: none is. */
+export function mostNamed(owners: readonly string[]): [owner: string, count: number] | undefined {
+  const counts = new Map<string, number>();
+  for (const owner of owners) counts.set(owner, (counts.get(owner) ?? 0) + 1);
+  return [...counts].sort(([, one], [, other]) => other - one)[0];
+}
+
 // Asks several masters the same thing at the same time, and decides as soon as their answers allow.
 
 /** What one master answered; undefined: nothing so far. */
 export type Answer<T> =
   | { readonly kind: 'answered'; readonly value: T }
   | { readonly kind: 'unreachable'; readonly reason: string; readonly error?: unknown }
+  | Skipped
   | undefined;
+
+/** It is not asked: it is in trouble, or has been up for too short a time. */
+interface Skipped {
+  readonly kind: 'skipped';
+  readonly why: NodeAnswer;
+}
 
 /**
  * Resolves to what `decide` returns, or rejects if that is an error. `decide` is called after every answer, also after it has decided, and
  * with `isFinal` when no more will be waited for.
  *
  * @param clock - whose time counts
- * @param send - asks one master
+ * @param send - asks one master, or says why not
  * @param limitMs - how long to wait for each, in milliseconds; one that takes longer is remembered as overdue
  */
 export function poll<T, Decision>(
   clock: Clock,
   masters: readonly Master[],
-  send: (master: Master, index: number) => Promise<T>,
+  send: (master: Master, index: number) => Promise<T> | Skipped,
   limitMs: number,
   decide: (answers: readonly Answer<T>[], isFinal: boolean) => Decision | Error | undefined,
 ): Promise<Decision> {
   return new Promise((resolve, reject) => {
-    const answers: Answer<T>[] = masters.map(() => undefined);
-    const pending = new Map<number, Promise<T>>();
-    const settled = (index: number, answer: Answer<T>): void => {
-      if (!pending.delete(index)) return;
+    const questions = masters.map((master, index) => ({ master, sent: send(master, index) }));
+    const answers: Answer<T>[] = questions.map(({ sent }) => ('kind' in sent ? sent : undefined));
+    const judge = (): void => {
+      const isFinal = !answers.includes(undefined);
+      if (isFinal) clock.clearTimer(timer);
+      const decision = decide(answers, isFinal);
+      if (decision instanceof Error) reject(decision);
+      else if (decision !== undefined) resolve(decision);
+    };
+    const settle = (index: number, answer: Answer<T>): void => {
+      if (answers[index]) return;
       answers[index] = answer;
       judge();
     };
-    for (const [index, master] of masters.entries()) {
-      const sent = send(master, index);
-      pending.set(index, sent);
-      sent.then(
-        (value) => {
-          settled(index, { kind: 'answered', value });
-        },
-        (error: unknown) => {
-          const reason = error instanceof Error ? describe(error) : String(error);
-          settled(index, { kind: 'unreachable', reason, error });
-        },
-      );
-    }
     const giveUp = (): void => {
-      for (const [index, answer] of [...pending]) {
-        masters[index]?.overdue(answer);
-        settled(index, { kind: 'unreachable', reason: `no answer within ${String(limitMs)} ms` });
+      for (const [index, { master, sent }] of questions.entries()) {
+        if (answers[index] || 'kind' in sent) continue;
+        master.overdue(sent);
+        settle(index, { kind: 'unreachable', reason: `no answer within ${String(limitMs)} ms` });
       }
     };
     // After a blocked event loop the answers may be here, unread: one turn of the loop reads them first.
     let timer = clock.setTimer(() => {
       timer = clock.setTimer(giveUp, 1);
     }, limitMs);
-    const judge = (): void => {
-      if (pending.size === 0) clock.clearTimer(timer);
-      const decision = decide(answers, pending.size === 0);
-      if (decision instanceof Error) reject(decision);
-      else if (decision !== undefined) resolve(decision);
-    };
-    if (masters.length === 0) judge();
+    for (const [index, { sent }] of questions.entries()) {
+      if ('kind' in sent) continue;
+      const failed = (error: unknown): void => {
+        const reason = error instanceof Error ? describe(error) : String(error);
+        settle(index, { kind: 'unreachable', reason, error });
+      };
+      sent.then((value) => {
+        settle(index, { kind: 'answered', value });
+      }, failed);
+    }
+    if (!answers.includes(undefined)) judge();
   });
+}
+
+export function valueOf<T>(answer: Answer<T>): T | undefined {
+  return answer?.kind === 'answered' ? answer.value : undefined;
+}
+
+/** The values of those who answered. */
+export function values<T>(answers: readonly Answer<T>[]): T[] {
+  return answers.flatMap((answer) => (answer?.kind === 'answered' ? [answer.value] : []));
+}
+
+/** Whether a master did what it was asked to do, or may have: its answer did not come. */
+export function mayHaveRun(answer: Answer<unknown>): boolean {
+  if (answer?.kind === 'answered') return answer.value !== false;
+  if (answer?.kind === 'skipped') return false;
+  return answer?.error === undefined || failureKind(answer.error) === 'unanswered';
 }
 
 /**
@@ -397,15 +406,15 @@ export function refusalOfMany(
   return refusals.length > tolerated ? refusals[0] : undefined;
 }
 
-/** Whether a master did what it was asked to do, or may have: its answer did not come. */
-export function mayHaveRun(answer: Answer<unknown>): boolean {
-  if (answer?.kind === 'answered') return answer.value !== false;
-  return answer?.error === undefined || failureKind(answer.error) === 'unanswered';
-}
-
-/** The values of those who answered. */
-export function values<T>(answers: readonly Answer<T>[]): T[] {
-  return answers.flatMap((answer) => (answer?.kind === 'answered' ? [answer.value] : []));
+/** A master's answer as callers are told it, in the words of `read`; undefined: there is none so far. */
+export function saidBy<T>(
+  { name: node }: Master,
+  answer: Answer<T>,
+  read: (value: T, node: string) => NodeAnswer,
+): NodeAnswer | undefined {
+  if (answer?.kind === 'skipped') return answer.why;
+  if (answer?.kind === 'answered') return read(answer.value, node);
+  return answer && { node, answer: 'unreachable', reason: answer.reason };
 }
 
 /** What the masters answered does not decide. `what` could not be done, as in "not acquired". */

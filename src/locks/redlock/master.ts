@@ -1,11 +1,11 @@
 // One master as its Redlock sees it: its part of the lock, the votes that it was asked for, and whether it is of use now.
 
-import { type AcquireReply, isAcquired, type KeepReply } from '../../core/protocol.js';
 import type { Cleanup } from '../../core/cleanup.js';
-import { NO_LIMIT, type TimeLimit } from '../../runtime/clock.js';
+import { type AcquireReply, isAcquired, type KeepReply } from '../../core/protocol.js';
 import type { RedisClient } from '../../redis/client.js';
 import { describe } from '../../redis/failure.js';
 import { scripts } from '../../redis/scripts.generated.js';
+import { NO_LIMIT, type TimeLimit } from '../../runtime/clock.js';
 import type { ReentrantLockBackend } from '../plain.js';
 
 /** What a master answers when it is asked for its vote. */
@@ -26,13 +26,16 @@ export class Master {
   /** The address of the master, for people. */
   readonly name: string;
   readonly lock: ReentrantLockBackend;
+  readonly connection: RedisClient;
   readonly #cleanup: Cleanup;
   /** By owner, the votes that were asked for and are not answered so far; each resolves to whether it was given. */
-  readonly #asked = new Map<string, Promise<boolean>>();
+  readonly #votes = new Map<string, Promise<boolean>>();
 
+  /** `cleanup`: that of the master's client, which goes on when the Redlock's client is closed. */
   constructor(lock: ReentrantLockBackend, cleanup: Cleanup) {
     this.name = lock.connection.place;
     this.lock = lock;
+    this.connection = lock.connection;
     this.#cleanup = cleanup;
   }
 
@@ -41,21 +44,20 @@ export class Master {
    * it gave that, or its connection was made anew: so it costs its timeout once, not on every attempt.
    */
   get trouble(): string | undefined {
-    const { isReady, lastError } = this.lock.connection;
+    const { isReady, lastError } = this.connection;
     if (!isReady) return lastError ? describe(lastError) : 'not connected';
-    return (overdue.get(this.lock.connection) ?? 0) > 0 ? 'it owes an answer' : undefined;
+    return (overdue.get(this.connection) ?? 0) > 0 ? 'it owes an answer' : undefined;
   }
 
   /** Whether it is neither up nor known to be in trouble. */
   get isConnecting(): boolean {
-    const { isReady, lastError } = this.lock.connection;
-    return !isReady && !lastError;
+    return !this.connection.isReady && !this.connection.lastError;
   }
 
   /** Asks for its vote. The master remembers for how long it was asked to keep the lock. */
   vote(ownerId: string, leaseMs: number, limit: TimeLimit = NO_LIMIT): Promise<VoteReply> {
-    const { connection, counter, keys } = this.lock;
-    const vote = connection.runReplicated(
+    const { counter, keys } = this.lock;
+    const vote = this.connection.runReplicated(
       scripts.vote,
       [keys.lock, keys.longestLease, ...(counter ? [counter.key] : [])],
       [ownerId, leaseMs],
@@ -63,14 +65,14 @@ export class Master {
       ({ reply }) => isAcquired(reply),
       limit,
     );
-    const isGiven = vote.then(({ reply }) => reply.outcome === 'acquired');
-    this.#asked.set(ownerId, isGiven);
+    const isGiven = vote.then(({ reply }) => isAcquired(reply));
+    this.#votes.set(ownerId, isGiven);
     const settled = (): void => {
-      if (this.#asked.get(ownerId) === isGiven) this.#asked.delete(ownerId);
+      if (this.#votes.get(ownerId) === isGiven) this.#votes.delete(ownerId);
     };
     isGiven.then(settled, (error: unknown) => {
       settled();
-      connection.refusals.heard(error);
+      this.connection.refusals.heard(error);
     });
     return vote;
   }
@@ -85,9 +87,8 @@ export class Master {
 
   /** Sends `reenter` to this master. */
   keep(ownerId: string, holdCount: number, leaseMs: number, limit: TimeLimit): Promise<KeepReply> {
-    const { lock } = this;
-    const keep = (): Promise<KeepReply> => lock.reenter(ownerId, holdCount, leaseMs, limit);
-    return this.#remembering([lock], leaseMs, keep);
+    const keep = this.lock.reenter(ownerId, holdCount, leaseMs, limit);
+    return this.#remembering([this.lock], leaseMs, keep);
   }
 
   /** Renews many locks on this master, each for its owner; with a lease of 0 only looks. */
@@ -97,58 +98,47 @@ export class Master {
     leaseMs: number,
     limit: TimeLimit,
   ): Promise<readonly (KeepReply | undefined)[]> {
-    const renew = (): Promise<readonly (KeepReply | undefined)[]> =>
-      this.lock.renewMany(locks, ownerIds, leaseMs, limit);
-    return this.#remembering(locks, leaseMs, renew);
+    const renewal = this.lock.renewMany(locks, ownerIds, leaseMs, limit);
+    return this.#remembering(locks, leaseMs, renewal);
   }
 
   /** A lease that is asked for counts only if the master remembers it, too; both are sent at once. */
   async #remembering<T>(
     locks: readonly ReentrantLockBackend[],
     leaseMs: number,
-    ask: () => Promise<T>,
+    answer: Promise<T>,
   ): Promise<T> {
-    if (leaseMs === 0) return await ask();
+    if (leaseMs === 0) return await answer;
     const keys = locks.map((lock) => lock.keys.longestLease);
-    const { connection } = this.lock;
-    const remembered = connection.run(scripts.remember, keys, [leaseMs], () => undefined);
-    const [answer] = await Promise.all([ask(), remembered]);
-    return answer;
+    const remembered = this.connection.run(scripts.remember, keys, [leaseMs], () => undefined);
+    return (await Promise.all([answer, remembered]))[0];
   }
 
   /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
-  async release(ownerId: string): Promise<boolean> {
-    const vote = this.#asked.get(ownerId);
+  release(ownerId: string): Promise<boolean> {
+    const vote = this.#votes.get(ownerId);
     const releasing = this.lock.release(ownerId);
     // The client of this master may be closing at the same time as that of the Redlock.
     this.#cleanup.expect(releasing);
-    let isReleased = false;
-    try {
-      isReleased = await releasing;
-      if (isReleased) this.#cleanup.released?.add(this.lock, ownerId);
-      return isReleased;
-    } catch (error) {
-      this.#cleanup.remove(this.lock, ownerId);
-      throw error;
-    } finally {
-      if (!isReleased) this.#withdrawAfter(vote, ownerId);
-    }
+    releasing.then(
+      (isReleased) => {
+        if (isReleased) this.#cleanup.released?.add(this.lock, ownerId);
+        else if (vote)
+          this.#cleanup.removeAfter(vote, () => {
+            this.withdraw(ownerId);
+          });
+      },
+      () => {
+        this.#cleanup.remove(this.lock, ownerId, vote);
+      },
+    );
+    return releasing;
   }
 
   /** Takes back a vote, or one that may still come; those who wait are told only if it may have kept them out. */
   withdraw(ownerId: string, isTold = false): void {
-    this.#withdrawAfter(this.#asked.get(ownerId), ownerId);
-    const withdrawn = this.lock.release(ownerId, isTold).catch(() => {
-      this.#cleanup.remove(this.lock, ownerId);
-    });
-    this.#cleanup.expect(withdrawn);
-  }
-
-  #withdrawAfter(vote: Promise<boolean> | undefined, ownerId: string): void {
-    if (!vote) return;
-    this.#cleanup.removeAfter(vote, () => {
-      this.withdraw(ownerId);
-    });
+    const release = (owner: string): Promise<boolean> => this.lock.release(owner, isTold);
+    this.#cleanup.remove({ id: this.lock.id, release }, ownerId, this.#votes.get(ownerId));
   }
 
   /** Gives this master an owner again that it has lost, and its hold count. */
@@ -161,22 +151,22 @@ export class Master {
 
   /** An answer did not come in time. */
   overdue(answer: Promise<unknown>): void {
-    const { connection } = this.lock;
-    const add = (count: number): void => {
-      overdue.set(connection, (overdue.get(connection) ?? 0) + count);
+    const count = (more: number): void => {
+      overdue.set(this.connection, (overdue.get(this.connection) ?? 0) + more);
     };
     const settled = (): void => {
-      add(-1);
+      count(-1);
     };
-    add(1);
+    count(1);
     answer.then(settled, settled);
   }
 }
 
-function readVote(reply: unknown): VoteReply {
-  const [longestLeaseMs, text, holderTtlMs] = reply as [number, string?, number?];
-  if (text === undefined) return { reply: { outcome: 'acquired' }, longestLeaseMs };
-  if (holderTtlMs === undefined)
-    return { reply: { outcome: 'acquired', token: BigInt(text) }, longestLeaseMs };
-  return { reply: { outcome: 'held', holder: text, holderTtlMs }, longestLeaseMs };
+function readVote(answer: unknown): VoteReply {
+  const [longestLeaseMs, text, holderTtlMs] = answer as [number, string?, number?];
+  const reply: AcquireReply =
+    text !== undefined && holderTtlMs !== undefined
+      ? { outcome: 'held', holder: text, holderTtlMs }
+      : { outcome: 'acquired', ...(text !== undefined && { token: BigInt(text) }) };
+  return { reply, longestLeaseMs };
 }

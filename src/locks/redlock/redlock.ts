@@ -38,9 +38,12 @@ import {
   type ElectionResult,
   largest,
   mayHaveRun,
+  mostNamed,
   poll,
   quorumError,
   refusalOfMany,
+  saidBy,
+  valueOf,
   values,
 } from './election.js';
 import { Master } from './master.js';
@@ -128,21 +131,15 @@ export class RedLockBackend implements LockBackend {
     const limit = { leftMs: this.nodeTimeoutMs };
     const ask = (master: Master): Promise<KeepReply> =>
       master.keep(ownerId, holdCount, leaseMs, limit);
-    return this.#poll('not confirmed', ask, (answers) => {
-      return kept(
-        answers.map((answer) => (answer?.kind === 'answered' ? answer.value : undefined)),
-        this.quorum,
-      );
-    });
+    return this.#poll('not confirmed', ask, (answers) => kept(answers.map(valueOf), this.quorum));
   }
 
   /** Releases the lock also on masters that did not vote for this owner: their votes may only be late. */
   release(ownerId: string): Promise<boolean> {
     // While most masters are being connected, those that are there need not wait for them. (Whether the lock was lost only most can tell.)
-    const isThere = ({ lock }: Master): boolean => lock.connection.isReady;
+    const isThere = ({ connection }: Master): boolean => connection.isReady;
     const there = this.#isSettled ? [] : this.masters.filter(isThere);
     const asked = new Map(there.map((master) => [master, master.release(ownerId)]));
-    for (const answer of asked.values()) answer.catch(() => undefined);
     const ask = (master: Master): Promise<boolean> => asked.get(master) ?? master.release(ownerId);
     return this.#poll('not known to be released', ask, this.#mostSay);
   }
@@ -164,18 +161,14 @@ export class RedLockBackend implements LockBackend {
     this.#services.watchdog.unwatch(grant);
   }
 
-  readonly remembersAll = ({ lock }: Master): boolean =>
-    lock.connection.server.ageMs >= this.#guard.mostMs;
+  readonly remembersAll = ({ connection }: Master): boolean =>
+    connection.server.ageMs >= this.#guard.mostMs;
 
   async forceUnlock(wordMs: number): Promise<readonly string[]> {
-    // From a master that is not asked the holder's renewals would spread again to those that are.
-    const areAllSettled = (): boolean => !this.masters.some(({ isConnecting }) => isConnecting);
-    await this.#services.until(areAllSettled, this.nodeTimeoutMs);
     const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
     // Others may have left single votes: the holder is whom most of them knew.
-    const owners = forced.flat();
-    const count = (owner: string): number => owners.filter((other) => other === owner).length;
-    return owners.sort((one, other) => count(other) - count(one)).slice(0, 1);
+    const [owner] = mostNamed(forced.flat()) ?? [];
+    return owner === undefined ? [] : [owner];
   }
 
   /** What is in the way on the first master that tells of it. */
@@ -244,36 +237,43 @@ export class RedLockBackend implements LockBackend {
       if (decision !== undefined || !isFinal) return decision;
       const refusal = refusalOfMany(answers, masters.length - this.quorum);
       if (refusal) return refusal;
-      const nodes = answers.map(this.#nodeAnswer);
+      const nodes = masters.flatMap(
+        (master, index) => saidBy(master, answers[index], inWords) ?? [],
+      );
       const isLast = isLook && !this.isReachable;
       return this.undecided(what, nodes, answers.some(mayHaveRun), isLast);
     });
   }
 
-  readonly #nodeAnswer = (answer: Answer<unknown>, index: number): NodeAnswer => {
-    const node = this.masters[index]?.name ?? '';
-    if (answer?.kind === 'unreachable')
-      return { node, answer: 'unreachable', reason: answer.reason };
-    const isConfirmed = answer?.value === 'kept' || answer?.value === true;
-    return { node, answer: isConfirmed ? 'acquired' : 'gone' };
-  };
-
   /** The masters' answers decide nothing: asked again they may, unless this is the last time, or waiting would not help. */
   undecided(what: string, nodes: readonly NodeAnswer[], hasRun: boolean, isLast: boolean): Error {
     const error = quorumError(this.name, what, this.quorum, nodes);
-    const refused = this.#count(({ lock }) => lock.connection.refusal !== undefined);
+    const refused = this.#count(({ connection }) => connection.refusal !== undefined);
     const isHopeless = refused > this.masters.length - this.quorum;
     return isLast || isHopeless ? error : new Undecided(error, hasRun);
   }
 
   /** Whether a majority is connected. */
   get isReachable(): boolean {
-    return this.#count(({ lock }) => lock.connection.isReady) >= this.quorum;
+    return this.#count(({ connection }) => connection.isReady) >= this.quorum;
   }
 
   /** Resolves when a majority is connected, or no more will be for now; or after `limitMs`. */
   async whenSettled(limitMs?: number): Promise<void> {
-    if (!this.#isSettled) await this.#services.until(() => this.#isSettled, limitMs ?? Infinity);
+    if (this.#isSettled) return;
+    const limit = new WaitLimit({ clock: this.clock, limitMs: limitMs ?? Infinity });
+    let stopListening: (() => void)[] = [];
+    const settled = new Promise<void>((resolve) => {
+      const look = (): void => {
+        if (this.#isSettled) resolve();
+      };
+      const listener = { ready: look, failed: look };
+      stopListening = this.masters.map(({ connection }) => connection.listen(listener));
+    });
+    // When the time is over those that are there are asked, without the others.
+    await limit.within(settled).catch(() => undefined);
+    for (const stop of stopListening) stop();
+    limit.dispose();
   }
 
   get #isSettled(): boolean {
@@ -322,8 +322,7 @@ class RedWaiter extends LineWaiter {
    * voter may be that of the lock. (They need not pass the restart guard: the majority that stands keeps everybody else out.)
    */
   won(grant: Granted): void {
-    for (const master of this.#unreached)
-      if (master.lock.connection.isReady) repairOn(master, grant, 0);
+    for (const master of this.#unreached) if (master.connection.isReady) repairOn(master, grant, 0);
   }
 
   async try(): Promise<AcquireReply> {
@@ -400,8 +399,6 @@ export class QuorumServices {
   longestLeaseMs: number;
   /** The masters' connections, and what ends listening to them. */
   readonly #connections = new Map<RedisClient, () => void>();
-  /** Who waits for the next change of any of these connections. */
-  readonly #waiting = new Set<() => void>();
 
   constructor(owner: Session, events: Events) {
     const { lockWatchdogTimeoutMs } = owner;
@@ -421,39 +418,16 @@ export class QuorumServices {
     if (owner.isClosed) void this.close();
   }
 
-  /** Notices what becomes of the masters' connections; when a master is back, perhaps empty, all Redlocks are renewed. */
+  /** When a master is back, perhaps empty, all Redlocks are renewed. */
   listenTo(masters: readonly Master[]): void {
     if (this.session.isClosed) return;
     // The clients of masters may come and go.
     for (const connection of this.#connections.keys())
       if (connection.refusal instanceof ClosedError) this.#connections.delete(connection);
-    for (const { connection } of masters.map(({ lock }) => lock)) {
-      if (this.#connections.has(connection)) continue;
-      const ready = (): void => {
-        this.#changed();
-        this.watchdog.renewAll();
-      };
-      this.#connections.set(connection, connection.listen({ ready, failed: this.#changed }));
-    }
+    for (const { connection } of masters)
+      if (!this.#connections.has(connection))
+        this.#connections.set(connection, connection.listen({ ready: this.watchdog.renewAll }));
   }
-
-  /** Resolves when `isSo` after a change of the masters' connections, or after `limitMs`. */
-  async until(isSo: () => boolean, limitMs: number): Promise<void> {
-    const limit = new WaitLimit({ clock: this.session.clock, limitMs });
-    try {
-      while (!isSo())
-        await limit.within(new Promise<void>((resolve) => this.#waiting.add(resolve)));
-    } catch {
-      // Those that are there are asked, without the others.
-    } finally {
-      limit.dispose();
-    }
-  }
-
-  readonly #changed = (): void => {
-    for (const wake of this.#waiting) wake();
-    this.#waiting.clear();
-  };
 
   noteLease(leaseMs: number): void {
     this.longestLeaseMs = Math.max(this.longestLeaseMs, leaseMs);
@@ -464,8 +438,6 @@ export class QuorumServices {
     await this.session.close();
     this.watchdog.stop();
     for (const stopListening of this.#connections.values()) stopListening();
-    this.#connections.clear();
-    this.#changed();
   }
 }
 
@@ -561,11 +533,16 @@ function areFenced(masters: readonly Master[]): boolean {
   return fenced !== '';
 }
 
+/** What a master says to a question, of which `true` and `kept` confirm the lock. */
+function inWords(value: unknown, node: string): NodeAnswer {
+  return { node, answer: value === true || value === 'kept' ? 'acquired' : 'gone' };
+}
+
 /** Throws if two masters are one server, which would have two votes. That is known once they are connected. */
 function assertDistinct(lockName: string, masters: readonly Master[]): void {
   const byServer = new Map<string, Master>();
   for (const master of masters) {
-    const { id } = master.lock.connection.server;
+    const { id } = master.connection.server;
     const twin = id === undefined ? undefined : byServer.get(id);
     if (id !== undefined) byServer.set(id, master);
     if (!twin) continue;

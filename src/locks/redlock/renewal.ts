@@ -2,10 +2,10 @@
 // masters, and those that lost the key get it again while the majority stands.
 
 import type { Granted, KeepReply, RenewalLimit, Renewer, Watched } from '../../core/protocol.js';
-import { type Clock, elapsedMs, now, PROCESS_CLOCK, type TimeLimit } from '../../runtime/clock.js';
-import { Splitting } from '../../core/watchdog.js';
+import { mayConcernSome } from '../../redis/failure.js';
+import { type Clock, elapsedMs, now, type TimeLimit } from '../../runtime/clock.js';
 import type { ReentrantLockBackend } from '../plain.js';
-import { type Answer, poll } from './election.js';
+import { type Answer, poll, valueOf } from './election.js';
 import type { Master } from './master.js';
 
 /** A Redlock, as far as it is renewed. */
@@ -23,97 +23,82 @@ export interface RedTarget {
   readonly grant: Granted;
 }
 
-/** What one master says of each lock of a batch; undefined: it has refused this one. */
+/** What one master says of each lock of a batch, or each master of one lock; undefined: it does not say. */
 type Replies = readonly (KeepReply | undefined)[];
 
 export class RedRenewer implements Renewer<RedTarget> {
   readonly kind = 'quorum';
   readonly #clock: Clock;
   readonly #leaseMs: number;
-  /** Of the calls to one master. */
-  readonly #splitting: Splitting<ReentrantLockBackend>;
 
   /** @param leaseMs - what it renews leases by */
-  constructor(leaseMs: number, clock: Clock = PROCESS_CLOCK) {
+  constructor(leaseMs: number, clock: Clock) {
     this.#clock = clock;
     this.#leaseMs = leaseMs;
-    this.#splitting = new Splitting(clock, leaseMs / 6);
   }
 
   batchKey({ lock }: RedTarget): string {
     return lock.batchKey;
   }
 
-  async renew(batch: readonly Watched<RedTarget>[], leaseMs: number): Promise<Replies> {
-    const targets = batch.map(({ target }) => ({ ...target, repaired: new Set<number>() }));
-    const ownerIds = targets.map(({ grant }) => grant.ownerId);
-    const { masters = [], nodeTimeoutMs = 0 } = targets[0]?.lock ?? {};
+  renew(batch: readonly Watched<RedTarget>[], leaseMs: number): Promise<Replies> {
+    const ownerIds = batch.map(({ lease }) => lease.ownerId);
+    const { masters = [], nodeTimeoutMs = 0 } = batch[0]?.target.lock ?? {};
     // Masters are waited for long, since each answer counts; but what most confirm must be known well before the lease ends.
     const limitMs = Math.min(Math.max(this.#leaseMs / 10, nodeTimeoutMs), this.#leaseMs / 3);
     const ask = (master: Master, index: number): Promise<Replies> => {
-      const locks = targets.flatMap(({ lock }) => lock.masters[index]?.lock ?? []);
-      return this.#renewOn(master, locks, ownerIds, leaseMs, { leftMs: limitMs });
+      const locks = batch.flatMap(({ target }) => target.lock.masters[index]?.lock ?? []);
+      return renewOn(master, locks, ownerIds, leaseMs, { leftMs: limitMs });
     };
-    // Decides anew with each answer, since a master that answers late may have lost a key as well.
     const decide = (answers: readonly Answer<Replies>[], isFinal: boolean): Replies | undefined => {
-      const decisions = targets.map((target, index) => {
-        const replies = answers.map((answer) =>
-          answer?.kind === 'answered' ? answer.value[index] : undefined,
-        );
+      const decisions = batch.map(({ target }, index) => {
+        const replies = answers.map((answer) => valueOf(answer)?.[index]);
         const reply = kept(replies, target.lock.quorum);
-        if (reply === 'kept') repair(target, replies, leaseMs, target.repaired);
-        // Nobody knows so far whether a majority stands: a master that has forgotten nothing may make up for one that does not answer.
-        else if (reply === undefined && isFinal)
-          repair(target, replies, leaseMs, target.repaired, target.lock.remembersAll);
+        // Also when it was decided before, since a master that answers late may have lost a key as well.
+        if (isFinal) repair(target, replies, reply, leaseMs);
         return reply;
       });
       // A majority is enough to keep a lock. How a lock was lost may be known by a single master, so for that all are waited for.
       return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
     };
-    return await poll(this.#clock, masters, ask, limitMs, decide);
+    return poll(this.#clock, masters, ask, limitMs, decide);
   }
+}
 
-  /** Renews locks on one master by one call, or each alone when that is refused. */
-  async #renewOn(
-    master: Master,
-    locks: readonly ReentrantLockBackend[],
-    ownerIds: readonly string[],
-    leaseMs: number,
-    limit: TimeLimit,
-  ): Promise<Replies> {
-    let alone: ReadonlySet<ReentrantLockBackend>;
-    try {
-      return await master.renewMany(locks, ownerIds, leaseMs, limit);
-    } catch (error) {
-      alone = this.#splitting.due(locks, error);
-      if (alone.size === 0) throw error;
-    }
-    const renewals = locks.map(async (lock, index) => {
-      if (!alone.has(lock)) return undefined;
+/** Renews locks on one master by one call. One of them that the master refuses must not take all others with it: then each is asked for alone. */
+async function renewOn(
+  master: Master,
+  locks: readonly ReentrantLockBackend[],
+  ownerIds: readonly string[],
+  leaseMs: number,
+  limit: TimeLimit,
+): Promise<Replies> {
+  try {
+    return await master.renewMany(locks, ownerIds, leaseMs, limit);
+  } catch (error) {
+    if (locks.length === 1 || !mayConcernSome(error)) throw error;
+    const alone = locks.map(async (lock, index) => {
       const ownerId = ownerIds.slice(index, index + 1);
-      const replies = await this.#renewOn(master, [lock], ownerId, leaseMs, limit).catch(() => []);
+      const replies = await master.renewMany([lock], ownerId, leaseMs, limit).catch(() => []);
       return replies[0];
     });
-    return await Promise.all(renewals);
+    return await Promise.all(alone);
   }
 }
 
 /**
- * Gives the lock again to masters that lost it, or never had it. While a majority stands, that keeps everybody else out; otherwise
- * `mayRepair` must rule out masters that may have forgotten somebody else's vote.
+ * Gives the lock again to masters that lost it, or never had it. While a majority stands, that keeps everybody else out. While nobody knows
+ * whether one stands, a master may make up for one that does not answer, unless it may have forgotten somebody else's vote.
  */
 function repair(
   { lock, grant }: RedTarget,
   replies: Replies,
+  decision: KeepReply | undefined,
   renewedMs: number,
-  repaired: Set<number>,
-  mayRepair: (master: Master) => boolean = () => true,
 ): void {
-  for (const [index, reply] of replies.entries()) {
-    const master = lock.masters[index];
-    if (reply !== 'deleted' || !master || repaired.has(index) || !mayRepair(master)) continue;
-    repaired.add(index);
-    repairOn(master, grant, renewedMs);
+  for (const [index, master] of lock.masters.entries()) {
+    const mayRepair = decision === 'kept' || (!decision && lock.remembersAll(master));
+    if (replies[index] === 'deleted' && mayRepair) repairOn(master, grant, renewedMs);
   }
 }
 

@@ -57,8 +57,13 @@ export const MAX_UNHEARD_LEASE_MS: number = 10 * 60 * 1_000;
 /** A master that has been up for as long has forgotten nothing: its vote counts before all others have answered. */
 const LONG_UP_MS = 24 * 60 * 60 * 1_000;
 
-/** What is said of a master that does not count so far. */
-export function guarded(node: string, votesInMs: number, waitsForOthers: boolean): NodeAnswer {
+/** What is said of a master that does not count so far; undefined: it does, since `votesInMs` is over. */
+export function guarded(
+  node: string,
+  votesInMs: number,
+  waitsForOthers: boolean,
+): NodeAnswer | undefined {
+  if (votesInMs <= 0) return undefined;
   return { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs), waitsForOthers };
 }
 

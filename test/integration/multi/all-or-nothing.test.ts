@@ -37,18 +37,6 @@ describe.each(['a', 'b', 'c'] as const)('while somebody else holds member %s', (
     expect((error as Error).message).toContain('within 150 ms');
   });
 
-  it('an abort leaves nothing', async () => {
-    const { client, multi, others } = members();
-    await using theirs = await others[taken].acquire();
-    const aborter = new AbortController();
-    const waiting = nextEvent(client, 'waiting');
-    const call = rejectionOf(multi.lock({ signal: aborter.signal }));
-    await waiting;
-    aborter.abort(new Error('enough'));
-    expect(await call).toMatchObject({ code: 'LOCK_ABORTED', lockName: multi.name });
-    await eventually(() => expectOnly(taken, theirs.ownerId));
-  });
-
   it('close() of the client ends the wait and leaves nothing', async () => {
     const { client, multi, others } = members();
     await using theirs = await others[taken].acquire();

@@ -91,17 +91,6 @@ it('remaining() is that of the member that ends first', async () => {
   });
 });
 
-it('a nested shorter lease shortens no member', async () => {
-  const { client, multi } = members();
-  await client.run(async () => {
-    await multi.lock(60_000);
-    await multi.lock(1_000);
-    expect(await multi.remainTimeToLive()).toBeGreaterThan(30_000);
-    await multi.unlock();
-    await multi.unlock();
-  });
-});
-
 it('without a lease all members are renewed, each by its own client', async () => {
   await using near = newClient({ lockWatchdogTimeout: 1_500 });
   await using far = newClient({ lockWatchdogTimeout: 1_500 });

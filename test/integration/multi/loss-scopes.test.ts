@@ -1,4 +1,5 @@
 // What lock(), unlock() and nested calls make of a MultiLock that was lost by one of its members.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
 import { newClient, nextEvent, rejectionOf, sharedConnection } from '../../support/clients.js';
@@ -150,4 +151,19 @@ it('unlock() in a run inside the hold of a member tells the loss, and a sibling 
     expect(outer.remaining()).toBeGreaterThan(0);
   });
   expect(await redis.exists(a.name, b.name)).toBe(0);
+});
+
+it('a member that was unlocked by itself outlives the loss of another one, where it is held besides', async () => {
+  await client.run(async () => {
+    await a.lock();
+    await multi.lock();
+    await a.unlock(); // undoes the one of the MultiLock
+    const lost = nextEvent(client, 'lost');
+    await redis.del(b.name);
+    await lost;
+    await sleep(100);
+    expect(await a.isHeldByCurrentOwner()).toBe(true);
+    await b.unlock().catch(() => undefined);
+    await a.unlock();
+  });
 });

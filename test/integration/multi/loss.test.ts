@@ -60,41 +60,17 @@ async function expectLost(hold: Hold, memberName: string, lossReason: string): P
 }
 
 describe.each([0, 1, 2])('losing member %i', (index) => {
-  it('whose key was deleted is losing the hold', async () => {
+  it.each([
+    ['deleted', (name: string): Promise<unknown> => redis.del(name)],
+    ['forced', (name: string): Promise<unknown> => other.getLock(name).forceUnlock()],
+  ])('that is %s is losing the hold', async (reason, lose) => {
     const hold = await multi.acquire();
     const lost = eventsOf(client, 'lost');
     const aborted = nextAbort(hold);
-    await redis.del(names[index]!);
+    await lose(names[index]!);
     await aborted;
-    await expectLost(hold, names[index]!, 'deleted');
+    await expectLost(hold, names[index]!, reason);
     expect(lost).toMatchObject([{ lockName: names[index], ownerId: hold.ownerId }]);
-    await expectAllFree();
-  });
-
-  it('that somebody forced is losing the hold', async () => {
-    const hold = await multi.acquire();
-    const aborted = nextAbort(hold);
-    await other.getLock(names[index]!).forceUnlock();
-    await aborted;
-    await expectLost(hold, names[index]!, 'forced');
-    await expectAllFree();
-  });
-
-  it('rejects withLock, and the error of its fn still wins', async () => {
-    const learn = async (hold: Hold): Promise<void> => {
-      const aborted = nextAbort(hold);
-      await redis.del(names[index]!);
-      await aborted;
-    };
-    expect(await rejectionOf(multi.withLock(learn))).toMatchObject({
-      code: 'LOCK_LOST',
-      lockName: multi.name,
-    });
-    const failing = multi.withLock(async (hold) => {
-      await learn(hold);
-      throw new Error('mine');
-    });
-    await expect(failing).rejects.toThrow('mine');
     await expectAllFree();
   });
 
@@ -171,14 +147,6 @@ it('a member that is held besides is released once when the MultiLock is lost, a
   });
   await expectAllFree();
   expect(countsOf(released)).toEqual({ [names[0]]: [1, 0], [names[2]]: [0] });
-});
-
-it('the end of a fixed lease is losing the hold, before anybody else gets in', async () => {
-  const hold = await multi.acquire({ lease: 500 });
-  const theirs = await other.getMultiLock(...names.map((name) => other.getLock(name))).acquire();
-  expect(hold.remaining()).toBe(0);
-  expect(hold.signal.reason).toMatchObject({ lossReason: 'expired', lockName: multi.name });
-  await theirs.release();
 });
 
 it('the death of one member’s server is losing the hold', async () => {

@@ -8,11 +8,6 @@ import { uniqueName } from '../../support/unique-name.js';
 const redis = sharedConnection();
 const members = membersPerTest();
 
-it('its name tells the members, in order', () => {
-  const { multi, names } = members();
-  expect(multi.name).toBe(`multi(${names.join(', ')})`);
-});
-
 it('it holds reentrant and fair members by one owner, once each', async () => {
   const { client, multi, names } = members();
   const hold = await multi.acquire();

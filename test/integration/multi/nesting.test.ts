@@ -72,24 +72,6 @@ it('it re-enters a member that the run holds already, whichever is unlocked firs
   }
 });
 
-it('the same MultiLock inside itself re-enters all members', async () => {
-  const { client, multi } = members();
-  await multi.withLock(async () => {
-    await client.getMultiLock(...reversed()).withLock({ wait: 0 }, async () => {
-      expect(await counts()).toEqual([2, 2, 2]);
-    });
-    expect(await counts()).toEqual([1, 1, 1]);
-  });
-  await client.run(async () => {
-    await multi.lock();
-    await multi.lock();
-    expect(await multi.getHoldCount()).toBe(2);
-    await multi.unlock();
-    await multi.unlock();
-    expect(await counts()).toEqual([0, 0, 0]);
-  });
-});
-
 it('another MultiLock that overlaps re-enters what is shared and acquires the rest', async () => {
   const { client, other, multi, b } = members();
   const rest = uniqueName('rest');
@@ -122,26 +104,12 @@ it('what is detached inside it does not re-enter, unless hold.run lets it', asyn
   );
 });
 
-it('parallel withLock of it in one scope never overlap', async () => {
-  const { client } = members();
+it('parallel withLock of it in one scope, inside one hold of it, or of one member never overlap', async () => {
+  const { client, multi, a } = members();
   await client.run(parallel);
+  await multi.withLock(parallel);
+  await a.withLock(parallel);
   expect(await counts()).toEqual([0, 0, 0]);
-});
-
-it('parallel withLock of it inside one hold of it never overlap', async () => {
-  const { multi } = members();
-  await multi.withLock(async () => {
-    await parallel();
-    expect(await counts()).toEqual([1, 1, 1]);
-  });
-});
-
-it('parallel withLock of it inside a hold of one member never overlap', async () => {
-  const { a } = members();
-  await a.withLock(async () => {
-    await parallel();
-    expect(await counts()).toEqual([1, 0, 0]);
-  });
 });
 
 /** In both orders of members, and of one member alone. */

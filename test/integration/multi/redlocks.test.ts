@@ -50,36 +50,6 @@ describe('a MultiLock of Redlocks', () => {
     await nothingLeft(nodes, names);
   });
 
-  it('has one owner, also where a member was held around it for a moment and is tried again', async () => {
-    await using client = await nodes.client(LONG);
-    const { holdfast } = client;
-    let triedAgain = 0;
-    for (let round = 0; round < 10; round++) {
-      const [plain, red] = [holdfast.getLock(uniqueName('plain')), client.lock(uniqueName('red'))];
-      const multi = holdfast.getMultiLock(plain, red);
-      await holdfast.run(async () => {
-        const outer = await red.acquire();
-        // The release waits for the extension, and whoever re-enters meanwhile waits for both, in vain.
-        const ending = Promise.all([outer.extend(60_000), outer.release()]);
-        await holdfast.run(async () => {
-          const hold = await multi.acquire();
-          await ending;
-          await eventually(async () => {
-            const [owner, ...others] = await nodes.owners(red);
-            expect(others).toEqual([owner, owner]);
-            if (owner === outer.ownerId) return; // re-entered: it keeps its own
-            triedAgain++;
-            expect(owner).toBe(hold.ownerId);
-            expect((await nodes.owners(plain))[0]).toBe(hold.ownerId);
-          }, 1_000);
-          await hold.release();
-        });
-      });
-      await nothingLeft(nodes, [plain.name, red.name]);
-    }
-    expect(triedAgain).toBeGreaterThan(0);
-  });
-
   it('excludes the Redlocks it is made of, and they exclude it', async () => {
     await using client = await nodes.client(LONG);
     await using other = await nodes.client(LONG);
@@ -147,86 +117,9 @@ describe('a MultiLock of Redlocks', () => {
       await nothingLeft(nodes, names);
     }
   });
-
-  it('keeps a fixed lease that counts from when all were acquired', async () => {
-    await using client = await nodes.client(LONG);
-    await using other = await nodes.client(LONG);
-    const names = twoNames();
-    const { multi } = pairOf(client, names);
-    const held = await pairOf(other, names).a.acquire();
-    const waiting = multi.acquire({ lease: 10_000 });
-    await sleep(500);
-    await held.release();
-    const hold = await waiting;
-    expect(hold.remaining()).toBeGreaterThan(5_000);
-    expect(hold.remaining()).toBeLessThan(10_000);
-    await hold.extend(60_000);
-    expect(hold.remaining()).toBeGreaterThan(30_000);
-    await hold.release();
-    await nothingLeft(nodes, names);
-  });
-
-  it('is re-entered by each of its members, and re-enters one that is held', async () => {
-    await using client = await nodes.client(LONG);
-    const names = twoNames();
-    const { a, b, multi } = pairOf(client, names);
-    await multi.withLock(async () => {
-      await a.withLock(async () => {
-        expect(await a.getHoldCount()).toBe(2);
-        expect(await multi.getHoldCount()).toBe(1);
-      });
-      await multi.withLock(async () => {
-        expect(await b.getHoldCount()).toBe(2);
-      });
-    });
-    await b.withLock(async (outer) => {
-      await multi.withLock(async (hold) => {
-        expect(await b.getHoldCount()).toBe(2);
-        expect(hold.remaining()).toBeGreaterThan(0);
-      });
-      expect(outer.remaining()).toBeGreaterThan(0);
-      expect(await a.isLocked()).toBe(false);
-    });
-    await nothingLeft(nodes, names);
-  });
-
-  it('has lock() and unlock(), tryLock() and forceUnlock()', async () => {
-    await using client = await nodes.client(LONG);
-    await using other = await nodes.client(LONG);
-    const names = twoNames();
-    const { multi } = pairOf(client, names);
-    await client.holdfast.run(async () => {
-      await multi.lock();
-      expect(await multi.tryLock()).toBe(true);
-      await multi.unlock();
-      expect(await multi.isHeldByCurrentOwner()).toBe(true);
-      await multi.unlock();
-    });
-    await multi.lock();
-    await multi.unlock();
-    expect(await rejectionOf(multi.unlock())).toMatchObject({ code: 'LOCK_NOT_HELD' });
-    await nothingLeft(nodes, names);
-
-    const hold = await multi.acquire();
-    expect(await pairOf(other, names).multi.forceUnlock()).toBe(true);
-    expect(await rejectionOf(hold.release())).toMatchObject({ code: 'LOCK_LOST' });
-    const forced = names.map((name) => ({ name: `holdfast_forced:{${name}}` }));
-    for (const word of forced) await nodes.remove(word, [0, 1, 2]);
-    await nothingLeft(nodes, names);
-  });
 });
 
 describe('losing one Redlock of a MultiLock', () => {
-  it('that a majority forgot is losing all: the others are given back', async () => {
-    await using client = await nodes.client({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
-    const names = twoNames();
-    const { multi } = pairOf(client, names);
-    const hold = await multi.acquire();
-    await nodes.remove({ name: names[1] }, [0, 1, 2]);
-    await expectLost(hold, multi.name, names[1]);
-    await nothingLeft(nodes, names);
-  });
-
   it('while another kind of member stands gives that back', async () => {
     await using client = await nodes.client({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
     const plain = newClient(LONG);
@@ -239,20 +132,6 @@ describe('losing one Redlock of a MultiLock', () => {
       expect(await plain.getLock(plainName).isLocked()).toBe(false);
     });
     await plain.close();
-  });
-
-  it('on one master only is repaired', async () => {
-    await using client = await nodes.client({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
-    const names = twoNames();
-    const { multi } = pairOf(client, names);
-    const hold = await multi.acquire();
-    await nodes.remove({ name: names[0] }, [2]);
-    await eventually(async () => {
-      expect(await nodes.owners({ name: names[0] })).toEqual(Array(3).fill(hold.ownerId));
-    });
-    expect(hold.signal.aborted).toBe(false);
-    await hold.release();
-    await nothingLeft(nodes, names);
   });
 
   async function expectLost(hold: Hold, multiName: string, memberName: string): Promise<void> {
@@ -361,72 +240,4 @@ describe('masters that do not answer', () => {
     await nothingLeft(nodes, names);
     await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   });
-});
-
-describe('a client that is closed', () => {
-  it.each([
-    ['of the MultiLock', 0],
-    ['of a member', 1],
-  ])('that %s takes the hold back, and gives all members back', async (_, closing) => {
-    await using first = await nodes.client(LONG);
-    await using second = await nodes.client(LONG);
-    const names = twoNames();
-    const locks = [first.lock(names[0]), second.lock(names[1])];
-    const maker = newClient(LONG);
-    const multi = maker.getMultiLock(...locks);
-    const lost = eventsOf(closing === 0 ? maker : second.holdfast, 'lost');
-    const hold = await multi.acquire();
-    if (closing === 0) await maker.close();
-    else await second.holdfast.close();
-    expect(hold.signal.aborted).toBe(true);
-    expect(hold.signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'closed' });
-    expect(lost.length).toBeLessThanOrEqual(1);
-    await maker.close();
-    await nothingLeft(nodes, names);
-  });
-
-  it.each([
-    ['of the MultiLock', 0],
-    ['of the member that is in the way', 1],
-  ])('that %s ends its waits', async (_, closing) => {
-    await using first = await nodes.client(LONG);
-    await using second = await nodes.client(LONG);
-    await using other = await nodes.client(LONG);
-    const names = twoNames();
-    const maker = newClient(LONG);
-    const multi = maker.getMultiLock(first.lock(names[0]), second.lock(names[1]));
-    const held = await other.lock(names[1]).acquire();
-    const waiting = rejectionOf(multi.acquire());
-    await sleep(300);
-    await (closing === 0 ? maker : second.holdfast).close();
-    expect(await waiting).toMatchObject({ code: 'CLIENT_CLOSED' });
-    await held.release();
-    await maker.close();
-    await nothingLeft(nodes, names);
-  });
-
-  it('with everything on it, at the same time as all others, leaves nothing', async () => {
-    const client = await nodes.client(LONG);
-    const names = twoNames();
-    const { multi } = pairOf(client, names);
-    const hold = await multi.acquire();
-    await client[Symbol.asyncDispose]();
-    expect(hold.signal.reason).toMatchObject({ lossReason: 'closed' });
-    await nothingLeft(nodes, names);
-  });
-});
-
-it('a signal that aborts while it waits leaves nothing', async () => {
-  await using client = await nodes.client(LONG);
-  await using other = await nodes.client(LONG);
-  const names = twoNames();
-  const { multi } = pairOf(client, names);
-  const held = await pairOf(other, names).b.acquire();
-  const abort = new AbortController();
-  const waiting = rejectionOf(multi.acquire({ signal: abort.signal }));
-  await sleep(300);
-  abort.abort();
-  expect(await waiting).toMatchObject({ code: 'LOCK_ABORTED' });
-  await held.release();
-  await nothingLeft(nodes, names);
 });

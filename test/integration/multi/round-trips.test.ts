@@ -68,17 +68,6 @@ it('a tryLock() that fails costs a release for each member that was free', async
   expect(await sent(() => multi.tryLock())).toEqual([...TWO, ...TWO]);
 });
 
-it('what is refused is no command', async () => {
-  const { multi } = three(client);
-  const commands = await sent(async () => {
-    expect(() => client.getMultiLock(multi)).toThrow();
-    expect(() => client.getMultiLock()).toThrow();
-    await expect(multi.lock({ signal: AbortSignal.abort() })).rejects.toThrow();
-    await expect(multi.unlock()).rejects.toThrow();
-  });
-  expect(commands).toEqual([]);
-});
-
 it.each(['acquire', 'release', 'extend'] as const)(
   'the commands of an %s are sent without waiting for each other’s replies',
   async (what) => {

@@ -14,20 +14,6 @@ async function freeMembers(): Promise<number> {
   return held.filter((owners) => Object.keys(owners).length === 0).length;
 }
 
-it('undoes lock() and tryLock() of all members, outside of runs and inside', async () => {
-  const { client, multi } = members();
-  const both = async (): Promise<void> => {
-    await multi.lock();
-    await multi.unlock();
-    expect(await freeMembers()).toBe(3);
-    expect(await multi.tryLock()).toBe(true);
-    await multi.unlock();
-    expect(await freeMembers()).toBe(3);
-  };
-  await both();
-  await client.run(both);
-});
-
 it('by another object for the same locks, in another order, undoes it, too', async () => {
   const { client, multi, a, b, c } = members();
   await multi.lock();
@@ -61,30 +47,6 @@ it('when not all members are held undoes none', async () => {
   };
   await partly();
   await client.run(partly);
-});
-
-it('undoes no acquire() and no withLock()', async () => {
-  const { client, multi } = members();
-  const notHeld = { code: 'LOCK_NOT_HELD', lockName: multi.name };
-  for (const around of [<T>(fn: () => T): T => fn(), client.run.bind(client)]) {
-    await around(async () => {
-      await using hold = await multi.acquire();
-      await expect(multi.unlock()).rejects.toMatchObject(notHeld);
-      await hold.run(() => expect(multi.unlock()).rejects.toMatchObject(notHeld));
-      expect(await freeMembers()).toBe(0);
-    });
-    await around(() => multi.withLock(() => expect(multi.unlock()).rejects.toMatchObject(notHeld)));
-  }
-});
-
-it('does not undo that of the run around', async () => {
-  const { client, multi } = members();
-  await client.run(async () => {
-    await multi.lock();
-    await client.run(() => expect(multi.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' }));
-    expect(await freeMembers()).toBe(0);
-    await multi.unlock();
-  });
 });
 
 it('a run that ends without it releases all members, and warns of each', async () => {

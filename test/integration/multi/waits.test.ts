@@ -105,22 +105,6 @@ describe('with a member whose server is silent', () => {
     proxy().heal('drop');
   });
 
-  it('an abort ends the call at once', async () => {
-    const { client, a, c, names } = members();
-    await using far = await connectedClient({ redis: proxy().url, commandTimeout: 10_000 });
-    const multi = client.getMultiLock(a, far.getLock(uniqueName('far')), c);
-    await a.isLocked(); // connected
-    proxy().blackhole();
-    await within(100, async () => {
-      const signal = AbortSignal.timeout(100);
-      expect(await rejectionOf(multi.lock({ signal }))).toMatchObject({ code: 'LOCK_ABORTED' });
-    });
-    await within(100, async () => {
-      while ((await redis.exists(...names)) > 0) await sleep(5);
-    });
-    proxy().heal('drop');
-  });
-
   it('a fixed lease whose extension stays unanswered ends the call in time, and gives all members back', async () => {
     const { client, other, a, names } = members();
     await loadScripts(inject('redisUrl'));
@@ -147,43 +131,6 @@ describe('with a member whose server is silent', () => {
       expect(await redis.exists(farLock.name)).toBe(0);
     });
   });
-
-  it.each(['an abort', 'close()'] as const)(
-    '%s while the extension of a fixed lease stays unanswered gives the other members back at once',
-    async (ending) => {
-      const { other, others, names } = members();
-      await loadScripts(inject('redisUrl'));
-      // It does not give the connection up while it is looked at who has the lock.
-      const patient = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
-      await using far = await connectedClient({ redis: proxy().url, ...patient });
-      await using maker = await connectedClient(patient);
-      const farLock = far.getLock(uniqueName('far'));
-      const multi = maker.getMultiLock(farLock, others.a);
-      await using direct = await connectedClient({ lockWatchdogTimeout: 30_000 });
-      const theirs = await direct.getLock(farLock.name).acquire();
-      const waiting = nextEvent(far, 'waiting');
-      const acquired = nextEvent(other, 'acquired');
-      const aborter = new AbortController();
-      const call = rejectionOf(multi.lock({ lease: 20_000, signal: aborter.signal }));
-      await waiting;
-      const extension = proxy().holdBack(commandOf('reenter', farLock.name), 'silence');
-      await theirs.release();
-      await Promise.all([extension.happened, acquired]);
-
-      await within(3_000, async () => {
-        if (ending === 'an abort') aborter.abort();
-        const closing = ending === 'close()' ? maker.close() : undefined;
-        const code = ending === 'close()' ? 'CLIENT_CLOSED' : 'LOCK_ABORTED';
-        expect(await call).toMatchObject({ code });
-        while ((await redis.exists(names[0]!)) > 0) await sleep(5);
-        await closing;
-      });
-      proxy().cut(); // a new connection gives back what the silent one could not
-      await eventually(async () => {
-        expect(await redis.exists(farLock.name)).toBe(0);
-      });
-    },
-  );
 
   it('a member that falls silent while it is held does not keep the caller from failing in time', async () => {
     const { client, other, a, names } = members();

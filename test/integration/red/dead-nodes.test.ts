@@ -8,7 +8,7 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe('any two of five masters may die', () => {
-  it.each([[[0, 1]], [[1, 3]], [[3, 4]]])(
+  it.each([[[0, 1]], [[1, 3]]])(
     'without masters %j it is acquired, renewed and released',
     async (dead) => {
       await using servers = await startMasters(5);
@@ -53,31 +53,6 @@ describe('three of five masters die', () => {
       expect(await rejectionOf(call())).toBeInstanceOf(QuorumError);
       expect(performance.now() - startedAtMs).toBeLessThan(commandTimeout / 2);
     }
-  });
-
-  it('an acquire fails within its wait, and says what each master answered', async () => {
-    await using servers = await startMasters(5);
-    const nodes = new RedNodes(servers);
-    await using client = await nodes.client();
-    const lock = client.lock(uniqueName());
-    await Promise.all(servers.slice(0, 3).map((server) => server.kill()));
-    using lag = new EventLoopLag();
-    for (const wait of [0, 500]) {
-      const startedAtMs = performance.now();
-      const error = await rejectionOf(lock.acquire({ wait }));
-      const tookMs = performance.now() - startedAtMs;
-      expect(tookMs).toBeLessThan(wait + 1_500 + lag.longestMs);
-      expect(error).toBeInstanceOf(QuorumError);
-      const { nodes: answers } = error as QuorumError;
-      expect(answers.map(({ node }) => node)).toEqual(
-        servers.map(({ host, port }) => `${host}:${port}`),
-      );
-      expect(answers.map(({ answer }) => answer)).toEqual([
-        ...Array<string>(3).fill('unreachable'),
-        ...Array<string>(2).fill('acquired'),
-      ]);
-    }
-    await nodes.nothingLeft(lock);
   });
 
   it('a holder learns it before the masters that are left would let anybody in', async () => {

@@ -83,17 +83,6 @@ describe('a token that most masters did not confirm', () => {
     },
   );
 
-  it('is tried for again by whoever waits', async () => {
-    await using client = await proxied();
-    const lock = client.fencedLock(name);
-    const faults = proxies.slice(1).map((proxy) => proxy.loseReplyTo(raising));
-    const hold = await lock.acquire({ wait: 20_000 });
-    await Promise.all(faults.map(({ happened }) => happened));
-    expect(await lock.getToken()).toBe(hold.token);
-    await hold.release();
-    await nodes.nothingLeft(lock);
-  });
-
   it('since they may not write it, is told as that, and nothing is left', async ({ skip }) => {
     // They may vote: what they remember of leases they may set.
     const rules = ['-set', '(+set ~holdfast_longest_lease:*)'];

@@ -31,24 +31,6 @@ describe('re-entering', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('lets only one of the parallel branches in at a time', async () => {
-    await using client = await nodes.client();
-    const lock = client.lock(uniqueName());
-    const inside = new Occupancy();
-    await lock.withLock(async () => {
-      const branch = (): Promise<void> =>
-        lock.withLock(() =>
-          inside.inside('branch', async () => {
-            await lock.isLocked();
-          }),
-        );
-      await Promise.all(Array.from({ length: 5 }, branch));
-    });
-    expect(inside.most).toBe(1);
-    expect(inside.order).toHaveLength(5);
-    await nodes.nothingLeft(lock);
-  });
-
   it('goes on with a master that is silent, and releases there later', async () => {
     const proxy = await startProxy(nodes.servers[0]!.port);
     {

@@ -1,34 +1,39 @@
-// What getRedLock() is given last: a lock, or options; nothing else passes for options, so no master is left out in silence.
-import { Redis } from 'ioredis';
+// What a Redlock may be made of, and its options: anything else is refused, and before anything is sent.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
+  ClosedError,
   Holdfast,
   OptionError,
+  QuorumError,
   type FencedLock,
   type Lock,
   type RedLockOptions,
 } from '../../../src/index.js';
-import { expectOutages } from '../../support/expected-warnings.js';
+import { MemoryRedis } from '../../../src/testing/memory-redis.js';
+import { rejectionOf } from '../../support/clients.js';
 
-expectOutages(); // clients of a server that is not there
+const NAME = 'orders';
 
-let redis: Redis;
+let masters: MemoryRedis[];
 let clients: Holdfast[];
 
 beforeEach(() => {
-  // Nobody listens there: what is refused must not need a server.
-  redis = new Redis({ port: 1, lazyConnect: true, retryStrategy: () => null });
-  redis.on('error', () => undefined);
-  clients = [0, 1, 2].map(() => new Holdfast({ redis }));
+  const first = new MemoryRedis();
+  masters = [first, new MemoryRedis({ timeOf: first }), new MemoryRedis({ timeOf: first })];
+  clients = masters.map((redis) => new Holdfast({ redis }));
 });
 
 afterEach(async () => {
   await Promise.all(clients.map((client) => client.close()));
-  redis.disconnect();
+  expect(masters.flatMap((master) => master.holders(NAME))).toEqual([]);
 });
 
 function locks(): Lock[] {
-  return clients.map((client) => client.getLock('orders'));
+  return clients.map((client) => client.getLock(NAME));
+}
+
+function fenced(): FencedLock[] {
+  return clients.map((client) => client.getFencedLock(NAME));
 }
 
 function refusal(...given: unknown[]): OptionError {
@@ -45,11 +50,10 @@ describe('a last argument that is neither a lock nor options is refused:', () =>
   it.each([
     ['a Promise whose await was forgotten', () => Promise.resolve({}), /a Promise .*await/],
     ['a Date', () => new Date(), /an instance of Date/],
-    ['a Map', () => new Map(), /an instance of Map/],
     ['undefined', () => undefined, /undefined/],
     ['null', () => null, /null/],
     ['a number', () => 50, /50/],
-    ['a name', () => 'orders', /'orders'/],
+    ['a name', () => NAME, /'orders'/],
     ['a function', () => (): undefined => undefined, /a function/],
     ['an array of locks', () => locks(), /an array of 3/],
     ['a client', () => clients[2], /a client .*getLock/],
@@ -66,77 +70,129 @@ describe('a last argument that is neither a lock nor options is refused:', () =>
   it('a lock of another copy of the package', async () => {
     vi.resetModules();
     const { Holdfast: OtherHoldfast } = await import('../../../src/index.js');
-    await using stranger = new OtherHoldfast({ redis });
+    await using stranger = new OtherHoldfast({ redis: 'redis://127.0.0.1:1' });
+    stranger.on('error', () => undefined); // nobody is there
     const [first, second] = locks();
-    expect(refusal(first, second, stranger.getLock('orders')).message).toContain(
+    expect(refusal(first, second, stranger.getLock(NAME)).message).toContain(
       'another copy of holdfast',
     );
   });
 });
 
-it.each([1, 2])('a Promise at place %i is no member', (place) => {
-  const given: unknown[] = locks();
-  given[place - 1] = Promise.resolve(given[place - 1]);
-  expect(refusal(...given).message).toMatch(
-    new RegExp(`member ${place} of a Redlock is a Promise .*await`),
-  );
+describe('a Redlock cannot be made of', () => {
+  it.each<[string, () => unknown[], RegExp]>([
+    ['no locks', () => [], /at least one/],
+    ['options alone', () => [{}], /at least one/],
+    [
+      'a Promise of a lock',
+      () => [Promise.resolve(locks()[0]), locks()[1]],
+      /is a Promise .*await/,
+    ],
+    ['one lock twice', () => [locks()[0], locks()[0]], /twice|one client/],
+    ['different names', () => [clients[0]!.getLock('a'), clients[1]!.getLock('b')], /"a" and "b"/],
+    ['a fair lock', () => [locks()[0], clients[1]!.getFairLock(NAME)], /not a lock of getLock/],
+    ['a MultiLock', () => [locks()[0], clients[0]!.getMultiLock(locks()[1]!)], /member 2/],
+    ['a Redlock', () => [clients[0]!.getRedLock(...locks())], /getLock/],
+    [
+      'a fair fenced lock',
+      () => [...fenced().slice(0, 2), clients[2]!.getFencedLock(NAME, { fair: true })],
+      /nor of getFencedLock\(\) without fair/,
+    ],
+    [
+      'fenced locks beside others',
+      () => [fenced()[0], locks()[1], fenced()[2], { nodeTimeout: 5 }],
+      /of getFencedLock\(\) \(1, 3\) and of getLock\(\) \(2\): it must be all of one kind/,
+    ],
+  ])('%s', (_, given, words) => {
+    expect(refusal(...given()).message).toMatch(words);
+  });
+
+  it('two clients of the same server, which is told once they are connected, and nothing is sent', async () => {
+    const twin = new Holdfast({ redis: masters[0]! });
+    await Promise.all([...clients, twin].map((client) => client.ping()));
+    const lock = clients[0]!.getRedLock(...locks().slice(0, 2), twin.getLock(NAME));
+    const error = await rejectionOf(lock.lock());
+    await twin.close();
+    expect(error).toMatchObject({ code: 'INVALID_OPTION', lockName: NAME });
+    expect((error as Error).message).toContain('are the same server');
+  });
 });
 
-it('options of an unknown name are refused', () => {
-  expect(refusal(...locks(), { nodeTimeOut: 5 }).message).toContain('nodeTimeOut');
-});
+describe('options', () => {
+  it.each([
+    { nodeTimeout: 0 },
+    { nodeTimeout: 1.5 },
+    { nodeTimeout: NaN },
+    { nodeTimeout: Infinity },
+    { nodeTimeout: '50' },
+    { restartGuard: true },
+    { restartGuard: -1 },
+    { restartGuard: null },
+    { maxExtensions: -1 },
+    { maxExtensions: 0.5 },
+    { maxExtensions: '3' },
+    { nodeTimeOut: 50 },
+  ])('like %j are refused, by name', (options) => {
+    expect(refusal(...locks(), options).message).toContain(Object.keys(options)[0]!);
+  });
 
-it.each([{}, { nodeTimeout: 20 }, Object.create(null) as object])(
-  'locks and then options like %o are taken',
-  (options) => {
-    expect(clients[0]!.getRedLock(...locks(), options).name).toBe('orders');
-  },
-);
+  it.each<RedLockOptions>([
+    {},
+    { nodeTimeout: undefined },
+    { nodeTimeout: 20 },
+    { maxExtensions: Infinity },
+    { restartGuard: 0 },
+    Object.create(null) as object,
+  ])('like %o are taken', async (options) => {
+    const guard = { restartGuard: false } as const;
+    const given = clients[0]!.getRedLock(
+      ...locks(),
+      Object.assign(options, { ...guard, ...options }),
+    );
+    await given.withLock(() => undefined);
+    expect(given.name).toBe(NAME);
+  });
 
-it('locks alone are taken', () => {
-  expect(clients[0]!.getRedLock(...locks()).name).toBe('orders');
-});
-
-describe('fenced locks', () => {
-  const fenced = (): FencedLock[] => clients.map((client) => client.getFencedLock('orders'));
-
-  it.each([[{}], [{ restartGuard: 1 }], [{ nodeTimeout: 20 }], []])(
-    'make a fenced lock (%o)',
-    (...options) => {
-      const lock: FencedLock = clients[0]!.getRedLock(
-        ...fenced(),
-        ...(options as [RedLockOptions]),
+  it.each([false, 0] as const)(
+    'a restart guard of %o is refused for fenced locks',
+    (restartGuard) => {
+      expect(refusal(...fenced(), { restartGuard }).message).toBe(
+        `lock "orders": restartGuard is ${String(restartGuard)}: it must be at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens`,
       );
-      expect(lock.toJSON().kind).toBe('FencedRedLock');
-      expect(lock.name).toBe('orders');
     },
   );
 
-  it('beside others are refused, with which is which', () => {
-    const [a, , c] = fenced();
-    const [, plain] = locks();
-    const words = 'it must be all of one kind';
-    expect(refusal(a, plain, c).message).toBe(
-      `a Redlock has members of getFencedLock() (1, 3) and of getLock() (2): ${words}`,
-    );
-    expect(refusal(plain, a, c).message).toContain(
-      'of getFencedLock() (2, 3) and of getLock() (1)',
-    );
-    expect(refusal(a, plain, c, { nodeTimeout: 5 }).message).toContain(words);
+  it.each([[{ restartGuard: 1 }], []])('%o over fenced locks make a fenced lock', (...options) => {
+    const lock: FencedLock = clients[0]!.getRedLock(...fenced(), ...(options as [RedLockOptions]));
+    expect(lock.toJSON()).toMatchObject({ kind: 'FencedRedLock', name: NAME });
+  });
+});
+
+describe('closed clients:', () => {
+  it('a Redlock of a closed client throws ClosedError, also one that is made then', async () => {
+    const before = clients[0]!.getRedLock(...locks());
+    await clients[0]!.close();
+    for (const lock of [before, clients[0]!.getRedLock(...locks())]) {
+      for (const call of ['lock', 'tryLock', 'isLocked', 'forceUnlock'] as const)
+        expect(await rejectionOf(lock[call]())).toBeInstanceOf(ClosedError);
+    }
   });
 
-  it('that are fair are refused', () => {
-    const [a, b] = fenced();
-    const fair = clients[2]!.getFencedLock('orders', { fair: true });
-    expect(refusal(a, b, fair).message).toBe(
-      'member "orders" of a Redlock is not a lock of getLock(), nor of getFencedLock() without fair: only such can be held by a majority',
-    );
+  it('one member whose client is closed is one that does not answer', async () => {
+    await clients[2]!.close();
+    const lock = clients[0]!.getRedLock(...locks(), { restartGuard: false });
+    await lock.withLock(async () => {
+      expect(await lock.isLocked()).toBe(true);
+    });
   });
 
-  it.each([false, 0] as const)('without a restart guard (%o) are refused', (restartGuard) => {
-    expect(refusal(...fenced(), { restartGuard }).message).toBe(
-      `lock "orders": restartGuard is ${String(restartGuard)}: it must be at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens`,
-    );
-    expect(clients[0]!.getRedLock(...locks(), { restartGuard }).name).toBe('orders');
+  it('most members whose clients are closed are no quorum, at once', async () => {
+    await Promise.all([clients[1]!.close(), clients[2]!.close()]);
+    const lock = clients[0]!.getRedLock(...locks(), { restartGuard: false });
+    const error = await rejectionOf(lock.tryLock());
+    expect(error).toBeInstanceOf(QuorumError);
+    const closed = { answer: 'unreachable', reason: expect.stringContaining('closed') as string };
+    expect((error as QuorumError).nodes).toMatchObject([{}, closed, closed]);
+    await expect(lock.isLocked()).rejects.toBeInstanceOf(QuorumError);
   });
 });

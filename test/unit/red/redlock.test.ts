@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, type Lock, type RedLockOptions } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { expectOutages } from '../../support/expected-warnings.js';
+import { TappedRedis } from '../../support/tapped-redis.js';
 
 const LEASE_MS = 3_000;
 const NAME = 'orders';
@@ -27,9 +28,11 @@ function startMasters(count: number): void {
   masters = [first, ...others];
 }
 
-/** The Redlock of one program. */
-function redLock(options: RedLockOptions = {}): Lock {
-  const members = masters.map((redis) => new Holdfast({ redis, lockWatchdogTimeout: LEASE_MS }));
+/** The Redlock of one program, which may reach masters by taps. */
+function redLock(options: RedLockOptions = {}, taps: readonly TappedRedis[] = []): Lock {
+  const members = masters.map(
+    (redis, index) => new Holdfast({ redis: taps[index] ?? redis, lockWatchdogTimeout: LEASE_MS }),
+  );
   clients.push(...members);
   return members[0]!.getRedLock(...members.map((member) => member.getLock(NAME)), options);
 }
@@ -81,6 +84,55 @@ it('a master within its restart guard has the lock as soon as it is won', async 
   await hold.release();
   expect(owners()).toEqual(Array(3).fill(undefined));
 });
+
+it.each([
+  ['watched', undefined],
+  ['fixed', 60_000],
+])(
+  'a master that is connected while votes are under way has the lock as soon as it is won: a %s lease',
+  async (_, lease) => {
+    startMasters(3);
+    masters[2]!.down();
+    const voter = new TappedRedis(masters[0]!);
+    const lock = redLock({ nodeTimeout: 20_000 }, [voter]);
+    await advance(10);
+    const answer = voter.holdAnswers('vote');
+    const acquiring = lock.acquire({ ...(lease !== undefined && { lease }) });
+    await advance(10);
+    masters[2]!.up();
+    await advance(LEASE_MS / 6);
+    expect(owners()[2]).toBeUndefined();
+    answer();
+    const hold = await acquiring;
+    await advance(1);
+    expect(owners()).toEqual(Array(3).fill(hold.ownerId));
+    await hold.release();
+  },
+);
+
+it.each([
+  ['watched', undefined, LEASE_MS],
+  ['fixed', 60_000, 60_000],
+])(
+  'masters that restart empty, one after another, are given a %s lock again as soon as they are back',
+  async (_, lease, leaseMs) => {
+    startMasters(3);
+    const lock = redLock();
+    await advance(10);
+    const hold = await lock.acquire({ ...(lease !== undefined && { lease }) });
+    for (const [index, master] of masters.entries()) {
+      master.restart({ empty: true });
+      await advance(200); // of which connecting takes a part
+      const [holder] = master.holders(NAME);
+      expect(holder?.ownerId).toBe(hold.ownerId);
+      expect(holder?.remaining).toBeGreaterThan(leaseMs / 2);
+      expect(holder?.remaining).toBeLessThanOrEqual(leaseMs);
+      expect(owners()[index]).toBe(hold.ownerId);
+    }
+    expect(hold.signal.aborted).toBe(false);
+    await hold.release();
+  },
+);
 
 it('a release wakes who waits in another program, and a message of one master is enough', async () => {
   startMasters(5);

@@ -27,7 +27,7 @@ function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<Elect
   const masters = fakes.map(({ upMs, isAgeTold = true, says }, index) => ({
     name: `master ${index}`,
     trouble: says ? undefined : 'not connected',
-    lock: { connection: { server: { ageMs: upMs, isAgeTold } } },
+    connection: { server: { ageMs: upMs, isAgeTold } },
     vote: () => Promise.resolve(says),
     withdraw: () => undefined,
     overdue: () => undefined,
