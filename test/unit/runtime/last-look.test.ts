@@ -1,7 +1,7 @@
 // The end of a wait: "somebody else has it" is said of now, so after a long sleep the lock is looked at once more.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
-import { fakeHoldfast } from '../../support/fake-holdfast.js';
+import { fakeHoldfast, ownerOfMe } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 
 beforeEach(() => {
@@ -16,7 +16,7 @@ const never = new Promise<void>(() => undefined);
 
 describe('a wait that ends after a long sleep', () => {
   it('looks once more, 800 ms before', async () => {
-    const { getLock, server } = fakeHoldfast();
+    const { getLock, server, holdfast } = fakeHoldfast();
     server.hold('a');
     const trying = getLock('a').tryLock(5_000);
     await settle();
@@ -28,7 +28,7 @@ describe('a wait that ends after a long sleep', () => {
     await vi.advanceTimersByTimeAsync(802);
     expect(await trying).toBe(false);
     expect(server.commands).toHaveLength(length + 1);
-    await vi.advanceTimersByTimeAsync(1_000);
+    await holdfast.close();
     expect(vi.getTimerCount()).toBe(0);
   });
 
@@ -120,7 +120,7 @@ describe('a wait that ends after a long sleep', () => {
     expect(await Promise.all(others)).toEqual(others.map(() => false));
     expect(server.commands.length - length).toBeLessThanOrEqual(2);
     const late = lock.acquire({ wait: 5_000 });
-    const refused = expect(late).rejects.toMatchObject({ holder: 'me:1' });
+    const refused = expect(late).rejects.toMatchObject({ holder: ownerOfMe(1) });
     await settle();
     server.delete('a');
     await vi.advanceTimersByTimeAsync(5_010);
@@ -208,7 +208,8 @@ describe('a timeout while a caller of the same client has the lock', () => {
       ) as unknown,
     });
     const other = over('y', 'x', 60_000);
-    await vi.advanceTimersByTimeAsync(5_010);
+    await settle();
+    await vi.advanceTimersByTimeAsync(5_100);
     await refused;
     await other;
   });
