@@ -116,8 +116,9 @@ export class Channels {
         return joined.isSubscribed;
       },
       // Before the subscription is confirmed nothing needs to be said here: `subscribed()` will be called.
+      // (In the same instant, too: where a test has stopped the time, all that happens does so.)
       mayHaveMissed: (sinceMs) =>
-        Math.max(joined.subscribedAtMs ?? 0, joined.heardAtMs ?? 0) > sinceMs,
+        Math.max(joined.subscribedAtMs ?? -Infinity, joined.heardAtMs ?? -Infinity) >= sinceMs,
       close: () => {
         joined.listeners.delete(listener);
         if (joined.listeners.size > 0 || this.#channels.get(name) !== joined) return;

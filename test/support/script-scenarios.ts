@@ -21,6 +21,7 @@ const KEYS: Record<ScriptName, readonly string[]> = {
   join: FAIR,
   reenter: [LOCK, FORCED],
   release: [LOCK],
+  releaseTo: [LOCK],
   renew: [LOCK, FORCED],
   remember: [LONGEST],
   renewPlaces: FAIR,
@@ -135,6 +136,24 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['of a lock that was forced', { word: 'me:1' }, ['me:1', 1, 0]],
   ]),
   ...scenariosOf('release', [['of a held lock', { lock: held }, ['me:1', 'ch', 'PUBLISH']]]),
+  ...scenariosOf('releaseTo', [
+    ['of a held lock', { lock: held }, ['me:1', 'me:2', 60_000]],
+    ['of a held lock, for less', { lock: held }, ['me:1', 'me:2', 20_000]],
+    ['sent again', { lock: { ...held, owner: 'me:2' } }, ['me:1', 'me:2', 60_000]],
+    ['of a lock that is gone', {}, ['me:1', 'me:2', 60_000]],
+    [
+      'fenced, of a held lock',
+      { lock: held, counter },
+      ['me:1', 'me:2', 60_000, 100_000],
+      fencedKeys,
+    ],
+    [
+      'fenced, sent again',
+      { lock: { ...held, owner: 'me:2' }, counter },
+      ['me:1', 'me:2', 60_000, 100_000],
+      fencedKeys,
+    ],
+  ]),
   ...scenariosOf('renew', [
     ['of a held lock', { lock: held }, [60_000, 'me:1']],
     ['not confirmed yet', { lock: { ...held, count: 0 } }, [60_000, 'me:1']],

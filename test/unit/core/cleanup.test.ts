@@ -2,22 +2,18 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
-import { WaitEnded, WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { LostError, UnsentError } from '../../../src/redis/failure.js';
-import { Schedule } from '../../../src/runtime/schedule.js';
-import { FakeNode, FakeServer } from '../../support/fake-backend.js';
-import { expectPending } from '../../support/occupancy.js';
+import { WaitLimit } from '../../../src/runtime/wait-limit.js';
+import { rejectionOf } from '../../support/clients.js';
+import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
+import { expectPending, settle } from '../../support/occupancy.js';
 
-let server: FakeServer;
-let node: FakeNode;
-let cleanup: Cleanup;
+let client: FakeHoldfast;
 
-beforeEach(() => {
+beforeEach(async () => {
   vi.useFakeTimers();
-  server = new FakeServer();
-  node = new FakeNode(server, 'me', 30_000, new Schedule());
-  cleanup = new Cleanup();
-  server.hold('a', 'me:1');
+  client = fakeHoldfast({ commandTimeout: 1_000 });
+  await client.holdfast.ping();
 });
 
 afterEach(() => {
@@ -28,52 +24,99 @@ async function pass(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
 }
 
-it('is removed at once where the server answers', async () => {
-  cleanup.remove(node.lock('a'), 'me:1');
-  await pass(0);
-  expect(server.heldNames).toEqual([]);
-  expect(vi.getTimerCount()).toBe(0);
-});
+/** A caller gives up whose attempt was executed, and not answered; the removal stays unanswered, too, for as long as `fate` says so. */
+async function giveUp(): Promise<void> {
+  const { server, getLock } = client;
+  server.fate = (command) => (command.startsWith('acquire') ? 'lost reply' : 'lost command');
+  const error = rejectionOf(getLock('a').acquire({ wait: 150 }));
+  await pass(200);
+  expect(await error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+  expect(server.heldNames).toEqual(['a']);
+}
 
-describe('an owner that a command may still make one after it was removed', () => {
-  it.each([
-    ['left something', () => Promise.resolve(true), []],
-    ['is not answered', () => Promise.reject(new LostError()), []],
-    ['left nothing', () => Promise.resolve(false), ['a']],
-    ['was not sent', () => Promise.reject(new UnsentError('not connected')), ['a']],
-  ])('is removed as it needs when the command %s', async (_, send, left) => {
-    cleanup.removeAfter(send(), () => {
-      cleanup.remove(node.lock('a'), 'me:1');
-    });
-    await pass(0);
-    expect(server.heldNames).toEqual(left);
+describe('what an attempt has left whose caller gave up', () => {
+  it('is removed as soon as the server answers, however often it did not', async () => {
+    await giveUp();
+    await pass(3_500);
+    expect(client.server.heldNames).toEqual(['a']);
+    client.server.fate = () => 'answered';
+    await pass(2_500);
+    expect(client.server.heldNames).toEqual([]);
   });
 
-  it('is waited for by whoever closes', async () => {
-    let answer: (isLeft: boolean) => void = () => undefined;
-    cleanup.removeAfter(new Promise((resolve) => (answer = resolve)), () => {
-      cleanup.remove(node.lock('a'), 'me:1');
-    });
-    const closing = cleanup.close(new WaitLimit({ limitMs: 1_000 }));
-    answer(true);
+  it('is removed when there is a connection again', async () => {
+    await giveUp();
+    client.server.down();
+    client.server.fate = () => 'answered';
+    await pass(10_000);
+    client.server.up();
+    await pass(1_500);
+    expect(client.server.heldNames).toEqual([]);
+  });
+
+  it('is not what somebody else has got since', async () => {
+    await giveUp();
+    client.server.hold('a', 'other:1');
+    client.server.fate = () => 'answered';
+    await pass(2_500);
+    expect(client.server.holder('a')?.owner).toBe('other:1');
+  });
+});
+
+describe('close()', () => {
+  it('goes on removing until nothing is left', async () => {
+    await giveUp();
+    const closing = client.holdfast.close();
+    await pass(300);
+    await expectPending(closing);
+    client.server.fate = () => 'answered';
+    await pass(600);
     await closing;
+    expect(client.server.heldNames).toEqual([]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('waits for the connection to come back', async () => {
+    await giveUp();
+    client.server.down();
+    client.server.fate = () => 'answered';
+    const closing = client.holdfast.close();
+    await pass(300);
+    await expectPending(closing);
+    client.server.up();
+    await pass(650);
+    await closing;
+    expect(client.server.heldNames).toEqual([]);
+  });
+
+  it('ends after commandTimeout, and nothing is tried after that', async () => {
+    await giveUp();
+    const closing = client.holdfast.close();
+    await pass(1_100);
+    await closing;
+    expect(vi.getTimerCount()).toBe(0);
+    client.server.fate = () => 'answered';
+    await pass(10_000);
+    expect(client.server.heldNames).toEqual(['a']);
+  });
+
+  it('waits for the answer to an attempt that may still leave something', async () => {
+    const { server, holdfast, getLock } = client;
+    server.travel = () => new Promise((resolve) => setTimeout(resolve, 50));
+    const error = rejectionOf(getLock('a').acquire());
+    await settle();
+    const closing = holdfast.close();
+    await pass(400);
+    await closing;
+    expect(await error).toMatchObject({ code: 'CLIENT_CLOSED' });
+    expect(server.commands[0]).toBe('acquire a me:1');
     expect(server.heldNames).toEqual([]);
   });
 });
 
-it('is tried again until the server answers', async () => {
-  server.fate = () => 'lost command';
-  cleanup.remove(node.lock('a'), 'me:1');
-  await pass(3_500);
-  expect(server.heldNames).toEqual(['a']);
-  server.fate = () => 'answered';
-  await pass(1_000);
-  expect(server.heldNames).toEqual([]);
-  expect(vi.getTimerCount()).toBe(0);
-});
-
-it('is tried again outside the context of whoever did not want it any more', async () => {
+it('a removal is tried again outside the context of whoever did not want it any more', async () => {
   vi.useRealTimers(); // faked ones know no contexts
+  const cleanup = new Cleanup();
   const storage = new AsyncLocalStorage<string>();
   const triedIn: (string | undefined)[] = [];
   const release = async (): Promise<boolean> => {
@@ -82,53 +125,35 @@ it('is tried again outside the context of whoever did not want it any more', asy
     if (triedIn.length === 1) throw new LostError();
     return true;
   };
-  const removed = storage.run('a caller', () => {
+  await storage.run('a caller', () => {
     cleanup.remove({ id: 'a', release }, 'me:1');
     return cleanup.close(new WaitLimit({ limitMs: 10_000 })); // which tries again soon
   });
-  await removed;
   expect(triedIn).toEqual(['a caller', undefined]);
 });
 
-it('waits for the connection where there is none, without a timer', async () => {
-  server.fate = () => 'unsent';
-  cleanup.remove(node.lock('a'), 'me:1');
-  await pass(0);
-  expect(vi.getTimerCount()).toBe(0);
-  server.fate = () => 'answered';
-  cleanup.tryAgain();
-  await pass(0);
-  expect(server.heldNames).toEqual([]);
-});
-
-it('is tried again soon where there is a connection, but none to the one node of a cluster', async () => {
-  cleanup = new Cleanup(() => true);
-  server.fate = () => 'unsent';
-  cleanup.remove(node.lock('a'), 'me:1');
-  await pass(0);
-  server.fate = () => 'answered';
-  await pass(1_000);
-  expect(server.heldNames).toEqual([]);
-  expect(vi.getTimerCount()).toBe(0);
-});
-
-it('is forgotten, the oldest first, when there are more than anybody would wait for', async () => {
-  server.fate = () => 'unsent';
-  server.hold('b', 'me:2');
-  cleanup.remove(node.lock('a'), 'me:1');
-  cleanup.remove(node.lock('b'), 'me:2');
+it('of more removals than anybody would wait for the oldest is forgotten', async () => {
+  const cleanup = new Cleanup();
+  const released = new Set<string>();
+  let isConnected = false;
   // One failure for all: so many of their own, with their stack traces, take seconds on a busy machine.
   const unsent = Promise.reject(new UnsentError('not connected'));
-  const others = { id: 'c', release: () => unsent };
-  for (let owner = 3; owner <= 10_001; owner++) cleanup.remove(others, `me:${owner}`);
+  const release = (owner: string): Promise<boolean> => {
+    if (!isConnected) return unsent;
+    released.add(owner);
+    return Promise.resolve(true);
+  };
+  for (let owner = 1; owner <= 10_001; owner++) cleanup.remove({ id: 'a', release }, `me:${owner}`);
   await pass(0);
-  server.fate = () => 'answered';
+  isConnected = true;
   cleanup.tryAgain();
   await pass(0);
-  expect(server.heldNames).toEqual(['a']);
+  expect(released.size).toBe(10_000);
+  expect(released).not.toContain('me:1');
 });
 
-it('that was removed twice is tried again until the later removal is answered, whatever became of the earlier', async () => {
+it('an owner that is removed twice is so until the later removal is answered, whatever became of the earlier', async () => {
+  const cleanup = new Cleanup();
   const answers: ((error?: Error) => void)[] = [];
   const release = vi.fn(
     () =>
@@ -152,78 +177,4 @@ it('that was removed twice is tried again until the later removal is answered, w
   await pass(0);
   cleanup.tryAgain();
   expect(release).toHaveBeenCalledTimes(3);
-});
-
-it('does not free what somebody else has got since', async () => {
-  server.hold('a', 'other:1');
-  cleanup.remove(node.lock('a'), 'me:1');
-  await pass(10);
-  expect(server.holder('a')?.owner).toBe('other:1');
-  expect(vi.getTimerCount()).toBe(0);
-});
-
-describe('close', () => {
-  it('goes on trying until nothing is left', async () => {
-    server.fate = () => 'lost command';
-    cleanup.remove(node.lock('a'), 'me:1');
-    const closing = cleanup.close(new WaitLimit({ limitMs: 10_000 }));
-    await pass(500);
-    await expectPending(closing);
-    server.fate = () => 'answered';
-    await pass(100);
-    await closing;
-    expect(server.heldNames).toEqual([]);
-  });
-
-  it('waits for the connection to come back', async () => {
-    server.fate = () => 'unsent';
-    cleanup.remove(node.lock('a'), 'me:1');
-    const closing = cleanup.close(new WaitLimit({ limitMs: 10_000 }));
-    await pass(500);
-    await expectPending(closing);
-    server.fate = () => 'answered';
-    cleanup.tryAgain();
-    await pass(0);
-    await closing;
-    expect(server.heldNames).toEqual([]);
-  });
-
-  it('does not wait for the second after which an open client would try again', async () => {
-    server.fate = () => 'lost command';
-    cleanup.remove(node.lock('a'), 'me:1');
-    await pass(0);
-    server.fate = () => 'answered';
-    const closing = cleanup.close(new WaitLimit({ limitMs: 500 }));
-    await pass(0);
-    await closing;
-    expect(server.heldNames).toEqual([]);
-  });
-
-  it('ends with the patience, and nothing is tried after that', async () => {
-    server.fate = () => 'lost command';
-    cleanup.remove(node.lock('a'), 'me:1');
-    const waitLimit = new WaitLimit({ limitMs: 500 });
-    const ended = expect(cleanup.close(waitLimit)).rejects.toBeInstanceOf(WaitEnded);
-    await pass(600);
-    await ended;
-    waitLimit.dispose();
-    cleanup.remove(node.lock('a'), 'me:1');
-    await pass(0);
-    expect(vi.getTimerCount()).toBe(0);
-  });
-
-  it('waits for what may still leave something', async () => {
-    let answered!: () => void;
-    const trying = new Promise<void>((resolve) => (answered = resolve));
-    cleanup.expect(
-      trying.then(() => {
-        cleanup.remove(node.lock('a'), 'me:1');
-      }),
-    );
-    const closing = cleanup.close(new WaitLimit({ limitMs: Infinity }));
-    await expectPending(closing);
-    answered();
-    await closing;
-    expect(server.heldNames).toEqual([]);
-  });
 });

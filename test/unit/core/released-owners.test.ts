@@ -29,8 +29,7 @@ function newSession(hasSentinels: boolean): Session {
 /** Takes a lock and releases it. */
 async function pair(session: Session, ownerId: string, leaseMs = LEASE_MS): Promise<void> {
   const reenter = (): Promise<'kept'> => Promise.resolve('kept');
-  const holdCount = (): Promise<number> => Promise.resolve(1);
-  const lock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release, holdCount };
+  const lock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release };
   const grant = new Grant(session, lock, ownerId, deadlineOf(now(PROCESS_CLOCK), leaseMs));
   const hold = { isWatched: true, lost: ignore };
   grant.add(hold);

@@ -1,18 +1,7 @@
 // A read-write lock outside any run: each call is an owner of its own, and unlock() undoes what its own half locked.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
-import { FakeReadWriteLock } from '../../support/fake-read-write.js';
+import { fakeReadWrite } from '../../support/fake-holdfast.js';
 import { expectPending, settle } from '../../support/occupancy.js';
-
-interface Made extends FakeHoldfast, ReturnType<FakeReadWriteLock['halves']> {
-  readonly there: FakeReadWriteLock;
-}
-
-function made(): Made {
-  const fake = fakeHoldfast();
-  const there = new FakeReadWriteLock(fake.server, 'a');
-  return { ...fake, there, ...there.halves(fake) };
-}
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -26,7 +15,7 @@ const notHeld = { code: 'LOCK_NOT_HELD', lockName: 'a' };
 
 describe('outside any run', () => {
   it('several lock() calls read at the same time, and as many unlock() free it', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     await readLock.lock();
     await readLock.lock();
     expect(there.held).toBe('RR');
@@ -39,7 +28,7 @@ describe('outside any run', () => {
   });
 
   it('unlock() of one half does not undo what the other locked', async () => {
-    const { readLock, writeLock, run, there } = made();
+    const { readLock, writeLock, run, there } = fakeReadWrite();
     await readLock.lock();
     await expect(writeLock.unlock()).rejects.toMatchObject(notHeld);
     await readLock.unlock();
@@ -58,7 +47,7 @@ describe('outside any run', () => {
   });
 
   it('unlock() undoes the read lock that ends first, so that nobody is left with less than it asked for', async () => {
-    const { readLock, there } = made();
+    const { readLock, there } = fakeReadWrite();
     await readLock.lock();
     await readLock.lock(20_000);
     await readLock.lock(10_000);
@@ -66,13 +55,13 @@ describe('outside any run', () => {
     const left: string[] = [];
     for (let unlocks = 0; unlocks < 4; unlocks++) {
       await readLock.unlock();
-      left.push([...there.holders.keys()].join(' '));
+      left.push(there.owners.join(' '));
     }
     expect(left).toEqual(['me:1 me:2 me:4', 'me:1 me:4', 'me:4', '']);
   });
 
   it('a read lock that was lost is told to the next unlock() of a read lock, not of the write lock', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     await readLock.lock(5_000);
     await vi.advanceTimersByTimeAsync(6_000);
     there.delete();
@@ -83,7 +72,7 @@ describe('outside any run', () => {
   });
 
   it('a nested call that waits for itself is warned of after 5 s, whichever half it wants', async () => {
-    const { readLock, writeLock, told } = made();
+    const { readLock, writeLock, told } = fakeReadWrite();
     await readLock.lock();
     const writes = writeLock.lock();
     const reads = readLock.lock(); // behind the writer
@@ -101,7 +90,7 @@ describe('outside any run', () => {
   });
 
   it('a wait to read that runs out says who is in the way; that this client reads itself is no reason', async () => {
-    const { readLock, writeLock, there, server } = made();
+    const { readLock, writeLock, there, server } = fakeReadWrite();
     await readLock.lock();
     const writes = writeLock.lock();
     await settle();
@@ -120,7 +109,7 @@ describe('outside any run', () => {
 
 describe('unlock() of the wrong half', () => {
   it('says which half is not held, in a run and outside', async () => {
-    const { readLock, writeLock, run } = made();
+    const { readLock, writeLock, run } = fakeReadWrite();
     const notOf = (half: string): object => ({
       ...notHeld,
       message: expect.stringContaining(`lock() or tryLock() of the ${half} lock`) as unknown,
@@ -145,7 +134,7 @@ describe('unlock() of the wrong half', () => {
 
 describe('what a half says of itself', () => {
   it('is about those who read, or about the one who writes', async () => {
-    const { readLock, writeLock } = made();
+    const { readLock, writeLock } = fakeReadWrite();
     const look = async (): Promise<unknown> => [
       await readLock.isLocked(),
       await writeLock.isLocked(),
@@ -167,9 +156,9 @@ describe('what a half says of itself', () => {
   });
 
   it('forceUnlock() puts out all who read, or the one who writes, and tells those of this client at once', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there, server } = fakeReadWrite();
     const holds = [await readLock.acquire(), await readLock.acquire()];
-    there.hold('R');
+    await fakeReadWrite({ server }).readLock.lock(); // of another client
     expect(await writeLock.forceUnlock()).toBe(false);
     expect(await readLock.forceUnlock()).toBe(true);
     expect(holds.map(({ signal }) => signal.reason as unknown)).toMatchObject([

@@ -1,22 +1,11 @@
 // A read-write lock within a process: inside one hold those who read overlap, and one who writes is alone.
 import { describe, expect, it } from 'vitest';
-import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
-import { FakeReadWriteLock } from '../../support/fake-read-write.js';
+import { fakeReadWrite } from '../../support/fake-holdfast.js';
 import { expectPending, gate, Occupancy, settle } from '../../support/occupancy.js';
-
-interface Made extends FakeHoldfast, ReturnType<FakeReadWriteLock['halves']> {
-  readonly there: FakeReadWriteLock;
-}
-
-function made(): Made {
-  const fake = fakeHoldfast();
-  const there = new FakeReadWriteLock(fake.server, 'a');
-  return { ...fake, there, ...there.halves(fake) };
-}
 
 describe('on the server', () => {
   it('parallel readers of one run are side by side, each for itself', async () => {
-    const { readLock, run, there } = made();
+    const { readLock, run, there } = fakeReadWrite();
     const section = new Occupancy();
     await run(() =>
       Promise.all(
@@ -28,7 +17,7 @@ describe('on the server', () => {
   });
 
   it('lock() calls of one run that overlap are warned of where one writes, not where all read', async () => {
-    const { readLock, writeLock, run, told } = made();
+    const { readLock, writeLock, run, told } = fakeReadWrite();
     await run(async () => {
       await Promise.all([readLock.lock(), readLock.lock()]);
       await readLock.unlock();
@@ -44,7 +33,7 @@ describe('on the server', () => {
   });
 
   it('a writer is alone, and those who come later wait behind it', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     const done = gate();
     const first = readLock.withLock(() => done.opened);
     await settle();
@@ -63,7 +52,7 @@ describe('on the server', () => {
 
 describe('inside a hold of the write lock', () => {
   it('branches that read overlap, and ask the server for no other owner', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     const section = new Occupancy();
     const owners = new Set<string>();
     await writeLock.withLock((outer) => {
@@ -83,7 +72,7 @@ describe('inside a hold of the write lock', () => {
   });
 
   it('a branch that writes excludes its siblings, in the order in which they came', async () => {
-    const { readLock, writeLock } = made();
+    const { readLock, writeLock } = fakeReadWrite();
     const readers = new Occupancy();
     const all = new Occupancy();
     const order: string[] = [];
@@ -110,7 +99,7 @@ describe('inside a hold of the write lock', () => {
   });
 
   it('readers three deep overlap with their uncles, a writer three deep excludes them', async () => {
-    const { readLock, writeLock } = made();
+    const { readLock, writeLock } = fakeReadWrite();
     const uncle = new Occupancy();
     const done = gate();
     const isIn = gate();
@@ -141,7 +130,7 @@ describe('inside a hold of the write lock', () => {
   });
 
   it('a writer that gives up its wait lets those in who waited behind it', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     const done = gate();
     await writeLock.withLock(async () => {
       const reads = readLock.withLock(() => done.opened);
@@ -165,7 +154,7 @@ describe('inside a hold of the write lock', () => {
   });
 
   it('one that is lost is told to all inside, and to those who wait for a turn', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     const lost = { code: 'LOCK_LOST', lossReason: 'deleted' };
     await expect(
       writeLock.withLock(async (outer) => {
@@ -188,7 +177,7 @@ describe('inside a hold of the write lock', () => {
 
 describe('inside a hold of the read lock', () => {
   it('branches that read overlap and share its owner', async () => {
-    const { readLock, there } = made();
+    const { readLock, there } = fakeReadWrite();
     const section = new Occupancy();
     await readLock.withLock(() =>
       Promise.all(
@@ -204,7 +193,7 @@ describe('inside a hold of the read lock', () => {
   });
 
   it('a nested reader enters though a writer waits for the outer one', async () => {
-    const { readLock, writeLock, detach, there } = made();
+    const { readLock, writeLock, detach, there } = fakeReadWrite();
     const order: string[] = [];
     await readLock.withLock(async () => {
       const writes = detach(() => writeLock.withLock(() => order.push('writer')));

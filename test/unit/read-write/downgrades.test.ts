@@ -1,25 +1,15 @@
 // From writing to reading, and never back: a downgrade keeps the lock, an upgrade is refused at once.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Lock } from '../../../src/index.js';
-import { fakeHoldfast, type FakeHoldfast, type FakeOptions } from '../../support/fake-holdfast.js';
-import { FakeReadWriteLock } from '../../support/fake-read-write.js';
+import { fakeReadWrite } from '../../support/fake-holdfast.js';
 import { expectPending, gate, settle } from '../../support/occupancy.js';
-
-interface Made extends FakeHoldfast, ReturnType<FakeReadWriteLock['halves']> {
-  readonly there: FakeReadWriteLock;
-}
-
-function made(options?: FakeOptions): Made {
-  const fake = fakeHoldfast(options);
-  const there = new FakeReadWriteLock(fake.server, 'a');
-  return { ...fake, there, ...there.halves(fake) };
-}
 
 const refused = { code: 'LOCK_UPGRADE', lockName: 'a' };
 
 describe('a downgrade', () => {
   it('in a run: the read lock is kept when the write lock goes, by the same owner, and lets readers in', async () => {
-    const { readLock, writeLock, run, detach, there, server } = made();
+    const { readLock, writeLock, run, detach, there, server } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
@@ -38,13 +28,13 @@ describe('a downgrade', () => {
     });
     expect(there.held).toBe('');
     expect(server.commands.filter((command) => command.startsWith('keep'))).toEqual([
-      'keep a me:1 2 W',
-      'keep a me:1 1 R',
+      'keep a me:1 W',
+      'keep a me:1 R',
     ]);
   });
 
   it('by holds: a read hold that was had inside a write hold outlives it', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     const write = await writeLock.acquire();
     const read = await write.run(() => readLock.acquire());
     expect(read.ownerId).toBe(write.ownerId);
@@ -59,7 +49,7 @@ describe('a downgrade', () => {
   });
 
   it('by withLock: branches that still read when the body of the write lock ends keep it', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     const done = gate();
     let read: Promise<string> | undefined;
     await writeLock.withLock(async () => {
@@ -76,7 +66,7 @@ describe('a downgrade', () => {
   });
 
   it('waits for the last one who writes', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     const write = await writeLock.acquire();
     const nested = await write.run(() => writeLock.acquire());
     const read = await write.run(() => nested.run(() => readLock.acquire()));
@@ -89,7 +79,7 @@ describe('a downgrade', () => {
   });
 
   it('lets siblings in that read, and those who write when all have read', async () => {
-    const { readLock, writeLock, run } = made();
+    const { readLock, writeLock, run } = fakeReadWrite();
     await writeLock.withLock(async () => {
       const done = gate();
       const steps: string[] = [];
@@ -116,7 +106,7 @@ describe('a downgrade', () => {
   });
 
   it('lets no sibling in while a branch below still writes, nor one that is about to', async () => {
-    const { readLock, writeLock, run, server, there } = made();
+    const { readLock, writeLock, run, server, there } = fakeReadWrite();
     await writeLock.withLock(async () => {
       const isWriting = gate();
       const done = gate();
@@ -147,7 +137,7 @@ describe('a downgrade', () => {
   });
 
   it('does not overtake a call that counts the write lock up before', async () => {
-    const { readLock, writeLock, run, server, there } = made();
+    const { readLock, writeLock, run, server, there } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
       const read = await readLock.acquire();
@@ -167,7 +157,7 @@ describe('a downgrade', () => {
   });
 
   it('that was not answered is asked for again as soon as Redis can be reached', async () => {
-    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    const { readLock, writeLock, run, server, there } = fakeReadWrite({ commandTimeout: 50 });
     const unanswered = (command: string): boolean =>
       command.startsWith('keep') && command.endsWith('R');
     await run(async () => {
@@ -178,16 +168,14 @@ describe('a downgrade', () => {
       expect(there.held).toBe('W');
       await expect(writeLock.lock()).rejects.toMatchObject(refused); // it may have been let go
       server.fate = () => 'answered';
-      session.cleanup.tryAgain();
-      await settle();
-      expect(there.held).toBe('R');
+      await expect.poll(() => there.held, { timeout: 3_000 }).toBe('R');
       await readLock.unlock();
     });
     expect(there.held).toBe('');
   });
 
   it('that was not even sent, since another call of its run was asking, is asked for when that call has ended', async () => {
-    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    const { readLock, writeLock, run, server, there } = fakeReadWrite({ commandTimeout: 50 });
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
@@ -198,9 +186,7 @@ describe('a downgrade', () => {
       await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
       await ended;
       server.fate = () => 'answered';
-      session.cleanup.tryAgain();
-      await settle();
-      expect(there.held).toBe('R');
+      await expect.poll(() => there.held, { timeout: 3_000 }).toBe('R');
       await expect(writeLock.lock()).rejects.toMatchObject(refused);
       await readLock.unlock();
     });
@@ -208,7 +194,7 @@ describe('a downgrade', () => {
   });
 
   it('that was not even sent is none when the call that was asking came to write', async () => {
-    const { readLock, writeLock, run, server, session, there } = made({ commandTimeout: 50 });
+    const { readLock, writeLock, run, server, there } = fakeReadWrite({ commandTimeout: 50 });
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
@@ -218,8 +204,7 @@ describe('a downgrade', () => {
       await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
       server.fate = () => 'answered';
       const write = await writes;
-      session.cleanup.tryAgain();
-      await settle();
+      await sleep(1_500); // in which a downgrade that is owed would be sent
       expect(there.held).toBe('W');
       await write.release();
       expect(there.held).toBe('R');
@@ -240,7 +225,7 @@ describe('an upgrade', () => {
   ];
 
   it.each(calls)('by %s is refused at once, and nothing is sent', async (_call, upgrade) => {
-    const { readLock, writeLock, run, server, there } = made();
+    const { readLock, writeLock, run, server, there } = fakeReadWrite();
     await run(async () => {
       await readLock.lock();
       const sent = server.commands.length;
@@ -254,7 +239,7 @@ describe('an upgrade', () => {
   });
 
   it('is refused through all scopes around the caller', async () => {
-    const { readLock, writeLock, run, detach, there } = made();
+    const { readLock, writeLock, run, detach, there } = fakeReadWrite();
     await readLock.withLock(async (hold) => {
       await expect(run(() => writeLock.lock())).rejects.toMatchObject(refused);
       await expect(run(() => run(() => writeLock.withLock(() => 1)))).rejects.toMatchObject(
@@ -269,7 +254,7 @@ describe('an upgrade', () => {
   });
 
   it('of a reader inside the write lock is refused, too: its siblings may be reading', async () => {
-    const { readLock, writeLock, there } = made();
+    const { readLock, writeLock, there } = fakeReadWrite();
     await writeLock.withLock(async () => {
       await readLock.withLock(() =>
         expect(writeLock.withLock(() => 1)).rejects.toMatchObject(refused),
@@ -280,7 +265,7 @@ describe('an upgrade', () => {
   });
 
   it('of a run that reads and writes is none: it counts up', async () => {
-    const { readLock, writeLock, run, there } = made();
+    const { readLock, writeLock, run, there } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
@@ -297,7 +282,7 @@ describe('an upgrade', () => {
   });
 
   it('while the write lock is being released is refused when that was sent', async () => {
-    const { readLock, writeLock, run, server, there } = made();
+    const { readLock, writeLock, run, server, there } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
       await readLock.lock();
@@ -315,7 +300,7 @@ describe('an upgrade', () => {
   });
 
   it('of a branch that waited for its turn is refused if the one around it only reads by then', async () => {
-    const { readLock, writeLock, run, there } = made();
+    const { readLock, writeLock, run, there } = fakeReadWrite();
     await writeLock.withLock(async () => {
       const done = gate();
       const branch = run(async () => {
@@ -338,14 +323,14 @@ describe('an upgrade', () => {
   });
 
   it('that began before its run was reading is refused as soon as it is', async () => {
-    const { readLock, writeLock, run, there } = made();
-    const free = there.hold('W');
+    const { readLock, writeLock, run, there, server } = fakeReadWrite();
+    const other = await fakeReadWrite({ server }).writeLock.acquire();
     await run(async () => {
       const reads = readLock.lock();
       await settle();
       const writes = expect(writeLock.withLock(() => 1)).rejects.toMatchObject(refused);
       await settle();
-      free();
+      await other.release();
       await reads;
       await writes;
       await readLock.unlock();

@@ -1,7 +1,6 @@
 // Calls that are probably not meant as they are written: they are warned of once, or refused in words that lead to the mistake.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Lock } from '../../../src/index.js';
-import { MultiLock } from '../../../src/locks/multi.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 
@@ -192,6 +191,6 @@ describe('unlock() that has nothing to undo', () => {
   );
 });
 
-function multiLock({ session, getLock }: FakeHoldfast): MultiLock {
-  return new MultiLock(session, [getLock('x'), getLock('y')]);
+function multiLock({ holdfast, getLock }: FakeHoldfast): Lock {
+  return holdfast.getMultiLock(getLock('x'), getLock('y'));
 }

@@ -1,7 +1,7 @@
 // Random programs of nested and parallel acquisitions: no two that must not are ever inside together, all end, and
 // nothing is left.
 import fc from 'fast-check';
-import { expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { LockAbortedError, LockTimeoutError } from '../../../src/api/errors.js';
 import type { Lock } from '../../../src/api/lock.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
@@ -140,20 +140,31 @@ class Execution {
 
 async function execute({ steps, travels }: Program): Promise<number> {
   const holdfast = fakeHoldfast();
-  const { server, session, told } = holdfast;
+  const { server, told } = holdfast;
   const execution = new Execution(holdfast, travels);
   await execution.time.until(execution.steps(steps, { place: outermost, around: [], runs: [] }));
   await execution.time.until(execution.time.pass(100)); // wake-ups that nobody needs any more
   expect(server.heldNames).toEqual([]);
-  expect(['0', '1', '2'].map((name) => server.listenerCount(name))).toEqual([0, 0, 0]);
-  expect([session.grants.size, session.acquisitions.size]).toEqual([0, 0]);
+  expect(holdfast.holdfast.toJSON().heldCount).toBe(0);
   // Programs have branches of one run that lock() at the same time; nothing else is warned of.
   const warnings = told('warning').filter(
     ({ message }) => !message.includes('calls of one run overlap'),
   );
   expect([...told('lost'), ...warnings, ...told('error')]).toEqual([]);
+  await execution.time.until(holdfast.holdfast.close());
+  await execution.time.until(execution.time.pass(100)); // what still travels
+  expect(server.connectionCount).toBe(0);
+  expect(vi.getTimerCount()).toBe(0);
   return execution.oracle.entered;
 }
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 const numRuns = Number(process.env['HOLDFAST_PROPERTY_RUNS'] ?? 1_000);
 

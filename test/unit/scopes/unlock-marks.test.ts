@@ -1,11 +1,10 @@
 // Outside any run: unlock() undoes no lock in code whose own lock() or tryLock() failed.
 import { AsyncResource } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Lock } from '../../../src/api/lock.js';
-import { MultiLock } from '../../../src/locks/multi.js';
 import { elsewhere } from '../../support/clients.js';
-import { FakeReadWriteLock } from '../../support/fake-read-write.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { gate, settle } from '../../support/occupancy.js';
 
@@ -115,9 +114,9 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
   });
 
   it('where tryLock() was not answered, and somebody else got the lock since', async () => {
-    client.server.fate = () => 'unsent';
+    client.server.down();
     await expect(lock.tryLock(20)).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-    client.server.fate = () => 'answered';
+    client.server.up();
     await elsewhere(() => lock.lock());
     await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
     await elsewhere(() => lock.unlock());
@@ -246,9 +245,9 @@ describe('unlock() undoes what this code has', () => {
 
   it('or tells its loss, which is nobody else’s, behind a try that failed', async () => {
     await elsewhere(async () => {
-      await lock.lock();
+      await lock.lock(30);
+      await sleep(40);
       client.server.hold('a'); // somebody takes it
-      client.session.grantOf('me a')?.lose('taken');
       expect(await lock.tryLock()).toBe(false);
       await elsewhere(async () => {
         expect(await lock.tryLock()).toBe(false);
@@ -347,7 +346,7 @@ describe('what is remembered of failed calls ends', () => {
   it('with an event of the client: its listeners have calls of their own', async () => {
     await elsewhere(() => lock.lock());
     const unlocked = new Promise((resolve) => {
-      client.events.on('acquired', ({ lockName }) => {
+      client.holdfast.on('acquired', ({ lockName }) => {
         if (lockName === 'b') resolve(lock.unlock());
       });
     });
@@ -373,7 +372,7 @@ describe('what is remembered of failed calls ends', () => {
 describe('of a MultiLock', () => {
   it('a failed tryLock() counts for each of its members, and for no other lock', async () => {
     const [a, b, c] = ['a', 'b', 'c'].map((name) => client.getLock(name)) as [Lock, Lock, Lock];
-    const multi = (): MultiLock => new MultiLock(client.session, [a, b]);
+    const multi = (): Lock => client.holdfast.getMultiLock(a, b);
     await elsewhere(() => multi().lock());
     await elsewhere(async () => {
       await c.lock();
@@ -389,7 +388,7 @@ describe('of a MultiLock', () => {
 
   it('what it got is undone behind a try of one member that failed', async () => {
     const members = [lock, client.getLock('b')];
-    const multi = new MultiLock(client.session, members);
+    const multi = client.holdfast.getMultiLock(...members);
     await multi.lock();
     expect(await lock.tryLock()).toBe(false);
     await multi.unlock();
@@ -399,8 +398,8 @@ describe('of a MultiLock', () => {
 
 describe('of a read-write lock', () => {
   it('a failed call for one half says nothing of the other one', async () => {
-    const there = new FakeReadWriteLock(client.server, 'rw');
-    const { readLock, writeLock } = there.halves(client);
+    const rw = client.holdfast.getReadWriteLock('rw');
+    const [readLock, writeLock] = [rw.readLock(), rw.writeLock()];
     await elsewhere(() => readLock.lock());
     await elsewhere(async () => {
       await readLock.lock();
@@ -410,8 +409,8 @@ describe('of a read-write lock', () => {
       );
       await readLock.unlock();
     });
-    expect(there.held).toBe('R');
+    expect(client.server.access('rw')).toBe('R');
     await elsewhere(() => readLock.unlock());
-    expect(there.held).toBe('');
+    expect(client.server.access('rw')).toBe('');
   });
 });

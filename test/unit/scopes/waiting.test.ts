@@ -1,6 +1,6 @@
 // Waiting inside a process: for a sibling's turn, with limits and signals, and in line when it may re-enter instead.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { fakeHoldfast } from '../../support/fake-holdfast.js';
+import { fakeHoldfast, ownerOfMe } from '../../support/fake-holdfast.js';
 import { expectPending, gate, settle } from '../../support/occupancy.js';
 
 beforeEach(() => {
@@ -45,7 +45,7 @@ describe('while a sibling is inside', () => {
       const patient = lock.withLock(() => 'patient');
       const refused = expect(short).rejects.toMatchObject({
         code: 'LOCK_TIMEOUT',
-        holder: 'me:1',
+        holder: ownerOfMe(1),
       });
       await vi.advanceTimersByTimeAsync(510);
       await refused;
@@ -58,7 +58,7 @@ describe('while a sibling is inside', () => {
   });
 
   it('an abort ends the wait with its reason, and leaves nothing behind', async () => {
-    const { getLock, server } = fakeHoldfast();
+    const { getLock, server, holdfast } = fakeHoldfast();
     const lock = getLock('a');
     const done = gate();
     await lock.withLock(async () => {
@@ -74,7 +74,8 @@ describe('while a sibling is inside', () => {
       await lock.withLock(() => 1);
     });
     expect(server.heldNames).toEqual([]);
-    expect(vi.getTimerCount()).toBe(1); // the client's, at rest
+    await holdfast.close();
+    expect(vi.getTimerCount()).toBe(0);
   });
 
   it('a waiter is told as waiting, with the holder that it waits for', async () => {
@@ -159,6 +160,7 @@ describe('a branch in line when its own run gets the lock', () => {
       await lock.unlock();
     });
     expect(server.heldNames).toEqual([]);
+    await vi.advanceTimersByTimeAsync(30_000); // a subscription is kept a little while
     expect(server.listenerCount('a')).toBe(0);
   });
 

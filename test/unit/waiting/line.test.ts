@@ -1,6 +1,6 @@
 // The line of one client for one lock: who is woken, when, and that no wake-up is lost.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Line, type Sleeper } from '../../../src/waiting/line.js';
+import { Line, type LineEntry } from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
 
 let line: Line;
@@ -24,19 +24,19 @@ afterEach(() => {
 });
 
 /** Joins so many, behind a holder whose lease goes on for `ttlMs`. */
-function join(count: number, ttlMs = 30_000): Sleeper[] {
+function join(count: number, ttlMs = 30_000): LineEntry[] {
   return Array.from({ length: count }, () => line.join(performance.now(), ttlMs));
 }
 
 /** The indexes of those whose sleep is over. */
-async function woken(places: readonly Sleeper[]): Promise<number[]> {
+async function woken(places: readonly LineEntry[]): Promise<number[]> {
   const indexes: number[] = [];
   for (const [index, place] of places.entries()) void place.woken.then(() => indexes.push(index));
   await settle();
   return indexes;
 }
 
-function mayTry(places: readonly Sleeper[]): boolean[] {
+function mayTry(places: readonly LineEntry[]): boolean[] {
   return places.map((place) => place.mayTry);
 }
 
@@ -128,7 +128,7 @@ describe('whoever was woken', () => {
 });
 
 describe('whoever defers to others', () => {
-  const deferring = (deferMs: number, sinceMs = performance.now()): Sleeper =>
+  const deferring = (deferMs: number, sinceMs = performance.now()): LineEntry =>
     line.join(performance.now(), 30_000, { sinceMs, deferMs: () => deferMs });
 
   it('is woken so much later, and nobody else meanwhile', async () => {

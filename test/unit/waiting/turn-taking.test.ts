@@ -95,7 +95,7 @@ describe('a line whose client has released the lock', () => {
     line = new Line({
       lookEveryMs: 10_000,
       turns: turnsOfHolder(),
-      get seenHere() {
+      get localHolder() {
         return isHeldHere ? { holder: 'us:1', holderTtlMs: 1_000 } : undefined;
       },
       verify,

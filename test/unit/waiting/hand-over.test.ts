@@ -1,0 +1,460 @@
+// The local hand-over: a release names its successor, who waits in the same client and enters when that is sent.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { AcquireOptions, Hold, Lock } from '../../../src/index.js';
+import {
+  fakeHoldfast,
+  FakeServer,
+  type FakeHoldfast,
+  type FakeOptions,
+  type Fate,
+} from '../../support/fake-holdfast.js';
+import { expectPending, gate, settle } from '../../support/occupancy.js';
+
+const LEASE_MS = 30_000;
+const HAND_OVER = 'hand over a me:1 me:3';
+
+let client: FakeHoldfast;
+let server: FakeServer;
+let lock: Lock;
+
+beforeEach(async () => {
+  vi.useFakeTimers();
+  await connect();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+async function connect(options: FakeOptions = {}): Promise<void> {
+  client = fakeHoldfast({ lockWatchdogTimeout: LEASE_MS, ...options });
+  ({ server } = client);
+  lock = client.getLock('a');
+  await client.holdfast.ping();
+}
+
+async function pass(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
+}
+
+/** How long a lease may be relied on: less the drift margin. */
+function usableMs(leaseMs: number): number {
+  return leaseMs * 0.99 - 2;
+}
+
+/** One caller holds the lock, and another one of its client waits for it. */
+async function oneWaits({
+  of = lock,
+  held = {},
+  wanted = {},
+}: { of?: Lock; held?: AcquireOptions; wanted?: AcquireOptions } = {}): Promise<{
+  first: Hold;
+  second: Promise<Hold>;
+}> {
+  const first = await of.acquire(held);
+  const second = of.acquire(wanted);
+  second.catch(() => undefined);
+  await settle();
+  return { first, second };
+}
+
+/** The lock is handed over, and no answer comes before `answer()` is called. */
+async function underWay(...given: Parameters<typeof oneWaits>): Promise<{
+  first: Hold;
+  second: Hold;
+  released: Promise<void>;
+  answer: () => Promise<void>;
+}> {
+  const { first, second } = await oneWaits(...given);
+  const answer = holdUp();
+  const released = first.release();
+  released.catch(() => undefined);
+  return { first, second: await second, released, answer };
+}
+
+/** What the server says does not arrive before that is called. */
+function holdUp(): () => Promise<void> {
+  const { opened, open } = gate();
+  server.travel = (to) => (to === 'client' ? opened : Promise.resolve());
+  return async () => {
+    server.travel = () => Promise.resolve();
+    open();
+    await settle();
+  };
+}
+
+/** What becomes of the hand-overs, one after another; those that follow are answered. */
+function fates(...list: Fate[]): void {
+  server.fate = (command) =>
+    command.startsWith('hand over') ? (list.shift() ?? 'answered') : 'answered';
+}
+
+function sent(what: string): string[] {
+  return server.commands.filter((command) => command.startsWith(what));
+}
+
+describe('the successor', () => {
+  it('enters when the call is sent; the release is done when it is answered', async () => {
+    const { second, released, answer } = await underWay();
+    await expectPending(released);
+    expect(second.signal.aborted).toBe(false);
+    await answer();
+    await released;
+    expect(server.holder('a')).toEqual({ owner: second.ownerId, count: 1 });
+    expect(server.commands).toEqual(['acquire a me:1', HAND_OVER]);
+    await second.release();
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('is the one who came first, whatever lease it wants', async () => {
+    const first = await lock.acquire();
+    const order: number[] = [];
+    const turns = [1, 2, 3].map((number) =>
+      lock.withLock({ lease: 1_000 * number }, async () => {
+        order.push(number);
+        await settle();
+      }),
+    );
+    await settle();
+    await first.release();
+    await Promise.all(turns);
+    expect(order).toEqual([1, 2, 3]);
+    expect(sent('hand over')).toHaveLength(3);
+  });
+
+  it.each([
+    ['its own lease, which is shorter', { wanted: { lease: 1_000 } }, 1_000, 1_000],
+    ['the lease of the old owner, which is shorter', { held: { lease: 2_000 } }, 2_000, LEASE_MS],
+  ])(
+    'relies until the answer on %s, and then on its own from the sending',
+    async (_, given, beforeMs, afterMs) => {
+      const { second, answer } = await underWay(given);
+      await pass(400);
+      expect(second.remaining()).toBeCloseTo(usableMs(beforeMs) - 400);
+      await answer();
+      expect(second.remaining()).toBeCloseTo(usableMs(afterMs) - 400);
+      await second.release();
+    },
+  );
+
+  it('is lost when that has passed without an answer, and then both owners are removed, the older one first', async () => {
+    server.fate = (command) => (command.startsWith('acquire') ? 'answered' : 'lost command');
+    const { first, second } = await oneWaits({ wanted: { lease: 1_000 } });
+    const released = first.release();
+    const hold = await second;
+    await pass(usableMs(1_000) - 1);
+    expect(hold.signal.aborted).toBe(false);
+    await pass(2);
+    expect(hold.signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'unreachable' });
+    server.fate = () => 'answered';
+    await pass(15_000);
+    await released;
+    expect(server.heldNames).toEqual([]);
+    expect([...new Set(sent('release'))]).toEqual(['release a me:1', 'release a me:3']);
+  });
+});
+
+describe('a call whose outcome is unknown', () => {
+  it.each<[string, Fate]>([
+    ['reply', 'lost reply'],
+    ['connection', 'lost command'],
+  ])('since its %s was lost is sent again, and counts from the first time', async (_, fate) => {
+    fates(fate, fate);
+    const { first, second } = await oneWaits();
+    const released = first.release();
+    const hold = await second;
+    await pass(3_000);
+    await released;
+    expect(hold.remaining()).toBeCloseTo(usableMs(LEASE_MS) - 3_000);
+    expect(server.holder('a')).toEqual({ owner: hold.ownerId, count: 1 });
+    expect(client.told('lost')).toEqual([]);
+    await hold.release();
+  });
+
+  it('finds on the repeat that both are gone: the release is done, the successor is lost', async () => {
+    fates('lost reply');
+    const { first, second } = await oneWaits();
+    const released = first.release();
+    const hold = await second;
+    await settle();
+    server.delete('a');
+    await pass(3_000);
+    await released;
+    expect(hold.signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason: 'deleted' });
+    expect(client.told('lost')).toHaveLength(1);
+  });
+});
+
+describe('a copy of the call', () => {
+  async function copied(): Promise<{ hold: Hold; copy: () => unknown }> {
+    const take = vi.spyOn(server, 'take');
+    const { first, second } = await oneWaits();
+    await first.release();
+    const hold = await second;
+    const [peer, command, args] = take.mock.calls.at(-1)!;
+    const copy = (): unknown => {
+      const answer = vi.fn();
+      server.take(peer, command, args, answer);
+      return answer.mock.calls[0]?.[0];
+    };
+    return { hold, copy };
+  }
+
+  it('changes nothing while the successor has the lock', async () => {
+    const { hold, copy } = await copied();
+    await hold.run(async () => {
+      const nested = await lock.acquire();
+      expect(copy()).toBe(1);
+      expect(server.holder('a')).toEqual({ owner: hold.ownerId, count: 2 });
+      await nested.release();
+    });
+    await hold.release();
+  });
+
+  it('brings nothing back that was released since', async () => {
+    const { hold, copy } = await copied();
+    await hold.release();
+    expect(copy()).toBe(0);
+    expect(server.heldNames).toEqual([]);
+    server.hold('a', 'other:1');
+    expect(copy()).toBe(0);
+    expect(server.holder('a')).toEqual({ owner: 'other:1', count: 1 });
+  });
+});
+
+it.each<[string, () => unknown]>([
+  [
+    'deleted',
+    () => {
+      server.delete('a');
+    },
+  ],
+  [
+    'taken',
+    () => {
+      server.hold('a', 'other:1');
+    },
+  ],
+  ['forced', () => fakeHoldfast({ server, clientId: 'other' }).getLock('a').forceUnlock()],
+])(
+  'what was %s before: the release and the successor are lost, with that reason',
+  async (lossReason, lose) => {
+    const { first, second } = await oneWaits();
+    await lose();
+    await expect(first.release()).rejects.toMatchObject({ code: 'LOCK_LOST', lossReason });
+    expect((await second).signal.reason).toMatchObject({ code: 'LOCK_LOST', lossReason });
+    expect(client.told('lost')).toHaveLength(2);
+  },
+);
+
+describe('a waiter that gives up', () => {
+  it('in the instant of the release lets the next one have the lock', async () => {
+    const aborter = new AbortController();
+    const { first, second } = await oneWaits({ wanted: { signal: aborter.signal } });
+    const third = lock.acquire();
+    await settle();
+    const released = first.release();
+    aborter.abort();
+    await expect(second).rejects.toMatchObject({ code: 'LOCK_ABORTED' });
+    await released;
+    await pass(100);
+    await (await third).release();
+    expect(server.heldNames).toEqual([]);
+    expect(client.told('lost')).toEqual([]);
+  });
+
+  it('while it waits for the answer leaves nothing behind', async () => {
+    const aborter = new AbortController();
+    const of = client.holdfast.getFencedLock('a');
+    const { first, second } = await oneWaits({ of, wanted: { signal: aborter.signal } });
+    const answer = holdUp();
+    const released = first.release();
+    await settle();
+    aborter.abort();
+    await expect(second).rejects.toMatchObject({ code: 'LOCK_ABORTED' });
+    await answer();
+    await released;
+    await settle();
+    expect(server.heldNames).toEqual([]);
+  });
+});
+
+describe('a successor that needs the answer enters on it', () => {
+  it('with a token that is larger', async () => {
+    const of = client.holdfast.getFencedLock('a');
+    const { first, second } = await oneWaits({ of });
+    const answer = holdUp();
+    const released = first.release();
+    await expectPending(second);
+    expect(sent('hand over')).toHaveLength(1);
+    await answer();
+    await released;
+    const hold = await second;
+    expect(hold.token).toBeGreaterThan(first.token!);
+    await hold.release();
+  });
+
+  it('and on the word of a replica', async () => {
+    await connect({ server: new FakeServer({ replicaCount: 1 }), replicas: 1 });
+    const { first, second } = await oneWaits();
+    server.lagMs = 100;
+    const released = first.release();
+    await settle();
+    expect(sent('hand over')).toHaveLength(1);
+    await pass(90);
+    await expectPending(second);
+    await pass(20);
+    await released;
+    server.lagMs = 0;
+    await (await second).release();
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it.each<Fate>(['lost reply', 'lost command'])(
+    'or, after a %s, on that of the repeat',
+    async (fate) => {
+      fates(fate);
+      const of = client.holdfast.getFencedLock('a');
+      const { first, second } = await oneWaits({ of });
+      const released = first.release();
+      await pass(3_000);
+      await released;
+      const hold = await second;
+      expect(hold.token).toBeGreaterThan(first.token!);
+      await hold.release();
+      expect(server.heldNames).toEqual([]);
+    },
+  );
+
+  it('or acquires the lock itself, if no answer comes', async () => {
+    await connect({ commandTimeout: 1_000 });
+    server.fate = (command) => (command.startsWith('hand over') ? 'lost command' : 'answered');
+    const of = client.holdfast.getFencedLock('a');
+    const { first, second } = await oneWaits({ of });
+    const released = first.release();
+    await pass(3_000);
+    await released;
+    await (await second).release();
+    await pass(3_000);
+    expect(server.heldNames).toEqual([]);
+  });
+});
+
+describe('until the answer nothing else is sent of either owner', () => {
+  it.each<[string, (hold: Hold) => Promise<unknown>]>([
+    ['an extension', (hold) => hold.extend(60_000)],
+    ['a re-entry', (hold) => hold.run(() => lock.withLock(() => undefined))],
+    ['the next release', (hold) => hold.release()],
+  ])('%s of the successor waits', async (_, call) => {
+    const { second, answer } = await underWay();
+    const called = call(second);
+    await expectPending(called);
+    expect(server.commands).toEqual(['acquire a me:1', HAND_OVER]);
+    await answer();
+    await called;
+    await second.release();
+    expect(server.heldNames).toEqual([]);
+    expect(client.told('lost')).toEqual([]);
+  });
+
+  it('nor is a lease renewed', async () => {
+    await connect({ commandTimeout: LEASE_MS });
+    const { second, answer } = await underWay();
+    await pass(LEASE_MS / 3 + 1_000);
+    expect(server.commands).toEqual(['acquire a me:1', HAND_OVER]);
+    await answer();
+    await pass(LEASE_MS);
+    expect(second.remaining()).toBeGreaterThan(LEASE_MS / 2);
+    await second.release();
+  });
+
+  it('an extension that is under way when the last hold ends goes first', async () => {
+    const { first, second } = await oneWaits();
+    const answer = holdUp();
+    const extended = first.extend(60_000);
+    const released = first.release();
+    await expectPending(second);
+    await answer();
+    await Promise.all([extended, released]);
+    expect(server.commands.slice(1)).toEqual(['reenter a me:1 1', HAND_OVER]);
+    await (await second).release();
+  });
+});
+
+it.each<Fate>(['answered', 'lost reply', 'lost command'])(
+  'close() while the call is under way leaves nothing on the server: %s',
+  async (fate) => {
+    fates(fate);
+    const { second, released, answer } = await underWay();
+    const closing = client.holdfast.close();
+    await answer();
+    await pass(LEASE_MS / 3);
+    await closing;
+    expect(server.heldNames).toEqual([]);
+    expect(second.signal.aborted).toBe(true);
+    await released.catch(() => undefined);
+    expect(vi.getTimerCount()).toBe(0);
+  },
+);
+
+describe('the lock is released for all', () => {
+  it('after 16 hand-overs in a row', async () => {
+    const first = await lock.acquire();
+    const turns = Array.from({ length: 20 }, () => lock.withLock(() => undefined));
+    await settle();
+    await first.release();
+    await pass(100);
+    await Promise.all(turns);
+    const ends = server.commands.filter((command) => !command.startsWith('acquire'));
+    expect(ends.findIndex((command) => command.startsWith('release'))).toBe(16);
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it.each([
+    [9, 'hand over a'],
+    [10, 'release a'],
+  ])('10 ms after it was acquired: after %i ms it is a %s', async (ms, what) => {
+    const { first, second } = await oneWaits();
+    await pass(ms);
+    await first.release();
+    expect(server.commands[1]).toContain(what);
+    await pass(100);
+    await (await second).release();
+  });
+
+  it.each([
+    [5, 'hand over a'],
+    [8, 'release a'],
+  ])('when less than half of the lease is left: %i ms of 16 are over, a %s', async (ms, what) => {
+    const { first, second } = await oneWaits({ held: { lease: 16 } });
+    await pass(ms);
+    await first.release();
+    expect(server.commands[1]).toContain(what);
+    await pass(100);
+    await (await second).release();
+  });
+
+  it('if it is a fair lock', async () => {
+    const { first, second } = await oneWaits({ of: client.holdfast.getFairLock('a') });
+    await first.release();
+    await pass(100);
+    await (await second).release();
+    expect(sent('hand over')).toEqual([]);
+  });
+
+  it('if a MultiLock waits for it', async () => {
+    const first = await lock.acquire();
+    const second = client.holdfast.getMultiLock(lock, client.getLock('b')).acquire();
+    await settle();
+    await first.release();
+    await pass(1_000);
+    await (await second).release();
+    expect(sent('hand over')).toEqual([]);
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('if nobody of this client waits for it', async () => {
+    await (await lock.acquire()).release();
+    expect(server.commands).toEqual(['acquire a me:1', 'release a me:1']);
+  });
+});
