@@ -17,17 +17,26 @@ if redis.call('HEXISTS', lock, owner) == 0 then
   local isThere = redis.call('HEXISTS', lock, successor)
   return isThere == 1 and counter and redis.call('GET', counter) or isThere
 end
-local token
+local token, rememberMs
 if counter then
-  -- include: next-token, set-token
-  local rememberMs
+  -- include: next-token
+  -- Before anything is written: there may be something else at the counter's key.
   token, rememberMs = nextToken(counter, tonumber(tokenTtlMs))
-  local refused = not token and rememberMs or setToken(counter, token, rememberMs)
-  if refused then
-    return refused
+  if not token then
+    return rememberMs
   end
 end
+-- include: refusal, set-token
+-- The field is not there: this asks whether HDEL is permitted, before anything is written.
+redis.call('HDEL', lock, successor)
+local ttlMs = redis.call('PTTL', lock)
+-- First: a full memory refuses what takes memory only before anything is written.
 redis.call('PEXPIRE', lock, leaseMs)
-redis.call('HSET', lock, successor, 1)
+local refused = refusal('HSET', lock, successor, 1) or token and setToken(counter, token, rememberMs)
+if refused then
+  redis.call('HDEL', lock, successor)
+  -- include: undo-lease
+  return refused
+end
 redis.call('HDEL', lock, owner)
 return token or 1

@@ -881,7 +881,7 @@ return 'kept'
   },
   releaseTo: {
     name: 'release-to',
-    sha1: '5ad1f761538741438a918ad74af61606e9b78acc',
+    sha1: '226fd0120c577667a8dd3abf3c418d946129cd96',
     source: `-- Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 -- The key is never missing in between, so nobody else gets in.
@@ -901,7 +901,7 @@ if redis.call('HEXISTS', lock, owner) == 0 then
   local isThere = redis.call('HEXISTS', lock, successor)
   return isThere == 1 and counter and redis.call('GET', counter) or isThere
 end
-local token
+local token, rememberMs
 if counter then
   -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
   -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
@@ -922,21 +922,37 @@ if counter then
     local rememberMs = ttlMs ~= -1 and math.max(ttlMs, tokenTtlMs + math.ceil((number - nowUs) / 1000)) or nil
     return string.format('%.0f', number), rememberMs
   end
-  -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
-  local function setToken(counter, token, rememberMs)
-    local ms = rememberMs and string.format('%.0f', rememberMs)
-    local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
-    return reply.err and reply or nil
-  end
-  local rememberMs
+  -- Before anything is written: there may be something else at the counter's key.
   token, rememberMs = nextToken(counter, tonumber(tokenTtlMs))
-  local refused = not token and rememberMs or setToken(counter, token, rememberMs)
-  if refused then
-    return refused
+  if not token then
+    return rememberMs
   end
 end
+-- The error of a command that is refused, or nil.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err and reply or nil
+end
+-- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
+local function setToken(counter, token, rememberMs)
+  local ms = rememberMs and string.format('%.0f', rememberMs)
+  local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
+  return reply.err and reply or nil
+end
+-- The field is not there: this asks whether HDEL is permitted, before anything is written.
+redis.call('HDEL', lock, successor)
+local ttlMs = redis.call('PTTL', lock)
+-- First: a full memory refuses what takes memory only before anything is written.
 redis.call('PEXPIRE', lock, leaseMs)
-redis.call('HSET', lock, successor, 1)
+local refused = refusal('HSET', lock, successor, 1) or token and setToken(counter, token, rememberMs)
+if refused then
+  redis.call('HDEL', lock, successor)
+  -- The lease ends when it would have ended before.
+  if ttlMs > 0 then
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
+  end
+  return refused
+end
 redis.call('HDEL', lock, owner)
 return token or 1
 `,

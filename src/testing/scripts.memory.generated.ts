@@ -1157,7 +1157,7 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       () => isThere,
     );
   }
-  let token: Value;
+  let token: Value, rememberMs: Value;
   if (lua.truthy(counter)) {
     // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
     // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
@@ -1195,29 +1195,48 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           : undefined;
       return [string.format('%.0f', number), rememberMs];
     }
-    // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
-    function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
-      const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
-      const reply = lua.or(
-        lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
-        () => redis.pcall('SET', counter, token),
-      );
-      return lua.or(
-        lua.and(lua.get(reply, 'err'), () => reply),
-        () => undefined,
-      );
-    }
-    let rememberMs: Value;
+    // Before anything is written: there may be something else at the counter's key.
     [token, rememberMs] = nextToken(counter, tonumber(tokenTtlMs));
-    const refused = lua.or(!lua.truthy(token) && rememberMs, () =>
-      setToken(counter, token, rememberMs),
-    );
-    if (lua.truthy(refused)) {
-      return refused;
+    if (!lua.truthy(token)) {
+      return rememberMs;
     }
   }
+  // The error of a command that is refused, or nil.
+  function refusal(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    return lua.or(
+      lua.and(type(reply) === 'table' && lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
+  }
+  // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
+  function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
+    const ms = lua.and(rememberMs, () => string.format('%.0f', rememberMs));
+    const reply = lua.or(
+      lua.and(ms, () => redis.pcall('SET', counter, token, 'PX', ms)),
+      () => redis.pcall('SET', counter, token),
+    );
+    return lua.or(
+      lua.and(lua.get(reply, 'err'), () => reply),
+      () => undefined,
+    );
+  }
+  // The field is not there: this asks whether HDEL is permitted, before anything is written.
+  redis.call('HDEL', lock, successor);
+  const ttlMs = redis.call('PTTL', lock);
+  // First: a full memory refuses what takes memory only before anything is written.
   redis.call('PEXPIRE', lock, leaseMs);
-  redis.call('HSET', lock, successor, 1);
+  const refused = lua.or(refusal('HSET', lock, successor, 1), () =>
+    lua.and(token, () => setToken(counter, token, rememberMs)),
+  );
+  if (lua.truthy(refused)) {
+    redis.call('HDEL', lock, successor);
+    // The lease ends when it would have ended before.
+    if (lua.compare(ttlMs, '>', 0)) {
+      redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
+    }
+    return refused;
+  }
   redis.call('HDEL', lock, owner);
   return lua.or(token, () => 1);
 }

@@ -34,6 +34,7 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
   raiseToken: ['of a larger one', 'of a larger one, for ever', 'of the first'],
   reenter: [],
   release: [],
+  releaseTo: [],
   remember: ['of the first'],
   renew: [],
   renewPlaces: [],
