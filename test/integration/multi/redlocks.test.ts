@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { LockTimeoutError, QuorumError, type Hold, type Lock } from '../../../src/index.js';
-import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { redNodes, RedNodes, type RedClient } from '../../support/red-nodes.js';

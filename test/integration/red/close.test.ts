@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { ClosedError, LockLostError } from '../../../src/index.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
-import { EventLoopLag, eventually } from '../../support/time.js';
+import { eventually } from '../../support/time.js';
 import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy } from '../../support/tcp-proxy.js';

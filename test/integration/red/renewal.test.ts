@@ -1,7 +1,7 @@
 // Part 7: renewals count with a majority in time, repair masters that lost the key, and may be limited.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
 import { EventLoopLag, eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { RedNodes, redNodes } from '../../support/red-nodes.js';
