@@ -13,6 +13,7 @@ import { eventually } from './time.js';
 import { counterOf } from './fenced-locks.js';
 import { loadScripts } from './lock-commands.js';
 import type { RedisServer } from './redis-server.js';
+import { startProxy, type TcpProxy } from './tcp-proxy.js';
 import { uniqueName } from './unique-name.js';
 
 /**
@@ -101,16 +102,32 @@ export class RedNodes {
     }, timeoutMs);
   }
 
-  /** Somebody of another program holds the lock there, who will tell nobody when it is over. */
+  /** Somebody of another program has the lock there, in place of whoever had it, and will tell nobody when it is over. */
   async holdBy(owner: string, { name }: Named, indexes: number[], leaseMs = 60_000): Promise<void> {
     const hold = (redis: Redis): Promise<unknown> =>
-      redis.multi().hset(name, owner, 1).pexpire(name, leaseMs).exec();
+      redis.multi().del(name).hset(name, owner, 1).pexpire(name, leaseMs).exec();
     await Promise.all(indexes.map((index) => asked(this.urls[index]!, hold)));
   }
 
   /** The lock's key is gone there, and nobody is told. */
   async remove({ name }: Named, indexes: number[]): Promise<void> {
     await Promise.all(indexes.map((index) => asked(this.urls[index]!, (redis) => redis.del(name))));
+  }
+
+  /** One program that reaches the first `count` masters by proxies of its own. */
+  async proxied(
+    options: Partial<HoldfastOptions> = {},
+    count: number = this.servers.length,
+  ): Promise<RedClient> {
+    const ports = this.servers.slice(0, count).map(({ port }) => port);
+    const proxies = await Promise.all(ports.map((port) => startProxy(port)));
+    const client = new RedClient(
+      proxies.map(({ url }) => url),
+      options,
+      proxies,
+    );
+    await client.connected();
+    return client;
   }
 
   /** One program: a Holdfast for each master, all connected; other URLs lead over proxies. */
@@ -127,8 +144,15 @@ export class RedNodes {
 /** One program that uses Redlocks. */
 export class RedClient implements AsyncDisposable {
   readonly members: readonly Holdfast[];
+  /** Its own, which go with it. */
+  readonly proxies: readonly TcpProxy[];
 
-  constructor(urls: readonly string[], options: Partial<HoldfastOptions> = {}) {
+  constructor(
+    urls: readonly string[],
+    options: Partial<HoldfastOptions> = {},
+    proxies: readonly TcpProxy[] = [],
+  ) {
+    this.proxies = proxies;
     this.members = urls.map(
       (redis) => new Holdfast({ redis, lockWatchdogTimeout: 3_000, ...options }),
     );
@@ -171,6 +195,7 @@ export class RedClient implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.members.map((member) => member.close()));
+    await Promise.all(this.proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   }
 }
 

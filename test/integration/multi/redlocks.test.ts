@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { LockTimeoutError, QuorumError, type Hold, type Lock } from '../../../src/index.js';
-import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
+import { newClient, rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { redNodes, RedNodes, type RedClient } from '../../support/red-nodes.js';
@@ -222,22 +222,19 @@ describe('masters that do not answer', () => {
   });
 
   it('a majority that is connected and silent is waited for, too', async () => {
-    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
-    const urls = proxies.map(({ url }) => url);
     await using client = await nodes.client(LONG);
-    await using cut = await nodes.client(LONG, urls);
+    await using cut = await nodes.proxied(LONG);
     const names = twoNames();
     const free = client.lock(names[0]);
     const multi = client.holdfast.getMultiLock(free, cut.lock(names[1], { nodeTimeout: 200 }));
-    for (const index of [0, 1]) proxies[index]!.blackhole();
+    for (const index of [0, 1]) cut.proxies[index]!.blackhole();
     const waiting = multi.acquire({ wait: 25_000 });
     await sleep(700);
     await free.withLock({ wait: 5_000 }, () => undefined);
-    for (const proxy of proxies) proxy.heal();
+    for (const proxy of cut.proxies) proxy.heal();
     const hold = await waiting;
     expect(hold.remaining()).toBeGreaterThan(0);
     await hold.release();
     await nothingLeft(nodes, names);
-    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   });
 });

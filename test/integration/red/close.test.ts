@@ -2,10 +2,9 @@
 import { expect, it } from 'vitest';
 import { ClosedError, LockLostError } from '../../../src/index.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
-import { EventLoopLag, eventually } from '../../support/time.js';
+import { eventually } from '../../support/time.js';
 import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const nodes = redNodes(() => startMasters(3));
@@ -39,20 +38,13 @@ it('close() ends waits with ClosedError, and leaves no vote and no subscription'
 });
 
 it('close() while votes are under way takes them back', async () => {
-  const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
-  {
-    await using client = await nodes.client(
-      {},
-      proxies.map(({ url }) => url),
-    );
-    for (const proxy of proxies) proxy.delay({ upstreamMs: 100, downstreamMs: 100 });
-    const lock = client.lock(uniqueName());
-    const acquiring = rejectionOf(lock.acquire({ lease: 60_000 }));
-    await client.holdfast.close();
-    expect(await acquiring).toBeInstanceOf(ClosedError);
-    await nodes.nothingLeft(lock);
-  }
-  await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
+  await using client = await nodes.proxied();
+  for (const proxy of client.proxies) proxy.delay({ upstreamMs: 100, downstreamMs: 100 });
+  const lock = client.lock(uniqueName());
+  const acquiring = rejectionOf(lock.acquire({ lease: 60_000 }));
+  await client.holdfast.close();
+  expect(await acquiring).toBeInstanceOf(ClosedError);
+  await nodes.nothingLeft(lock);
 });
 
 it.each([

@@ -4,20 +4,14 @@ import { rejectionOf } from '../../support/clients.js';
 import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { settledWithin } from '../../support/time.js';
-import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const nodes = redNodes(() => startMasters(3));
 
 describe('a Redlock with a lease that is shorter than the round trip', () => {
   it.each([{ wait: 2_000 }, {}])('is given up, and the lease named: %o', async (bounds) => {
-    const ports = nodes.servers.map(({ port }) => port);
-    await using proxy0 = await startProxy(ports[0]!);
-    await using proxy1 = await startProxy(ports[1]!);
-    await using proxy2 = await startProxy(ports[2]!);
-    const proxies = [proxy0, proxy1, proxy2];
-    const urls = proxies.map(({ url }) => url);
-    await using client = await nodes.client({ lockWatchdogTimeout: 30_000 }, urls);
+    await using client = await nodes.proxied({ lockWatchdogTimeout: 30_000 });
+    const { proxies } = client;
     const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
     let commands = 0;
     for (const proxy of proxies) {

@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { LockLostError } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
-import { Occupancy } from '../../support/occupancy.js';
 import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy } from '../../support/tcp-proxy.js';

@@ -1,7 +1,7 @@
 // Part 7: renewals count with a majority in time, repair masters that lost the key, and may be limited.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
+import { eventsOf, nextEvent, rejectionOf } from '../../support/clients.js';
 import { EventLoopLag, eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { RedNodes, redNodes } from '../../support/red-nodes.js';
@@ -52,13 +52,8 @@ describe('part 7: the watchdog', () => {
   });
 
   it('does not count renewals of a minority, and tells the loss in time', async () => {
-    const proxies = await Promise.all(
-      nodes.servers.slice(0, 2).map(({ port }) => startProxy(port)),
-    );
-    await using client = await nodes.client(WATCHED, [
-      ...proxies.map(({ url }) => url),
-      nodes.urls[2]!,
-    ]);
+    await using client = await nodes.proxied(WATCHED);
+    const proxies = client.proxies.slice(0, 2);
     const lost = eventsOf(client.holdfast, 'lost');
     const lock = client.lock(uniqueName());
     const hold = await lock.acquire();
@@ -74,7 +69,6 @@ describe('part 7: the watchdog', () => {
     expect(lost).toMatchObject([{ lossReason: 'unreachable' }]);
     for (const proxy of proxies) proxy.heal();
     await nodes.nothingLeft(lock);
-    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   });
 
   it.each([0, 2])('renews a lease %i times where maxExtensions says so', async (maxExtensions) => {
@@ -111,15 +105,12 @@ describe('part 7: the watchdog', () => {
   it('counts as soon as most masters confirm it, though one is silent; one that answers later is repaired then', async () => {
     const lockWatchdogTimeout = 6_000;
     const silenceMs = lockWatchdogTimeout / 6; // for less than the connection is dropped, or its answer not waited for any more
-    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
-    await using client = await nodes.client(
-      { lockWatchdogTimeout },
-      proxies.map(({ url }) => url),
-    );
+    await using client = await nodes.proxied({ lockWatchdogTimeout });
+    const [proxy] = client.proxies;
     const lock = client.lock(uniqueName(), { nodeTimeout: 10_000 });
     const hold = await lock.acquire();
     await nodes.remove(lock, [0]);
-    proxies[0]!.delay({ downstreamMs: silenceMs });
+    proxy!.delay({ downstreamMs: silenceMs });
     using lag = new EventLoopLag();
     await nextEvent(client.holdfast, 'renewed');
     // Counted from when it was sent: so long ago.
@@ -130,7 +121,6 @@ describe('part 7: the watchdog', () => {
     }, lockWatchdogTimeout / 3);
     await hold.release();
     await nodes.nothingLeft(lock);
-    for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
   });
 
   it('does not renew what was released, nor repair it', async () => {

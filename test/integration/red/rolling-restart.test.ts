@@ -2,8 +2,6 @@
 // else gets it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { Holdfast } from '../../../src/index.js';
-import { eventsOf } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
 import { RedNodes } from '../../support/red-nodes.js';

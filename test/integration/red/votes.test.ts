@@ -6,7 +6,7 @@ import { eventually } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { RedClient, redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
-import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const nodes = redNodes(() => startMasters(5));
@@ -28,17 +28,14 @@ describe('part 1: one owner, all masters at the same time', () => {
   });
 
   it('no master is waited for before the next is asked', async () => {
-    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
-    await using client = await nodes.client(
-      {},
-      proxies.map(({ url }) => url),
-    );
+    await using client = await nodes.proxied();
     const lock = client.lock(uniqueName(), { nodeTimeout: 20_000 });
-    const held = proxies.map((proxy) => proxy.holdBack(commandOf('vote', lock.name), 'silence'));
+    const held = client.proxies.map((proxy) =>
+      proxy.holdBack(commandOf('vote', lock.name), 'silence'),
+    );
     const acquiring = lock.acquire({ wait: 2_000 }).catch(() => undefined);
     await Promise.all(held.map(({ happened }) => happened)); // though none of them has answered
     await acquiring;
-    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   });
 });
 
@@ -60,11 +57,8 @@ describe('part 3: a majority, and validity that is left', () => {
   });
 
   it('remaining() starts from the lease less the time it took and the drift', async () => {
-    const proxies = await delayed(300, 5);
-    await using client = await nodes.client(
-      { lockWatchdogTimeout: 30_000 },
-      proxies.map(({ url }) => url),
-    );
+    await using client = await nodes.proxied({ lockWatchdogTimeout: 30_000 });
+    for (const proxy of client.proxies) proxy.delay({ downstreamMs: 300 });
     const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
     const startedAtMs = performance.now();
     const hold = await lock.acquire({ lease: 10_000 });
@@ -75,15 +69,13 @@ describe('part 3: a majority, and validity that is left', () => {
     expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (performance.now() - startedAtMs) - 5);
     await hold.release();
     await nodes.nothingLeft(lock);
-    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   });
 
   it('the time that connecting took is not taken from the lease', async () => {
-    const proxies = await delayed(300, 5);
-    await using client = new RedClient(
-      proxies.map(({ url }) => url),
-      { lockWatchdogTimeout: 30_000 },
-    );
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
+    for (const proxy of proxies) proxy.delay({ downstreamMs: 300 });
+    const urls = proxies.map(({ url }) => url);
+    await using client = new RedClient(urls, { lockWatchdogTimeout: 30_000 }, proxies);
     const startedAtMs = performance.now();
     const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
     const hold = await lock.acquire({ lease: 10_000 });
@@ -92,7 +84,6 @@ describe('part 3: a majority, and validity that is left', () => {
     expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (tookMs - 300) - 100);
     await hold.release();
     await nodes.nothingLeft(lock);
-    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   });
 });
 
@@ -115,26 +106,12 @@ describe('part 4: a failure is undone on all masters', () => {
   });
 
   it('a vote whose answer is lost with its connection is undone, too', async () => {
-    const proxies = await delayed(0, 3);
-    await using client = await nodes.client(
-      {},
-      proxies.map(({ url }) => url),
-    );
+    await using client = await nodes.proxied({}, 3);
     const lock = client.lock(uniqueName());
-    const lost = proxies.map((proxy) => proxy.loseReplyTo(commandOf('vote', lock.name)));
+    const lost = client.proxies.map((proxy) => proxy.loseReplyTo(commandOf('vote', lock.name)));
     const error = await rejectionOf(lock.tryAcquire({ lease: 60_000 }));
     expect(error).toMatchObject({ code: 'NO_QUORUM' });
     await Promise.all(lost.map(({ happened }) => happened));
     await nodes.nothingLeft(lock);
-    await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
   });
 });
-
-/** Proxies before the first `count` masters, over which replies take so long. */
-async function delayed(downstreamMs: number, count: number): Promise<TcpProxy[]> {
-  const proxies = await Promise.all(
-    nodes.servers.slice(0, count).map(({ port }) => startProxy(port)),
-  );
-  for (const proxy of proxies) proxy.delay({ downstreamMs });
-  return proxies;
-}

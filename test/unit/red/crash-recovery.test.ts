@@ -1,6 +1,6 @@
 // A master that restarts empty while a holder is cut off from it has forgotten a lease, perhaps a longer one than its asker knows of: it does
 // not let another in.
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   Holdfast,
   QuorumError,
@@ -46,10 +46,9 @@ async function advance(ms: number): Promise<void> {
 }
 
 async function settled<T>(call: Promise<T>, mostMs: number): Promise<T> {
-  let isSettled = false;
-  const done = (): void => void (isSettled = true);
+  const done = vi.fn();
   call.then(done, done);
-  for (let ms = 0; ms < mostMs && !isSettled; ms += 50) await advance(50);
+  for (let ms = 0; ms < mostMs && done.mock.calls.length === 0; ms += 50) await advance(50);
   return await call;
 }
 

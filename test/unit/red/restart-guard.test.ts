@@ -60,12 +60,14 @@ interface Situation {
   readonly answering: number;
 }
 
-/** Fewer than a majority restart. */
+/** Fewer than a majority restart: which ones makes no difference but for who answers first. */
 function* situations(count: number, restartedCount: number): Generator<Situation> {
   const quorum = Math.floor(count / 2) + 1;
+  const first = 2 ** restartedCount - 1;
+  const last = first << (count - restartedCount);
   for (const votedFor of sets(count, (size) => size >= quorum))
     for (const asked of sets(count, (_, set) => (set & votedFor) === votedFor))
-      for (const restarted of sets(count, (size) => size === restartedCount))
+      for (const restarted of [first, last])
         for (const youngAnyway of sets(
           count,
           (size, set) => (set & restarted) === 0 && size + restartedCount < quorum,
