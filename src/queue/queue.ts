@@ -10,7 +10,7 @@ import { failureKind } from '../redis/failure.js';
 import type { LockKeys } from '../redis/keys.js';
 import type { Argument } from '../redis/port.js';
 import type { Script } from '../redis/scripts.generated.js';
-import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
+import { type Clock, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
 import { LastAnswer } from '../waiting/line.js';
@@ -90,8 +90,6 @@ export class Queue implements Due {
   readonly #holders = new Set<string>();
   /** While somebody waits: to grants, and to releases. */
   #subscriptions: readonly Subscription[] = [];
-  /** When the holder's lease ends, as it was told last; undefined: that is not known, or it has no end. */
-  #leaseEnd: { readonly toldAt: Instant; readonly ttlMs: number } | undefined;
   /** `again`: a message came meanwhile, and the look may have reached the server before what the message tells of. */
   #look: 'none' | 'under way' | 'again' = 'none';
   /** The place whose caller asks, for all, who has the lock; undefined: none does now. */
@@ -182,26 +180,17 @@ export class Queue implements Due {
     this.#server.channels.doubt(this.#grantChannel, toldAt.monotonicMs);
   }
 
-  /**
-   * The lock is looked at in `ttlMs`, when its lease ends if nobody prolongs it. -1: the lease has no end; below that, the lock is
-   * free. What is told here replaces what was told before; an entry in the schedule that is due earlier stays, and `due` looks at
-   * the clock, so that many who wait one after another cost no timers.
-   */
+  /** The lock is looked at in `ttlMs`, and not before, unless something else is told. -1: its lease has no end; below that, the lock is free. */
   scheduleLook(ttlMs: number): void {
     if (this.#places.size === 0 || ttlMs === -1) return;
-    this.#leaseEnd = ttlMs < 0 ? undefined : { toldAt: now(this.#clock), ttlMs };
-    if (this.#leaseEnd) this.#server.schedule.within(this, ttlMs);
-    else this.#lookAtLock();
+    const { schedule } = this.#server;
+    schedule.delete(this);
+    if (ttlMs < 0) this.#lookAtLock();
+    else schedule.within(this, ttlMs);
   }
 
+  /** The holder's lease is over, if nobody has prolonged it. */
   due(): void {
-    if (!this.#leaseEnd) return;
-    const leftMs = this.#leaseEnd.ttlMs - elapsedMs(this.#leaseEnd.toldAt);
-    if (leftMs > 0) {
-      this.#server.schedule.within(this, leftMs);
-      return;
-    }
-    this.#leaseEnd = undefined;
     this.#lookAtLock();
   }
 

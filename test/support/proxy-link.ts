@@ -261,7 +261,7 @@ export class ProxyFlow {
 
 // Cuts a byte stream of the Redis protocol (RESP2 and RESP3) into whole frames: commands or replies.
 
-export class RespFrames {
+class RespFrames {
   #rest: Buffer = Buffer.alloc(0);
 
   /** Takes the next bytes of the stream; returns the frames that they completed, unchanged. */
