@@ -110,6 +110,11 @@ export class FakeServer extends MemoryServer {
     this.#do('PUBLISH', new LockKeys(name).channel, '0');
   }
 
+  /** Something that is no lock takes the place of its key. */
+  occupy(name: string): void {
+    this.#do('SET', name, 'something else');
+  }
+
   /** Its key goes, and nobody hears of it. */
   delete(name: string): void {
     this.#do('DEL', name);

@@ -70,6 +70,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
   if (plan.topology === 'masters') return [];
   const losses = lossesOf(evidence);
   const byLock = grouped(evidence.looks, ({ lock }) => lock);
+  const byOwner = grouped(history.entered, ({ owner }) => owner);
   return history.entered.flatMap((section): Violation[] => {
     const interval = section.owner === undefined ? undefined : belief(section);
     if (!interval) return [];
@@ -90,7 +91,12 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       // Nobody saw that, of a short stay: then it may have been any that takes itself for the master.
       const masters = letIn.size > 0 ? letIn : mastersAround(evidence, looks, interval);
       const others = within.filter(
-        (look) => !heldBy(look, section.owner) && (masters?.has(look.server) ?? true),
+        (look) =>
+          !heldBy(look, section.owner) &&
+          (masters?.has(look.server) ?? true) &&
+          !look.holders.some(({ owner }) =>
+            isHandingOver(owner, byOwner.get(owner), section, look),
+          ),
       );
       const [look] = others;
       if (!look) return [];
@@ -109,6 +115,29 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       ];
     });
   });
+}
+
+/**
+ * Whether the key may still be that of an owner in whose release this one was named: that was under way, or its answer is not known.
+ * `formers`: who had it; nobody when a MultiLock gave back a member at once.
+ */
+function isHandingOver(
+  formerOwner: string,
+  formers: readonly Section[] | undefined,
+  section: Section,
+  look: Look,
+): boolean {
+  if (clientOf(formerOwner) !== clientOf(section.owner!)) return false;
+  return (
+    formers?.some(
+      ({ leavingAt = Infinity, endedAt = Infinity, failure }) =>
+        leavingAt <= section.enteredAt! && (failure !== undefined || look.from <= endedAt),
+    ) ?? true
+  );
+}
+
+function clientOf(owner: string): string {
+  return owner.replace(/:\d+$/, '');
 }
 
 /** The servers that took themselves for the master about then; undefined: only with Sentinel there may be two at a time. */

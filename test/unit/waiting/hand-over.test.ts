@@ -33,8 +33,8 @@ async function connect(options: FakeOptions = {}): Promise<void> {
   await client.holdfast.ping();
 }
 
-function pass(ms: number): Promise<void> {
-  return vi.advanceTimersByTimeAsync(ms);
+async function pass(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
 }
 
 /** How long a lease may be relied on: less the drift margin. */
@@ -136,6 +136,16 @@ describe('the successor', () => {
       await second.release();
     },
   );
+
+  it('has its own lease, though that of the old owner was extended', async () => {
+    const { first, second } = await oneWaits();
+    await first.extend(600_000);
+    await first.release();
+    const hold = await second;
+    expect(hold.remaining()).toBeCloseTo(usableMs(LEASE_MS));
+    expect(await lock.remainTimeToLive()).toBe(LEASE_MS);
+    await hold.release();
+  });
 
   it('is lost when that has passed without an answer, and then both owners are removed, the older one first', async () => {
     server.fate = (command) => (command.startsWith('acquire') ? 'answered' : 'lost command');
