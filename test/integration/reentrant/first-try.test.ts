@@ -76,7 +76,7 @@ describe('a release that is executed, and not answered yet,', () => {
     const name = uniqueName();
     await using client = await connectedClient({ redis: proxy().url, ...LONG });
     const hold = await client.getLock(name).acquire();
-    const lost = proxy().loseReplyTo(commandOf('releaseTo', name));
+    const lost = proxy().loseReplyTo(commandOf('release', name));
     const releasing = hold.release();
     await lost.happened;
     await releasing;

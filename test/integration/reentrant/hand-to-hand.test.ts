@@ -70,7 +70,7 @@ describe('callers of the client that has the lock', () => {
     });
     await eventually(async () => {
       expect(Number(await admin.get(`${lock.name}:0`))).toBeGreaterThan(20);
-    });
+    }, 20_000);
     isOver = true;
     await Promise.all(callers);
     expect(Math.max(...sections) - Math.min(...sections)).toBeLessThanOrEqual(2);
