@@ -95,7 +95,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
           !heldBy(look, section.owner) &&
           (masters?.has(look.server) ?? true) &&
           !look.holders.some(({ owner }) =>
-            isHandingOver(owner, byOwner.get(owner), section, look),
+            isHandingOver(owner, byOwner.get(owner), section, look, plan.kind === 'multi'),
           ),
       );
       const [look] = others;
@@ -126,13 +126,14 @@ function isHandingOver(
   formers: readonly Section[] | undefined,
   section: Section,
   look: Look,
+  isMulti: boolean,
 ): boolean {
   if (clientOf(formerOwner) !== clientOf(section.owner!)) return false;
   return (
     formers?.some(
       ({ leavingAt = Infinity, endedAt = Infinity, failure }) =>
         leavingAt <= section.enteredAt! && (failure !== undefined || look.from <= endedAt),
-    ) ?? true
+    ) ?? isMulti
   );
 }
 
