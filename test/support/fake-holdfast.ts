@@ -17,7 +17,7 @@ import { MemoryServer, type Peer, type ServerOptions } from '../../src/testing/s
 /** What becomes of one command; with what is lost, its connection is cut. */
 export type Fate = 'answered' | 'lost reply' | 'lost command' | 'denied' | 'loading';
 
-const REFUSALS: { readonly [fate in Fate]?: string } = {
+const REFUSALS: Partial<Record<Fate, string>> = {
   denied: 'NOPERM this user has no permissions',
   loading: 'LOADING Redis is loading the dataset in memory',
 };
@@ -110,6 +110,11 @@ export class FakeServer extends MemoryServer {
     this.#do('PUBLISH', new LockKeys(name).channel, '0');
   }
 
+  /** Something that is no lock takes the place of its key. */
+  occupy(name: string): void {
+    this.#do('SET', name, 'something else');
+  }
+
   /** Its key goes, and nobody hears of it. */
   delete(name: string): void {
     this.#do('DEL', name);
@@ -158,7 +163,7 @@ function wordsOf(command: string, [first = '', ...rest]: readonly string[]): str
     case 'gather': {
       const owners = given.slice(3).filter((each) => each.includes(':'));
       const keys = [key, ...moreKeys].filter((each) => !each.includes('{'));
-      return [...(given[0] ?? '')].flatMap((kind, index) =>
+      return Array.from(given[0] ?? '').flatMap((kind, index) =>
         as('rw'.includes(kind) ? 'release' : 'acquire', keys[index] ?? '', owners[index] ?? ''),
       );
     }
@@ -261,7 +266,7 @@ export function fakeHoldfast({
     redis: { [LIBRARY]: library },
     clientId: 'me',
     ...more,
-  } as HoldfastOptions);
+  });
   const processWarnings: string[] = [];
   vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
     processWarnings.push(String(warning));

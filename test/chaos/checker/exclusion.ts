@@ -66,7 +66,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
   if (plan.topology === 'masters') return [];
   const losses = lossesOf(evidence);
   const byLock = grouped(evidence.looks, ({ lock }) => lock);
-  const byOwner = grouped(history.entered, ({ owner = '' }) => owner);
+  const byOwner = grouped(history.entered, ({ owner }) => owner);
   return history.entered.flatMap((section): Violation[] => {
     const interval = section.owner === undefined ? undefined : belief(section);
     if (!interval) return [];
@@ -90,7 +90,9 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
         (look) =>
           !heldBy(look, section.owner) &&
           (masters?.has(look.server) ?? true) &&
-          !isBeingHandedOver(byOwner, section, look),
+          !look.holders.some(({ owner }) =>
+            isHandingOver(owner, byOwner.get(owner), section, look, plan.kind === 'multi'),
+          ),
       );
       const [look] = others;
       if (!look) return [];
@@ -105,23 +107,27 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
 }
 
 /**
- * The release that handed the lock over has been sent, and has not arrived: the key is that of an earlier owner of the same client, whose
- * release was not settled by then. (One that never entered had been handed the lock itself, and did not want it any more.)
+ * Whether the key may still be that of an owner in whose release this one was named: that was under way, or its answer is not known.
+ * `formers`: who had it; nobody when a MultiLock gave back a member at once.
  */
-function isBeingHandedOver(
-  byOwner: ReadonlyMap<string, readonly Section[]>,
+function isHandingOver(
+  formerOwner: string,
+  formers: readonly Section[] | undefined,
   section: Section,
   look: Look,
+  isMulti: boolean,
 ): boolean {
-  const clientOf = (owner: string): string => owner.slice(0, owner.lastIndexOf(':'));
-  const { holders } = look;
-  const isEarlier = ({ owner }: { owner: string }): boolean => {
-    if (clientOf(owner) !== clientOf(section.owner!)) return false;
-    const last = byOwner.get(owner)?.at(-1);
-    const isLeaving = last?.leavingAt !== undefined && last.leavingAt <= section.enteredAt!;
-    return !last || (isLeaving && (last.endedAt ?? Infinity) >= look.from);
-  };
-  return holders.length > 0 && holders.every(isEarlier);
+  if (clientOf(formerOwner) !== clientOf(section.owner!)) return false;
+  return (
+    formers?.some(
+      ({ leavingAt = Infinity, endedAt = Infinity, failure }) =>
+        leavingAt <= section.enteredAt! && (failure !== undefined || look.from <= endedAt),
+    ) ?? isMulti
+  );
+}
+
+function clientOf(owner: string): string {
+  return owner.replace(/:\d+$/, '');
 }
 
 /** The servers that took themselves for the master about then; undefined: only with Sentinel there may be two at a time. */

@@ -47,19 +47,30 @@ describe('among callers of one client', () => {
   it.each([
     ['fenced', 'plain'],
     ['plain', 'fenced'],
-  ] as const)('a %s one is not passed on to who wants a %s one', async (former, latter) => {
-    await using client = newClient({ lockWatchdogTimeout: 30_000 });
-    const locks = { fenced: client.getFencedLock(name), plain: client.getLock(name) };
-    const hold: Hold = await locks[former].acquire();
-    const waiting = nextEvent(client, 'waiting');
-    const next: Promise<Hold> = locks[latter].acquire();
-    await waiting;
-    await hold.release();
-    await using theirs = await next;
-    expect(theirs.ownerId).not.toBe(hold.ownerId);
-    expect([hold.token, theirs.token].map((token) => typeof token)).toEqual(
-      former === 'fenced' ? ['bigint', 'undefined'] : ['undefined', 'bigint'],
-    );
+  ] as const)(
+    'a %s one is handed over to who wants a %s one, with a token if that is fenced',
+    async (former, latter) => {
+      await using client = newClient({ lockWatchdogTimeout: 30_000 });
+      const locks = { fenced: client.getFencedLock(name), plain: client.getLock(name) };
+      const hold: Hold = await locks[former].acquire();
+      const waiting = nextEvent(client, 'waiting');
+      const next: Promise<Hold> = locks[latter].acquire();
+      await waiting;
+      await hold.release();
+      await using theirs = await next;
+      expect(theirs.ownerId).not.toBe(hold.ownerId);
+      expect([hold.token, theirs.token].map((token) => typeof token)).toEqual(
+        former === 'fenced' ? ['bigint', 'undefined'] : ['undefined', 'bigint'],
+      );
+    },
+  );
+
+  it('tryLockAndGetToken() asks nothing while its own client has the lock', async () => {
+    await using client = newClient();
+    const lock = client.getFencedLock(name);
+    await using hold = await lock.acquire();
+    expect(await lock.tryLockAndGetToken()).toBeUndefined();
+    expect(await redis.get(counterOf(name))).toBe(String(hold.token));
   });
 });
 

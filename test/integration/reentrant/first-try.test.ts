@@ -120,7 +120,7 @@ describe('a release that is executed, and not answered yet,', () => {
     const lock = client.getLock(name);
     const order: string[] = [];
     await client.run(async () => {
-      await lock.lock(60_000); // with a fixed lease it is not passed on, but released on the server
+      await lock.lock();
       const waiting = nextEvent(client, 'waiting');
       const branch = client.detach(() =>
         lock.withLock(async (hold) => {
@@ -130,7 +130,7 @@ describe('a release that is executed, and not answered yet,', () => {
         }),
       );
       await waiting;
-      const lost = proxy().loseReplyTo(commandOf('release', name));
+      const lost = proxy().loseReplyTo(commandOf('releaseTo', name));
       const unlocked = lock.unlock().then(() => order.push('unlocked'));
       await lost.happened;
       // Of itself it would look after 10 s.

@@ -42,6 +42,18 @@ it('a server that forgot excuses whom it had let in before, and nobody else', ()
   ]);
 });
 
+it('who was named in a release may believe while the key is still that of the one before, until the release is answered', () => {
+  const next = held('w0.0.c0k0.1', 201.2, 300).map(([at, note]): Noted => [
+    at,
+    note.what === 'entered' ? { ...note, owner: `${A}:2` } : note,
+  ]);
+  const both = [...held(A, 100, 200), ...next];
+  const lookedAt = (from: number): string[] =>
+    rulesBroken(both, { looks: [{ from, until: from + 0.2, owner: `${A}:1` }] });
+  expect(lookedAt(201.4)).toEqual([]);
+  expect(lookedAt(210)).toContain('not on the server');
+});
+
 it('a holder that believes while the server names another one is accused; one look may be older than the other', () => {
   const looks = [{ from: 110, until: 112, owner: `${B}:1` }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['not on the server']);

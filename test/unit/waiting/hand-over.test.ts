@@ -137,6 +137,16 @@ describe('the successor', () => {
     },
   );
 
+  it('has its own lease, though that of the old owner was extended', async () => {
+    const { first, second } = await oneWaits();
+    await first.extend(600_000);
+    await first.release();
+    const hold = await second;
+    expect(hold.remaining()).toBeCloseTo(usableMs(LEASE_MS));
+    expect(await lock.remainTimeToLive()).toBe(LEASE_MS);
+    await hold.release();
+  });
+
   it('is lost when that has passed without an answer, and then both owners are removed, the older one first', async () => {
     server.fate = (command) => (command.startsWith('acquire') ? 'answered' : 'lost command');
     const { first, second } = await oneWaits({ wanted: { lease: 1_000 } });
