@@ -9,7 +9,6 @@ import {
   isMereLoss,
   NodeGoneError,
   redirectionOf,
-  replyError,
   whyNone,
 } from './failure.js';
 import { hashTag, readSlots, type SlotMap, slotOf } from './keys.js';
@@ -89,9 +88,9 @@ export class Cluster implements Session {
     return this.masters.some((address) => this.#gone.has(address));
   }
 
-  /** Why nodes cannot be reached, by address. */
-  get unreachable(): ReadonlyMap<string, Error> {
-    return new Map([...this.#gone].map(([address, { reason }]) => [address, reason]));
+  /** Why the node there cannot be reached. */
+  goneFor(address: string): Error | undefined {
+    return this.#gone.get(address)?.reason;
   }
 
   /** The node there; undefined: it could not be reached a moment ago, or the session is over. */
@@ -262,10 +261,7 @@ export class Cluster implements Session {
       ['slots'],
       (reply) => readSlots(reply, (announced) => this.reachedAt(announced, address)),
       (error) => {
-        const reason = this.#gone.get(address)?.reason ?? error;
-        if (!reason.message.endsWith('cluster support disabled')) throw reason;
-        const words = `${reason.message}: give this server as a single one, not as a cluster`;
-        throw replyError(words, { cause: reason });
+        throw this.goneFor(address) ?? error;
       },
     );
   }
@@ -289,7 +285,7 @@ export class Cluster implements Session {
     }
     if (isFirst) this.#heard.ready();
     this.#watcher.refreshed(this);
-    this.#lookUpIn(this.#isStale ? 0 : this.#target.refreshMs || Infinity);
+    if (this.#isStale) this.#lookUpIn(0);
   }
 
   #shuffled<T>(list: readonly T[]): T[] {

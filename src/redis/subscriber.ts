@@ -6,13 +6,10 @@ import type { RedisClient } from './client.js';
 import { infoField } from './greeting.js';
 import type { Outage } from './reconnecting.js';
 import { addressIn, textOf, type Heard } from './port.js';
-import { ignore, SilenceError, Wire } from './wire.js';
+import { ignore, Wire } from './wire.js';
 
 /** The home where there is only one, no cluster: the server that commands go to. */
 export const ONLY_HOME = '';
-
-/** A slow server would be left each time before it can confirm a subscription, and nobody's call waits for that: its limit grows up to this. */
-const LONGEST_SILENCE_MS = 30_000;
 
 /** How soon a subscriber that is at another server than the commands connects anew; then twice as late each time. */
 const ELSEWHERE_MS = 500;
@@ -28,15 +25,11 @@ export class Subscriber {
   /** The address of a master, or ONLY_HOME. */
   readonly home: string;
   readonly isSharded: boolean;
-  /** How many channels are still subscribed though nobody wants them, since the server does not permit to unsubscribe them. */
-  strayCount = 0;
   readonly #client: RedisClient;
   readonly #outage: Outage;
   readonly #heard: Heard;
   #state: State;
   #attempt = 0;
-  /** For how long the server may be silent at the moment. */
-  #silenceLimitMs: number;
   #pingTimer: Timer | undefined;
   /** The run id of the server at the other end; undefined: not known. */
   #runId: string | undefined;
@@ -50,7 +43,6 @@ export class Subscriber {
     this.#client = client;
     this.#outage = client.outageOf(isSharded ? 'sharded subscriber' : 'subscriber');
     this.#heard = heard;
-    this.#silenceLimitMs = client.surroundings.silenceLimitMs;
     this.#state = this.#open();
   }
 
@@ -69,12 +61,14 @@ export class Subscriber {
    * long as channels are wanted.
    */
   watch(): void {
-    this.#pingTimer ??= this.#client.surroundings.clock.setTimer(() => {
+    const { clock, silenceLimitMs } = this.#client.surroundings;
+    this.#pingTimer ??= clock.setTimer(() => {
       this.#pingTimer = undefined;
       if (!this.wire) return;
       this.watch();
-      this.#ping(this.wire);
-    }, this.#client.surroundings.silenceLimitMs);
+      // (With a text: else ioredis 5 drops an unasked `sunsubscribe` that comes before the answer, and tells nobody.)
+      void this.wire.send('ping', ['holdfast'], ignore, ignore);
+    }, silenceLimitMs);
   }
 
   /** No channel is wanted: the server is asked no more. */
@@ -108,7 +102,6 @@ export class Subscriber {
     this.rest();
     this.#client.surroundings.clock.clearTimer(this.#elsewhereTimer);
     this.#runId = undefined;
-    this.strayCount = 0;
   }
 
   #open(): State {
@@ -123,8 +116,7 @@ export class Subscriber {
         if (this.#state.kind !== 'closed') this.#ended(wire, reason);
       },
     };
-    const { surroundings } = this.#client;
-    const wire = new Wire(surroundings, address, 'subscriptions', heard, this.#silenceLimitMs);
+    const wire = new Wire(this.#client.surroundings, address, 'subscriptions', heard);
     return { kind: 'opening', wire };
   }
 
@@ -139,9 +131,6 @@ export class Subscriber {
 
   #ended(wire: Wire, reason: Error | undefined): void {
     const wasReady = this.#state.kind === 'ready';
-    const limitMs = this.#silenceLimitMs;
-    if (reason instanceof SilenceError && wasReady)
-      this.#silenceLimitMs = Math.max(limitMs, Math.min(2 * limitMs, LONGEST_SILENCE_MS));
     this.#become(this.#pause());
     const error = reason ?? (wasReady ? undefined : new Error('the server closed the connection'));
     this.#outage.begin();
@@ -155,16 +144,6 @@ export class Subscriber {
       this.#become(this.#open());
     };
     return { kind: 'pausing', timer: clock.setTimer(again, backOffMs(++this.#attempt, random)) };
-  }
-
-  #ping(wire: Wire): void {
-    const { clock, silenceLimitMs } = this.#client.surroundings;
-    const sentAtMs = clock.nowMs();
-    const read = (): void => {
-      if (clock.nowMs() - sentAtMs < silenceLimitMs / 2) this.#silenceLimitMs = silenceLimitMs;
-    };
-    // (With a text: else ioredis 5 drops an unasked `sunsubscribe` that comes before the answer, and tells nobody.)
-    void wire.send('ping', ['holdfast'], read, ignore);
   }
 
   readonly #learnRunId = (info: unknown): void => {

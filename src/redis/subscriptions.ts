@@ -13,8 +13,6 @@ const RETRY_MS = 200;
 const LONGEST_RETRY_MS = 2_000;
 /** How soon a channel that the server does not permit is asked for again: somebody may have permitted it meanwhile. */
 const DENIED_RETRY_MS = 30_000;
-/** How many channels a connection may keep that nobody wants, but that the server does not permit to unsubscribe. */
-const MOST_STRAYS = 1_000;
 
 export interface SubscriptionsListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
@@ -157,9 +155,8 @@ export class Subscriptions {
     subscriber.wire?.unsubscribe(channel, subscriber.isSharded, (error) => {
       if (failureKind(error) !== 'denied') return;
       this.#listener.denied('UNSUBSCRIBE', channel, error);
-      // Only a new connection gets rid of it: worth it when no channel is wanted there, or when strays are too many.
-      if (++subscriber.strayCount > MOST_STRAYS || !this.#isUsed(subscriber))
-        subscriber.wire?.end();
+      // Only a new connection gets rid of it: not while others listen on this one.
+      if (!this.#isUsed(subscriber)) subscriber.wire?.end();
     });
   }
 
