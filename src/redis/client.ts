@@ -44,8 +44,8 @@ export interface ClientListener {
   failed(): void;
   /** While commands can be sent, a node of a cluster was lost, or slots have moved: whether that concerns the slot of a hash tag. */
   disturbed(isDisturbed: (hashTag: string) => boolean): void;
-  /** A server may have become the home of other channels than before. */
-  rehomed(): void;
+  /** A server may deliver the messages of other channels than before. */
+  nodesChanged(): void;
 }
 
 export class RedisClient {
@@ -79,7 +79,7 @@ export class RedisClient {
         const isAnother = server.id === undefined || server.id !== this.server.id;
         this.server = server;
         this.#tell('ready', isAnother);
-        this.#tell('rehomed');
+        this.#tell('nodesChanged');
       },
       refused: () => {
         this.#tell('refused');
@@ -321,12 +321,12 @@ export class RedisClient {
       const isMoved = (slot: number): boolean => current[slot] !== former[slot];
       if (this.isReady && former.length > 0 && current.some((_, slot) => isMoved(slot)))
         this.#tell('disturbed', (tag) => isMoved(slotOf(tag)));
-      this.#tell('rehomed');
+      this.#tell('nodesChanged');
     },
     nodeLost: (address) => {
       const masters = this.#mastersBySlot;
       if (this.isReady) this.#tell('disturbed', (tag) => masters[slotOf(tag)] === address);
-      this.#tell('rehomed');
+      this.#tell('nodesChanged');
     },
   };
 

@@ -301,16 +301,16 @@ export class Node implements Sender {
   readonly address: string;
   readonly #wire: Wire;
   readonly #isDown: () => void;
-  readonly #hindered: (error: Error) => void;
+  readonly #denied: (error: Error) => void;
   /** What is to be sent when the wire is ready, or refused when it ends; undefined: it was, or has. */
   #waiting: (() => void)[] | undefined = [];
 
-  /** `isDown`: it answers, but serves nobody (CLUSTERDOWN); `hindered`: it does not permit what it must, while others may. */
-  constructor(address: string, wire: Wire, isDown: () => void, hindered: (error: Error) => void) {
+  /** `isDown`: it answers, but serves nobody (CLUSTERDOWN); `denied`: it does not permit what it must, while others may. */
+  constructor(address: string, wire: Wire, isDown: () => void, denied: (error: Error) => void) {
     this.address = address;
     this.#wire = wire;
     this.#isDown = isDown;
-    this.#hindered = hindered;
+    this.#denied = denied;
   }
 
   /** Called when the wire is ready, and when it has ended. */
@@ -357,7 +357,7 @@ export class Node implements Sender {
       this.gather();
       // If it fails, the command behind it is only redirected back.
       void this.send('asking', [], ignore, (error) => {
-        if (failureKind(error) === 'denied') this.#hindered(error);
+        if (failureKind(error) === 'denied') this.#denied(error);
       });
       return this.send(command, args, read, failed);
     },

@@ -1,4 +1,4 @@
-// The connection for subscriptions at one home, a server that delivers the messages of some channels: connection after connection, for as long as a
+// The connection for subscriptions at one node, a server that delivers the messages of some channels: connection after connection, for as long as a
 // channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
 
 import { backOffMs, type Timer } from '../runtime/clock.js';
@@ -8,8 +8,8 @@ import type { Outage } from './reconnecting.js';
 import { addressIn, textOf, type Heard } from './port.js';
 import { ignore, Wire } from './wire.js';
 
-/** The home where there is only one, no cluster: the server that commands go to. */
-export const ONLY_HOME = '';
+/** The only node where there is no cluster: the server that commands go to. */
+export const ONLY_NODE = '';
 
 /** How soon a subscriber that is at another server than the commands connects anew; then twice as late each time. */
 const ELSEWHERE_MS = 500;
@@ -22,8 +22,8 @@ type State =
   | { readonly kind: 'closed' };
 
 export class Subscriber {
-  /** The address of a master, or ONLY_HOME. */
-  readonly home: string;
+  /** The address of a master, or ONLY_NODE. */
+  readonly node: string;
   readonly isSharded: boolean;
   readonly #client: RedisClient;
   readonly #outage: Outage;
@@ -37,8 +37,8 @@ export class Subscriber {
   #elsewhereTimer: Timer | undefined;
 
   /** `heard`: told of one connection after another. Each is ready without a subscription, and those it has made are gone when it has ended. */
-  constructor(client: RedisClient, home: string, isSharded: boolean, heard: Heard) {
-    this.home = home;
+  constructor(client: RedisClient, node: string, isSharded: boolean, heard: Heard) {
+    this.node = node;
     this.isSharded = isSharded;
     this.#client = client;
     this.#outage = client.outageOf(isSharded ? 'sharded subscriber' : 'subscriber');
@@ -46,7 +46,7 @@ export class Subscriber {
     this.#state = this.#open();
   }
 
-  /** The connection, if channels can be asked for on it. To end it leads to another one, to wherever the home is then. */
+  /** The connection, if channels can be asked for on it. To end it leads to another one, to wherever the node is then. */
   get wire(): Wire | undefined {
     return this.#state.kind === 'ready' && this.#state.wire.isReady ? this.#state.wire : undefined;
   }
@@ -84,7 +84,7 @@ export class Subscriber {
   commandsMoved(): void {
     this.#elsewhereMs = ELSEWHERE_MS;
     const mayBeElsewhere = this.#commandsAt === undefined || this.#isElsewhere;
-    if (this.home === ONLY_HOME && mayBeElsewhere) this.wire?.end();
+    if (this.node === ONLY_NODE && mayBeElsewhere) this.wire?.end();
   }
 
   close(): void {
@@ -105,7 +105,7 @@ export class Subscriber {
   }
 
   #open(): State {
-    const address = this.home === ONLY_HOME ? this.#client.address : addressIn(this.home);
+    const address = this.node === ONLY_NODE ? this.#client.address : addressIn(this.node);
     if (!address) return this.#pause();
     const heard: Heard = {
       ...this.#heard,
@@ -125,7 +125,7 @@ export class Subscriber {
     this.#attempt = 0;
     this.#outage.over(textOf(wire.address));
     // Asked now, since under RESP2 a connection that has subscribed may not ask. Lost, or not permitted: the id stays unknown.
-    if (this.home === ONLY_HOME) void wire.send('info', ['server'], this.#learnRunId, ignore);
+    if (this.node === ONLY_NODE) void wire.send('info', ['server'], this.#learnRunId, ignore);
     this.#heard.ready();
   }
 
