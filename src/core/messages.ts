@@ -1,6 +1,9 @@
-// Builds the errors and messages for calls that fail: lock held, wait aborted, hold already released, upgrade refused.
+// Where an error becomes words: a lock that somebody else has, a Redis that does not answer or refuses, a mistake of the caller's, a loss.
 
 import {
+  ClosedError,
+  type HoldfastError,
+  KeyConflictError,
   LockAbortedError,
   LockLostError,
   LockNotHeldError,
@@ -12,7 +15,7 @@ import {
   type SeenHolder,
   UnavailableError,
 } from '../api/errors.js';
-import { failureKind, isReply } from '../redis/failure.js';
+import { describe, failureKind, isReply } from '../redis/failure.js';
 import type { AcquirableLock } from './protocol.js';
 import { shownToken } from '../api/description.js';
 import type { LostEvent } from '../api/events.js';
@@ -148,6 +151,146 @@ export function notReleased(
   return error instanceof QuorumError
     ? new QuorumError(text, { lockName, cause, nodes: error.nodes })
     : new UnavailableError(text, { lockName, cause });
+}
+
+// Redis did not do what it was asked to do.
+
+/** Redis could not be asked about a lock: says what is not known, and what went wrong last. */
+export function redisUnavailable(
+  lockName: string,
+  what: string,
+  lastError?: Error,
+): UnavailableError {
+  const message = `lock "${lockName}" ${what}${lastErrorIn(lastError)}`;
+  return new UnavailableError(message, { lockName, ...(lastError && { cause: lastError }) });
+}
+
+/** A server's answer is an error, and asking again does not help. */
+export function refused(lockName: string, cause: unknown): HoldfastError {
+  if (cause instanceof ClosedError)
+    return new ClosedError(`lock "${lockName}": ${cause.message}`, { lockName });
+  return new UnavailableError(`lock "${lockName}": ${inWords(cause)}`, { lockName, cause });
+}
+
+/** A server, or nodes of a cluster, were asked whether they are there. `limitMs`: how long the answer could have taken. */
+export function notAnswered(
+  where: string,
+  limitMs: number | undefined,
+  cause: Error | undefined,
+): UnavailableError {
+  const limit = limitMs === undefined ? '' : ` within ${String(limitMs)} ms`;
+  const message = `Redis (${where}) did not answer${limit}${lastErrorIn(cause)}`;
+  return new UnavailableError(message, cause && { cause });
+}
+
+/** Renewals stay unanswered, and will be tried again. */
+export function renewalFailed(cause: unknown, leaseCount: number): UnavailableError {
+  const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${inWords(cause)}`;
+  return new UnavailableError(message, { cause });
+}
+
+/** A script did its work, but may not publish that. `kind`: how the names of such channels begin. */
+export function publishRefused(
+  channel: string,
+  kind: string,
+  reason: string,
+  lookEveryMs: number,
+): UnavailableError {
+  return new UnavailableError(
+    `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(Math.ceil(lookEveryMs))} ms; ` +
+      `permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`,
+  );
+}
+
+function inWords(cause: unknown): string {
+  return cause instanceof Error ? describe(cause) : String(cause);
+}
+
+function lastErrorIn(cause: Error | undefined): string {
+  return cause ? ` (last error: ${describe(cause)})` : '';
+}
+
+/** A key that is in the way of a lock. */
+interface Obstacle {
+  readonly key: string;
+  /** What should be there. */
+  readonly expected: string;
+  /** What is there, as the server's `TYPE` says it. */
+  readonly type: string;
+  /** The master that has the key, where there are several. */
+  readonly node?: string | undefined;
+}
+
+/** A command met a key of another kind. */
+export function keyConflict(
+  lockName: string,
+  found: Obstacle | undefined,
+  cause: unknown,
+): KeyConflictError {
+  const remedy = 'choose another name or keyPrefix';
+  if (!found) {
+    const message = `lock "${lockName}": its key, or one beside it, holds something that is not a lock; ${remedy}`;
+    return new KeyConflictError(message, { lockName, cause });
+  }
+  const { key, type, node, expected } = found;
+  const where = node === undefined ? '' : ` on ${node}`;
+  const what = TYPES[type] ?? `of type ${type}`;
+  const message = `lock "${lockName}": the key "${key}"${where} is in the way: it is ${what}, and not ${expected}; ${remedy}`;
+  return new KeyConflictError(message, { lockName, cause, key, keyType: type });
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  string: 'a string',
+  list: 'a list',
+  set: 'a set',
+  zset: 'a sorted set',
+  hash: 'a hash',
+  stream: 'a stream',
+};
+
+// What is probably a mistake of the caller's.
+
+/** Why an `unlock()` has nothing to undo. */
+export type UnlockMistake =
+  'failed' | 'under way' | 'held around' | 'none in this run' | 'none outside a run';
+
+/** `isShared`: which half of a read-write lock it is; undefined: it is another kind of lock. */
+export function unlockRefused(
+  lockName: string,
+  isShared: boolean | undefined,
+  mistake: UnlockMistake,
+): LockNotHeldError {
+  const half = isShared === undefined ? '' : ` of the ${isShared ? 'read' : 'write'} lock`;
+  const why: Record<UnlockMistake, string> = {
+    failed: `the lock() or tryLock()${half} of this code did not get it; call unlock() only where tryLock() returned true, or use withLock(), or a holdfast.run() for each task`,
+    'under way': 'its lock() or tryLock() is still under way, since it was not awaited',
+    'held around':
+      'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()',
+    'none in this run': `this run has no lock() or tryLock()${half} to undo`,
+    'none outside a run': `no lock() or tryLock()${half} outside a run is left to undo`,
+  };
+  return new LockNotHeldError(`lock "${lockName}" cannot be unlocked: ${why[mistake]}`, {
+    lockName,
+  });
+}
+
+/** A call waits for itself, and says why. */
+export function selfWaitMessage(name: string, isLock: boolean, why: string): string {
+  return `${isLock ? 'lock' : 'semaphore'} "${name}" has been waited for for 5 s: ${why}`;
+}
+
+export function shortLeaseMessage(name: string, leaseMs: number): string {
+  return (
+    `lock "${name}" is taken with a lease of ${String(leaseMs)}: that is milliseconds, after which others get it; ` +
+    `for seconds, give ${String(leaseMs * 1_000)}`
+  );
+}
+
+export function overlapMessage(name: string): string {
+  return (
+    `lock "${name}": two lock() or tryLock() calls of one run overlap; the run is one owner, so that both enter. ` +
+    'For branches that shall take turns use lock.withLock(…), or a holdfast.run(…) for each'
+  );
 }
 
 // The error and the event that tell of the loss of a lock.

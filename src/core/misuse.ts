@@ -5,13 +5,21 @@
 // nested in it.
 
 import type { AcquirableLock, HoldOrigin, NamedLock, SelfWait } from './protocol.js';
-import { callerHolds, mayBeNestedMessage } from './messages.js';
+import {
+  callerHolds,
+  mayBeNestedMessage,
+  overlapMessage,
+  selfWaitMessage,
+  shortLeaseMessage,
+  type UnlockMistake,
+  unlockRefused,
+} from './messages.js';
 import type { Warnings } from './events.js';
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import { type AnonymousHolds, heldByCaller, type ScopedLock } from '../scopes/anonymous.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
 import type { Call } from '../runtime/wait-limit.js';
-import { LockNotHeldError } from '../api/errors.js';
+import type { LockNotHeldError } from '../api/errors.js';
 
 /**
  * After how long a wait is warned of that is one for itself. Most holds are shorter: work that a loop starts without awaiting it inherits
@@ -81,8 +89,7 @@ export class NestedCall implements Due {
     const found = selfWait();
     if (!found) return;
     const { name, isReentrant } = this.#lock;
-    const what = isReentrant === false ? 'semaphore' : 'lock';
-    const message = `${what} "${name}" has been waited for for 5 s: ${found.why}`;
+    const message = selfWaitMessage(name, isReentrant !== false, found.why);
     this.#session.warnings.warn('nested call', name, message, found.ownerId);
   }
 
@@ -166,29 +173,7 @@ export function nothingToUnlock(
   const isUnderWay = acting
     ? acting.lockCalls.has(id)
     : [...acquisitions].some(({ anonymousLockId }) => anonymousLockId === id);
-  const half = isShared === undefined ? '' : ` of the ${isShared ? 'read' : 'write'} lock`;
-  const why = hasFailed
-    ? `the lock() or tryLock()${half} of this code did not get it; call unlock() only where tryLock() returned true, or use withLock(), or a holdfast.run() for each task`
-    : isUnderWay
-      ? 'its lock() or tryLock() is still under way, since it was not awaited'
-      : isHeldAround
-        ? 'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()'
-        : acting
-          ? `this run has no lock() or tryLock()${half} to undo`
-          : `no lock() or tryLock()${half} outside a run is left to undo`;
-  return new LockNotHeldError(`lock "${name}" cannot be unlocked: ${why}`, { lockName: name });
-}
-
-function shortLeaseMessage(name: string, leaseMs: number): string {
-  return (
-    `lock "${name}" is taken with a lease of ${String(leaseMs)}: that is milliseconds, after which others get it; ` +
-    `for seconds, give ${String(leaseMs * 1_000)}`
-  );
-}
-
-function overlapMessage(name: string): string {
-  return (
-    `lock "${name}": two lock() or tryLock() calls of one run overlap; the run is one owner, so that both enter. ` +
-    'For branches that shall take turns use lock.withLock(…), or a holdfast.run(…) for each'
-  );
+  const inRun: UnlockMistake = acting ? 'none in this run' : 'none outside a run';
+  const otherwise = isHeldAround ? 'held around' : inRun;
+  return unlockRefused(name, isShared, hasFailed ? 'failed' : isUnderWay ? 'under way' : otherwise);
 }

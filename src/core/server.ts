@@ -1,15 +1,16 @@
 // One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
 
-import { ClosedError, HoldfastError, UnavailableError } from '../api/errors.js';
+import { ClosedError, HoldfastError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { RedisClient, type RedisClientOptions } from '../redis/client.js';
-import { describe, failureKind } from '../redis/failure.js';
+import { failureKind } from '../redis/failure.js';
 import { News } from '../redis/reconnecting.js';
 import { inTurn } from '../runtime/node.js';
 import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
 import { type ChannelListener, Channels, type Subscription } from '../waiting/channels.js';
 import { type Call, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
+import { notAnswered, publishRefused, renewalFailed } from './messages.js';
 import { hexDigits } from './session.js';
 import type { Renewer } from './protocol.js';
 import { type RenewerRow, RowRenewer, Watchdog } from './watchdog.js';
@@ -55,7 +56,7 @@ export class Server {
         // The connection itself tells that it is down, or refused; but that of a cluster is up while a node is down.
         if (this.connection.refusal) return;
         if (failureKind(error) !== 'unsent' || this.connection.isReady)
-          events.emit('error', () => renewalFailed(error, leaseCount));
+          events.emit('error', () => ({ error: renewalFailed(error, leaseCount) }));
       },
     });
     this.connection.listen({
@@ -99,8 +100,9 @@ export class Server {
   publishRefused(channel: string, reason: string): void {
     const [kind = channel] = channel.split(':', 1);
     if (!this.#refused.isNews(kind)) return;
-    const message = `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`;
-    this.#events.emit('error', () => ({ error: new UnavailableError(message) }));
+    this.#events.emit('error', () => ({
+      error: publishRefused(channel, kind, reason, this.#lookEveryMs),
+    }));
   }
 
   subscribeToUnlocks(keys: LockKeys, listener: ChannelListener): Subscription {
@@ -131,22 +133,12 @@ export class Server {
     const isOver = error instanceof WaitEnded;
     if (isOver && error.ending === 'closed') return new ClosedError('the client is closed');
     const cause = this.connection.lastError ?? (isOver ? undefined : (error as Error));
-    const limit = isOver ? ` within ${String(limitMs)} ms` : '';
-    const why = cause ? ` (last error: ${describe(cause)})` : '';
     const where = silent.size > 0 ? [...silent].join(', ') : this.connection.place;
-    const message = `Redis (${where}) did not answer${limit}${why}`;
-    return new UnavailableError(message, cause && { cause });
+    return notAnswered(where, isOver ? limitMs : undefined, cause);
   }
 
   async close(): Promise<void> {
     this.watchdog.stop();
     await Promise.all([this.channels.close(), this.connection.close()]);
   }
-}
-
-/** The `error` event for renewals that stay unanswered, though they will be tried again. */
-export function renewalFailed(cause: unknown, leaseCount: number): { error: UnavailableError } {
-  const why = cause instanceof Error ? describe(cause) : String(cause);
-  const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${why}`;
-  return { error: new UnavailableError(message, { cause }) };
 }

@@ -11,7 +11,6 @@ import {
   LockLostError,
   type LossReason,
   type SeenHolder,
-  UnavailableError,
 } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { type Conflicting, retry, Undecided } from './retry.js';
@@ -20,7 +19,7 @@ import { type Clock, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../ru
 import { inTurn } from '../runtime/node.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { RedisClient } from '../redis/client.js';
-import { describe, isReply } from '../redis/failure.js';
+import { isReply } from '../redis/failure.js';
 import type { Surroundings } from '../redis/session.js';
 import {
   type Call,
@@ -30,7 +29,7 @@ import {
   type WaitLimitOptions,
 } from '../runtime/wait-limit.js';
 import { Warnings } from './events.js';
-import { lockLost, type LostLock } from './messages.js';
+import { lockLost, type LostLock, redisUnavailable } from './messages.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
 /** How many releases a closing client has under way at a time. */
@@ -152,12 +151,7 @@ export class Session {
   unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
     if (cause instanceof Undecided) return cause.told;
     // What is wrong with the connection says more than "the command was lost with it".
-    const lastError = this.connection.lastError ?? cause;
-    const why = lastError ? ` (last error: ${describe(lastError)})` : '';
-    return new UnavailableError(`lock "${lockName}" ${what}${why}`, {
-      lockName,
-      ...(lastError && { cause: lastError }),
-    });
+    return redisUnavailable(lockName, what, this.connection.lastError ?? cause);
   }
 
   /** Runs an operation that `commandTimeout` bounds. */

@@ -44,8 +44,8 @@ export interface ClientListener {
   failed(): void;
   /** While commands can be sent, a node of a cluster was lost, or slots have moved: whether that concerns the slot of a hash tag. */
   disturbed(isDisturbed: (hashTag: string) => boolean): void;
-  /** A server may have become the home of other channels than before. */
-  rehomed(): void;
+  /** A server may deliver the messages of other channels than before. */
+  nodesChanged(): void;
 }
 
 export class RedisClient {
@@ -68,9 +68,8 @@ export class RedisClient {
 
   constructor(options: RedisClientOptions, events: Events) {
     const { library, silenceLimitMs, replicas } = options;
-    const { clock = PROCESS_CLOCK, random = PROCESS_RANDOM, connectionName } = library;
-    const closing = new Set<Promise<void>>();
-    this.surroundings = { library, silenceLimitMs, clock, random, connectionName, closing };
+    const { clock = PROCESS_CLOCK, random = PROCESS_RANDOM } = library;
+    this.surroundings = { library, silenceLimitMs, clock, random, closing: new Set() };
     this.#events = events;
     this.#target = library.target;
     this.refusals = new Refusals(events, clock, () => this.place);
@@ -79,14 +78,14 @@ export class RedisClient {
       ready: (server) => {
         const isAnother = server.id === undefined || server.id !== this.server.id;
         this.server = server;
-        for (const listener of this.#listeners) listener.ready?.(isAnother);
-        this.#topologyChanged();
+        this.#tell('ready', isAnother);
+        this.#tell('nodesChanged');
       },
       refused: () => {
-        for (const listener of this.#listeners) listener.refused?.();
+        this.#tell('refused');
       },
       failed: () => {
-        for (const listener of this.#listeners) listener.failed?.();
+        this.#tell('failed');
       },
     });
     const outage = this.outageOf('acknowledged commands');
@@ -263,7 +262,7 @@ export class RedisClient {
     }
     const pings = cluster.masters.map(async (address) => {
       const failed = (error?: Error): Promise<never> => {
-        const cause = cluster.unreachable.get(address) ?? error;
+        const cause = cluster.goneFor(address) ?? error;
         const why = cause ? `: ${describe(cause)}` : '';
         const message = `the node ${address} of the cluster cannot be reached${why}`;
         return Promise.reject(new UnavailableError(message, { cause }));
@@ -303,7 +302,7 @@ export class RedisClient {
       if (session && target.kind === 'single' && redirectionOf(error)) {
         // The one server is a node of a cluster, in which another one has what was asked for.
         const startup = [target.address];
-        this.#target = { kind: 'cluster', startup, remap: () => undefined, refreshMs: 0 };
+        this.#target = { kind: 'cluster', startup, remap: () => undefined };
         this.#commands.leave(session);
         this.#replicated?.leaveSession();
       }
@@ -320,19 +319,23 @@ export class RedisClient {
       const current = Array.from({ length: SLOT_COUNT }, (_, slot) => cluster.masterOf(slot));
       this.#mastersBySlot = current;
       const isMoved = (slot: number): boolean => current[slot] !== former[slot];
-      const isDisturbed = former.length > 0 && current.some((_, slot) => isMoved(slot));
-      this.#topologyChanged(isDisturbed ? (tag) => isMoved(slotOf(tag)) : undefined);
+      if (this.isReady && former.length > 0 && current.some((_, slot) => isMoved(slot)))
+        this.#tell('disturbed', (tag) => isMoved(slotOf(tag)));
+      this.#tell('nodesChanged');
     },
     nodeLost: (address) => {
       const masters = this.#mastersBySlot;
-      this.#topologyChanged((tag) => masters[slotOf(tag)] === address);
+      if (this.isReady) this.#tell('disturbed', (tag) => masters[slotOf(tag)] === address);
+      this.#tell('nodesChanged');
     },
   };
 
-  #topologyChanged(isDisturbed?: (hashTag: string) => boolean): void {
-    if (isDisturbed && this.isReady)
-      for (const listener of this.#listeners) listener.disturbed?.(isDisturbed);
-    for (const listener of this.#listeners) listener.rehomed?.();
+  #tell<Name extends keyof ClientListener>(
+    name: Name,
+    ...what: Parameters<ClientListener[Name]>
+  ): void {
+    for (const listener of this.#listeners)
+      (listener[name] as ((...what: unknown[]) => void) | undefined)?.(...what);
   }
 
   /** Called at the end of the turn, and before another command is sent. */

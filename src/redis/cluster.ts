@@ -9,7 +9,6 @@ import {
   isMereLoss,
   NodeGoneError,
   redirectionOf,
-  replyError,
   whyNone,
 } from './failure.js';
 import { hashTag, readSlots, type SlotMap, slotOf } from './keys.js';
@@ -89,9 +88,9 @@ export class Cluster implements Session {
     return this.masters.some((address) => this.#gone.has(address));
   }
 
-  /** Why nodes cannot be reached, by address. */
-  get unreachable(): ReadonlyMap<string, Error> {
-    return new Map([...this.#gone].map(([address, { reason }]) => [address, reason]));
+  /** Why the node there cannot be reached. */
+  goneFor(address: string): Error | undefined {
+    return this.#gone.get(address)?.reason;
   }
 
   /** The node there; undefined: it could not be reached a moment ago, or the session is over. */
@@ -262,10 +261,7 @@ export class Cluster implements Session {
       ['slots'],
       (reply) => readSlots(reply, (announced) => this.reachedAt(announced, address)),
       (error) => {
-        const reason = this.#gone.get(address)?.reason ?? error;
-        if (!reason.message.endsWith('cluster support disabled')) throw reason;
-        const words = `${reason.message}: give this server as a single one, not as a cluster`;
-        throw replyError(words, { cause: reason });
+        throw this.goneFor(address) ?? error;
       },
     );
   }
@@ -289,7 +285,7 @@ export class Cluster implements Session {
     }
     if (isFirst) this.#heard.ready();
     this.#watcher.refreshed(this);
-    this.#lookUpIn(this.#isStale ? 0 : this.#target.refreshMs || Infinity);
+    if (this.#isStale) this.#lookUpIn(0);
   }
 
   #shuffled<T>(list: readonly T[]): T[] {
@@ -305,16 +301,16 @@ export class Node implements Sender {
   readonly address: string;
   readonly #wire: Wire;
   readonly #isDown: () => void;
-  readonly #hindered: (error: Error) => void;
+  readonly #denied: (error: Error) => void;
   /** What is to be sent when the wire is ready, or refused when it ends; undefined: it was, or has. */
   #waiting: (() => void)[] | undefined = [];
 
-  /** `isDown`: it answers, but serves nobody (CLUSTERDOWN); `hindered`: it does not permit what it must, while others may. */
-  constructor(address: string, wire: Wire, isDown: () => void, hindered: (error: Error) => void) {
+  /** `isDown`: it answers, but serves nobody (CLUSTERDOWN); `denied`: it does not permit what it must, while others may. */
+  constructor(address: string, wire: Wire, isDown: () => void, denied: (error: Error) => void) {
     this.address = address;
     this.#wire = wire;
     this.#isDown = isDown;
-    this.#hindered = hindered;
+    this.#denied = denied;
   }
 
   /** Called when the wire is ready, and when it has ended. */
@@ -361,7 +357,7 @@ export class Node implements Sender {
       this.gather();
       // If it fails, the command behind it is only redirected back.
       void this.send('asking', [], ignore, (error) => {
-        if (failureKind(error) === 'denied') this.#hindered(error);
+        if (failureKind(error) === 'denied') this.#denied(error);
       });
       return this.send(command, args, read, failed);
     },

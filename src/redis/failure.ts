@@ -49,18 +49,9 @@ export class RefusedError extends Error {
 export class LostError extends Error {
   override readonly name = 'LostError';
 
-  constructor(options?: ErrorOptions, message = 'the connection was lost') {
-    super(message, options);
+  constructor(message = 'the connection was lost') {
+    super(message);
   }
-}
-
-/** The connection was closed before the server had said anything. */
-class HungUpError extends LostError {}
-
-/** What answers is no Redis. */
-export function notRedisError(cause: Error): Error {
-  const words = `what listens there does not speak the protocol of Redis (${cause.message})`;
-  return new Error(words, { cause });
 }
 
 /** An error in the server's own words. */
@@ -169,18 +160,11 @@ export function isMereLoss(error: Error): boolean {
   return error instanceof LostError || ['EPIPE', 'ECONNRESET'].includes(code);
 }
 
-/** Behind what a client with TLS says of a port without it: that only stays silent, or its answer is taken for TLS. */
-export const TLS_IS_ON = '; TLS is on: does this port speak TLS?';
-
-/** Why a connection has ended from which nothing was read, with a hint at a port of the other kind: no library gives one. */
-export function unheardEnd<T extends Error | undefined>(reason: T, isTls: boolean): T | Error {
+/** Why a connection has ended from which nothing was read, with a hint at a port that speaks TLS: no library gives one. */
+export function unheardEnd<T extends Error | undefined>(reason: T): T | Error {
+  if (reason && !isMereLoss(reason)) return reason;
   const hungUp = 'the connection was closed before anything was answered';
-  const hint = `${hungUp}: is Redis up there, or does this port want TLS?`;
-  if (!isTls)
-    return reason && !isMereLoss(reason) ? reason : new HungUpError({ cause: reason }, hint);
-  const mayBeNoTls = /ETIMEDOUT|^Connection timeout|wrong version number/;
-  if (!reason || !mayBeNoTls.test(reason.message)) return reason;
-  return new Error(reason.message.trim() + TLS_IS_ON, { cause: reason });
+  return new LostError(`${hungUp}: is Redis up there, or does this port want TLS?`);
 }
 
 /** Why none of several servers is of use that know the way to Redis: of what those who were `tried` have `said`, what says most. */
@@ -191,9 +175,10 @@ export function whyNone(what: string, tried: readonly string[], said: readonly E
     said.find((error) => !isMereLoss(error) && !isUnreachable(error));
   if (telling) return telling;
   const addresses = [...new Set(tried)].sort().join(', ');
-  const hungUp = said.find((error) => error instanceof HungUpError);
-  const why = hungUp ? `: ${hungUp.message}` : '';
-  return new Error(`no ${what} can be reached (tried ${addresses})${why}`);
+  const lost = said.find((error) => error instanceof LostError);
+  return new Error(
+    `no ${what} can be reached (tried ${addresses})${lost ? `: ${lost.message}` : ''}`,
+  );
 }
 
 /** An error in words for an operator. */

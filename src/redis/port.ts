@@ -37,8 +37,6 @@ export type Target =
       readonly kind: 'cluster';
       readonly startup: readonly Address[];
       readonly remap: Remap;
-      /** How often slots are looked up without a reason, in milliseconds; 0: never. */
-      readonly refreshMs: number;
     };
 
 /** A client library, and what its user said of one Redis. */
@@ -46,7 +44,7 @@ export interface Library {
   readonly target: Target;
   /** The key prefix of the user's own client. Our connections have none. */
   readonly keyPrefix: string;
-  /** What our connections are called in the server's list of clients. We name them: a library would do so again and again where that is denied. */
+  /** What our connections are called in the server's list of clients. We name them, not the library: that may be denied, which harms nobody. */
   readonly connectionName?: string | undefined;
   /** Its time; without: that of the process. */
   readonly clock?: Clock;

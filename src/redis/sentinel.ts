@@ -2,7 +2,7 @@
 // knows itself that it is none any more: until then it would go on granting locks, beside the new one.
 
 import { backOffMs, type Timer } from '../runtime/clock.js';
-import { isDenial, isMereLoss, isReply, RefusedError, replyError, whyNone } from './failure.js';
+import { isDenial, isReply, RefusedError, whyNone } from './failure.js';
 import { addressIn, textOf, type Address, type Sender, type Target } from './port.js';
 import type { Session, SessionHeard, Surroundings } from './session.js';
 import { ignore, unsent, Wire } from './wire.js';
@@ -145,10 +145,8 @@ export class Sentinels {
           throw new RefusedError(`Sentinel knows no group of servers with the name "${name}"`);
         return this.#reached(String(reply[0]), String(reply[1]));
       },
-      (cause) => {
-        if (!/unknown command ['`]?sentinel/i.test(cause.message)) throw cause;
-        const words = `what listens at ${textOf(wire.address)} is no Sentinel (${cause.message})`;
-        throw replyError(words, { cause });
+      (error) => {
+        throw error;
       },
     );
     // One by one, since only one of them may be permitted.
@@ -282,9 +280,7 @@ export class SentinelSession implements Session {
     this.#wire = new Wire(this.#surroundings, master, 'commands', {
       ready: this.#askRole,
       ended: (reason) => {
-        const isUnsaid = this.#state === 'connecting' && (!reason || isMereLoss(reason));
-        const why = reason?.message ?? 'the connection was closed';
-        this.end(isUnsaid ? new Error(`at the server that Sentinel names ${why}`) : reason);
+        this.end(reason);
       },
     });
   };

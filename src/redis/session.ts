@@ -32,8 +32,6 @@ export interface Surroundings {
   readonly random: () => number;
   /** A connection that leaves something unanswered for so long is used up, in milliseconds. */
   readonly silenceLimitMs: number;
-  /** What new connections are called; undefined from when the server does not permit that, so that its log of refusals is not filled. */
-  connectionName: string | undefined;
   /** The sockets that are being closed. */
   readonly closing: Set<Promise<void>>;
 }

@@ -1,4 +1,4 @@
-// The connection for subscriptions at one home, a server that delivers the messages of some channels: connection after connection, for as long as a
+// The connection for subscriptions at one node, a server that delivers the messages of some channels: connection after connection, for as long as a
 // channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
 
 import { backOffMs, type Timer } from '../runtime/clock.js';
@@ -6,13 +6,10 @@ import type { RedisClient } from './client.js';
 import { infoField } from './greeting.js';
 import type { Outage } from './reconnecting.js';
 import { addressIn, textOf, type Heard } from './port.js';
-import { ignore, SilenceError, Wire } from './wire.js';
+import { ignore, Wire } from './wire.js';
 
-/** The home where there is only one, no cluster: the server that commands go to. */
-export const ONLY_HOME = '';
-
-/** A slow server would be left each time before it can confirm a subscription, and nobody's call waits for that: its limit grows up to this. */
-const LONGEST_SILENCE_MS = 30_000;
+/** The only node where there is no cluster: the server that commands go to. */
+export const ONLY_NODE = '';
 
 /** How soon a subscriber that is at another server than the commands connects anew; then twice as late each time. */
 const ELSEWHERE_MS = 500;
@@ -25,18 +22,14 @@ type State =
   | { readonly kind: 'closed' };
 
 export class Subscriber {
-  /** The address of a master, or ONLY_HOME. */
-  readonly home: string;
+  /** The address of a master, or ONLY_NODE. */
+  readonly node: string;
   readonly isSharded: boolean;
-  /** How many channels are still subscribed though nobody wants them, since the server does not permit to unsubscribe them. */
-  strayCount = 0;
   readonly #client: RedisClient;
   readonly #outage: Outage;
   readonly #heard: Heard;
   #state: State;
   #attempt = 0;
-  /** For how long the server may be silent at the moment. */
-  #silenceLimitMs: number;
   #pingTimer: Timer | undefined;
   /** The run id of the server at the other end; undefined: not known. */
   #runId: string | undefined;
@@ -44,17 +37,16 @@ export class Subscriber {
   #elsewhereTimer: Timer | undefined;
 
   /** `heard`: told of one connection after another. Each is ready without a subscription, and those it has made are gone when it has ended. */
-  constructor(client: RedisClient, home: string, isSharded: boolean, heard: Heard) {
-    this.home = home;
+  constructor(client: RedisClient, node: string, isSharded: boolean, heard: Heard) {
+    this.node = node;
     this.isSharded = isSharded;
     this.#client = client;
     this.#outage = client.outageOf(isSharded ? 'sharded subscriber' : 'subscriber');
     this.#heard = heard;
-    this.#silenceLimitMs = client.surroundings.silenceLimitMs;
     this.#state = this.#open();
   }
 
-  /** The connection, if channels can be asked for on it. To end it leads to another one, to wherever the home is then. */
+  /** The connection, if channels can be asked for on it. To end it leads to another one, to wherever the node is then. */
   get wire(): Wire | undefined {
     return this.#state.kind === 'ready' && this.#state.wire.isReady ? this.#state.wire : undefined;
   }
@@ -69,12 +61,14 @@ export class Subscriber {
    * long as channels are wanted.
    */
   watch(): void {
-    this.#pingTimer ??= this.#client.surroundings.clock.setTimer(() => {
+    const { clock, silenceLimitMs } = this.#client.surroundings;
+    this.#pingTimer ??= clock.setTimer(() => {
       this.#pingTimer = undefined;
       if (!this.wire) return;
       this.watch();
-      this.#ping(this.wire);
-    }, this.#client.surroundings.silenceLimitMs);
+      // (With a text: else ioredis 5 drops an unasked `sunsubscribe` that comes before the answer, and tells nobody.)
+      void this.wire.send('ping', ['holdfast'], ignore, ignore);
+    }, silenceLimitMs);
   }
 
   /** No channel is wanted: the server is asked no more. */
@@ -90,7 +84,7 @@ export class Subscriber {
   commandsMoved(): void {
     this.#elsewhereMs = ELSEWHERE_MS;
     const mayBeElsewhere = this.#commandsAt === undefined || this.#isElsewhere;
-    if (this.home === ONLY_HOME && mayBeElsewhere) this.wire?.end();
+    if (this.node === ONLY_NODE && mayBeElsewhere) this.wire?.end();
   }
 
   close(): void {
@@ -108,11 +102,10 @@ export class Subscriber {
     this.rest();
     this.#client.surroundings.clock.clearTimer(this.#elsewhereTimer);
     this.#runId = undefined;
-    this.strayCount = 0;
   }
 
   #open(): State {
-    const address = this.home === ONLY_HOME ? this.#client.address : addressIn(this.home);
+    const address = this.node === ONLY_NODE ? this.#client.address : addressIn(this.node);
     if (!address) return this.#pause();
     const heard: Heard = {
       ...this.#heard,
@@ -123,8 +116,7 @@ export class Subscriber {
         if (this.#state.kind !== 'closed') this.#ended(wire, reason);
       },
     };
-    const { surroundings } = this.#client;
-    const wire = new Wire(surroundings, address, 'subscriptions', heard, this.#silenceLimitMs);
+    const wire = new Wire(this.#client.surroundings, address, 'subscriptions', heard);
     return { kind: 'opening', wire };
   }
 
@@ -133,15 +125,12 @@ export class Subscriber {
     this.#attempt = 0;
     this.#outage.over(textOf(wire.address));
     // Asked now, since under RESP2 a connection that has subscribed may not ask. Lost, or not permitted: the id stays unknown.
-    if (this.home === ONLY_HOME) void wire.send('info', ['server'], this.#learnRunId, ignore);
+    if (this.node === ONLY_NODE) void wire.send('info', ['server'], this.#learnRunId, ignore);
     this.#heard.ready();
   }
 
   #ended(wire: Wire, reason: Error | undefined): void {
     const wasReady = this.#state.kind === 'ready';
-    const limitMs = this.#silenceLimitMs;
-    if (reason instanceof SilenceError && wasReady)
-      this.#silenceLimitMs = Math.max(limitMs, Math.min(2 * limitMs, LONGEST_SILENCE_MS));
     this.#become(this.#pause());
     const error = reason ?? (wasReady ? undefined : new Error('the server closed the connection'));
     this.#outage.begin();
@@ -155,16 +144,6 @@ export class Subscriber {
       this.#become(this.#open());
     };
     return { kind: 'pausing', timer: clock.setTimer(again, backOffMs(++this.#attempt, random)) };
-  }
-
-  #ping(wire: Wire): void {
-    const { clock, silenceLimitMs } = this.#client.surroundings;
-    const sentAtMs = clock.nowMs();
-    const read = (): void => {
-      if (clock.nowMs() - sentAtMs < silenceLimitMs / 2) this.#silenceLimitMs = silenceLimitMs;
-    };
-    // (With a text: else ioredis 5 drops an unasked `sunsubscribe` that comes before the answer, and tells nobody.)
-    void wire.send('ping', ['holdfast'], read, ignore);
   }
 
   readonly #learnRunId = (info: unknown): void => {

@@ -1,20 +1,18 @@
 // All subscriptions of one client. `#reconcile` compares what is wanted with what stands where, and asks for the rest: after every event, and now
-// and then. Each channel stands at its home, the server that delivers its messages: in a cluster the master of its slot, or for classic channels any.
+// and then. Each channel stands at its node, the server that delivers its messages: in a cluster the master of its slot, or for classic channels any.
 
 import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
 import { failureKind } from './failure.js';
 import { hashTag, slotOf } from './keys.js';
 import type { Heard } from './port.js';
-import { ONLY_HOME, Subscriber } from './subscriber.js';
+import { ONLY_NODE, Subscriber } from './subscriber.js';
 
 /** How soon what does not stand is asked for again; each time twice as late, up to the longest. */
 const RETRY_MS = 200;
 const LONGEST_RETRY_MS = 2_000;
 /** How soon a channel that the server does not permit is asked for again: somebody may have permitted it meanwhile. */
 const DENIED_RETRY_MS = 30_000;
-/** How many channels a connection may keep that nobody wants, but that the server does not permit to unsubscribe. */
-const MOST_STRAYS = 1_000;
 
 export interface SubscriptionsListener {
   /** The subscription stands, for the first time or anew: what was published before may have been missed. */
@@ -32,22 +30,22 @@ interface Route {
   readonly channel: string;
   /** The slot of a sharded channel; undefined: it is a classic one, which every server delivers. */
   readonly slot: number | undefined;
-  /** Where its subscription stands. It is left there only when it stands at the new home, so that no message is missed in between. */
+  /** Where its subscription stands. It is left there only when it stands at the new node, so that no message is missed in between. */
   stands?: Subscriber | undefined;
   /** Where it was asked for, and has not been answered. */
   asked?: Subscriber | undefined;
-  /** The home that has refused it, and until when it is not asked there again. Another home is asked at once. */
-  refused?: { readonly home: string; readonly untilMs: number } | undefined;
+  /** The node that has refused it, and until when it is not asked there again. Another node is asked at once. */
+  refused?: { readonly node: string; readonly untilMs: number } | undefined;
 }
 
 export class Subscriptions {
   readonly #client: RedisClient;
   readonly #listener: SubscriptionsListener;
   readonly #routes = new Map<string, Route>();
-  /** By home; a server counts the sharded channels of a connection apart, so each kind has a connection of its own. */
+  /** By node; a server counts the sharded channels of a connection apart, so each kind has a connection of its own. */
   readonly #subscribers = new Map<string, Subscriber>();
-  /** The home of all classic channels in a cluster. */
-  #classicHome: string | undefined;
+  /** The node of all classic channels in a cluster. */
+  #classicNode: string | undefined;
   #retryTimer: Timer | undefined;
   #retryMs = RETRY_MS;
   #movedTimer: Timer | undefined;
@@ -60,7 +58,7 @@ export class Subscriptions {
         if (isAnother)
           for (const subscriber of this.#subscribers.values()) subscriber.commandsMoved();
       },
-      rehomed: () => {
+      nodesChanged: () => {
         this.#reconcile();
       },
     });
@@ -92,17 +90,17 @@ export class Subscriptions {
     await Promise.all(closing);
   }
 
-  /** Asks for each of these at its home, unless it stands there, was asked for there, or was refused there a moment ago. */
+  /** Asks for each of these at its node, unless it stands there, was asked for there, or was refused there a moment ago. */
   #reconcile(routes: Iterable<Route> = this.#routes.values()): void {
     const nowMs = this.#client.surroundings.clock.nowMs();
     for (const route of routes) {
       const { channel, slot, stands, asked, refused } = route;
-      const home = this.#homeOf(slot);
-      if (stands && stands.home === home) continue;
+      const node = this.#nodeFor(slot);
+      if (stands && stands.node === node) continue;
       this.#retryLater();
-      if (home === undefined || asked?.home === home) continue;
-      if (refused?.home === home && refused.untilMs > nowMs) continue;
-      const subscriber = this.#subscriberAt(home, slot !== undefined);
+      if (node === undefined || asked?.node === node) continue;
+      if (refused?.node === node && refused.untilMs > nowMs) continue;
+      const subscriber = this.#subscriberAt(node, slot !== undefined);
       if (!subscriber.wire) continue;
       if (asked && asked !== stands) this.#leave(asked, channel);
       this.#ask(subscriber, route);
@@ -134,14 +132,14 @@ export class Subscriptions {
 
   #refused(route: Route, subscriber: Subscriber, error: Error): void {
     const { cluster, surroundings } = this.#client;
-    const home = subscriber.home;
+    const node = subscriber.node;
     const isDenied = failureKind(error) !== 'transient';
     const retryMs = isDenied ? DENIED_RETRY_MS : this.#retryMs;
-    route.refused = { home, untilMs: surroundings.clock.nowMs() + retryMs };
+    route.refused = { node, untilMs: surroundings.clock.nowMs() + retryMs };
     if (route.stands === subscriber) this.#lost(route);
     if (isDenied) this.#listener.denied('SUBSCRIBE', route.channel, error);
     else {
-      cluster?.learnFrom(error, home); // of a MOVED: it has us reconcile
+      cluster?.learnFrom(error, node); // of a MOVED: it has us reconcile
       cluster?.refresh();
     }
     this.#retryLater();
@@ -157,21 +155,20 @@ export class Subscriptions {
     subscriber.wire?.unsubscribe(channel, subscriber.isSharded, (error) => {
       if (failureKind(error) !== 'denied') return;
       this.#listener.denied('UNSUBSCRIBE', channel, error);
-      // Only a new connection gets rid of it: worth it when no channel is wanted there, or when strays are too many.
-      if (++subscriber.strayCount > MOST_STRAYS || !this.#isUsed(subscriber))
-        subscriber.wire?.end();
+      // Only a new connection gets rid of it: not while others listen on this one.
+      if (!this.#isUsed(subscriber)) subscriber.wire?.end();
     });
   }
 
-  #subscriberAt(home: string, isSharded: boolean): Subscriber {
-    const key = isSharded ? `sharded ${home}` : home;
+  #subscriberAt(node: string, isSharded: boolean): Subscriber {
+    const key = isSharded ? `sharded ${node}` : node;
     const known = this.#subscribers.get(key);
     if (known) return known;
-    const subscriber = new Subscriber(this.#client, home, isSharded, {
+    const subscriber = new Subscriber(this.#client, node, isSharded, {
       ready: () => {
         // Another server may be there now, which permits what was denied before.
         for (const route of this.#routes.values())
-          if (route.refused?.home === home) route.refused = undefined;
+          if (route.refused?.node === node) route.refused = undefined;
         this.#reconcile();
       },
       ended: () => {
@@ -198,7 +195,7 @@ export class Subscriptions {
   };
 
   #ended(subscriber: Subscriber): void {
-    if (subscriber.home === this.#classicHome) this.#classicHome = undefined;
+    if (subscriber.node === this.#classicNode) this.#classicNode = undefined;
     this.#client.cluster?.refresh();
     for (const route of this.#routes.values()) {
       if (route.asked === subscriber) route.asked = undefined;
@@ -207,20 +204,20 @@ export class Subscriptions {
     this.#reconcile();
   }
 
-  /** The home of a channel; undefined: not known now. */
-  #homeOf(slot: number | undefined): string | undefined {
+  /** The node of a channel; undefined: not known now. */
+  #nodeFor(slot: number | undefined): string | undefined {
     const { cluster, isCluster, surroundings } = this.#client;
-    if (!isCluster) return ONLY_HOME;
+    if (!isCluster) return ONLY_NODE;
     if (slot !== undefined) return cluster?.masterOf(slot);
     const masters = cluster?.masters ?? [];
-    if (this.#classicHome === undefined || !masters.includes(this.#classicHome)) {
+    if (this.#classicNode === undefined || !masters.includes(this.#classicNode)) {
       // Not the one that has just ended, if there is another.
-      const open = masters.filter((home) => !this.#subscribers.get(home)?.isFailing);
+      const open = masters.filter((node) => !this.#subscribers.get(node)?.isFailing);
       const from = open.length > 0 ? open : masters;
-      this.#classicHome =
-        from[Math.floor(surroundings.random() * from.length)] ?? this.#classicHome;
+      this.#classicNode =
+        from[Math.floor(surroundings.random() * from.length)] ?? this.#classicNode;
     }
-    return this.#classicHome;
+    return this.#classicNode;
   }
 
   #isUsed(subscriber: Subscriber): boolean {
@@ -229,14 +226,14 @@ export class Subscriptions {
     return false;
   }
 
-  /** Closes the connections whose home is gone: they would try to connect for ever, and never end their outage. */
+  /** Closes the connections whose node is gone: they would try to connect for ever, and never end their outage. */
   #closeUnused(): void {
     const { cluster } = this.#client;
     if (!cluster) return;
     for (const [key, subscriber] of this.#subscribers) {
-      const { home, isSharded } = subscriber;
-      const isHome = isSharded ? cluster.masters.includes(home) : home === this.#classicHome;
-      if (isHome || this.#isUsed(subscriber)) continue;
+      const { node, isSharded } = subscriber;
+      const isStill = isSharded ? cluster.masters.includes(node) : node === this.#classicNode;
+      if (isStill || this.#isUsed(subscriber)) continue;
       this.#subscribers.delete(key);
       subscriber.close();
     }

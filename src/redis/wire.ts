@@ -3,7 +3,7 @@
 
 import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
-import { failureKind, LostError, TLS_IS_ON, unheardEnd, UnsentError } from './failure.js';
+import { LostError, unheardEnd, UnsentError } from './failure.js';
 import type { Address, Connection, Heard, Purpose, Sender } from './port.js';
 import type { Session, Surroundings } from './session.js';
 
@@ -13,11 +13,6 @@ export type WireHeard = Pick<Heard, 'ready' | 'ended'> & Partial<Heard>;
 const TO_READ_MS = 1;
 /** Where the timer rings so late, what is due may not even have been written: it has its whole time once more. */
 const BLOCKED_MS = 250;
-
-/** The reason of a wire that was left since it was silent. */
-export class SilenceError extends Error {
-  override readonly name = 'SilenceError';
-}
 
 /** `reason`: why we ended it, for what that has cut off. */
 type State =
@@ -29,7 +24,6 @@ export class Wire implements Session {
   readonly isCluster = false;
   readonly #connection: Connection;
   readonly #surroundings: Surroundings;
-  readonly #limitMs: number;
   readonly #heard: WireHeard;
   #state: State = { kind: 'opening' };
   #unansweredCount = 1; // the handshake
@@ -39,17 +33,9 @@ export class Wire implements Session {
   #timer: Timer | undefined;
   #wasBlocked = false;
 
-  /** `limitMs`: for how long it may leave its handshake, or a command, unanswered without a sign of life. */
-  constructor(
-    surroundings: Surroundings,
-    address: Address,
-    purpose: Purpose,
-    heard: WireHeard,
-    limitMs: number = surroundings.silenceLimitMs,
-  ) {
+  constructor(surroundings: Surroundings, address: Address, purpose: Purpose, heard: WireHeard) {
     this.address = address;
     this.#surroundings = surroundings;
-    this.#limitMs = limitMs;
     this.#heard = heard;
     this.#quietSinceMs = surroundings.clock.nowMs();
     // It serves all callers, so nothing of it may run in the context of the one who needs it first.
@@ -59,7 +45,9 @@ export class Wire implements Session {
           if (this.#state.kind !== 'opening') return;
           this.#state = { kind: 'ready' };
           this.#answered();
-          if (purpose !== 'sentinel') this.#name();
+          const { connectionName } = surroundings.library;
+          if (connectionName !== undefined && purpose !== 'sentinel')
+            void this.send('client', ['SETNAME', connectionName], ignore, ignore);
           heard.ready();
         },
         ended: (reason) => {
@@ -71,7 +59,7 @@ export class Wire implements Session {
         moved: heard.moved ?? ignore,
       }),
     );
-    this.#watch(limitMs);
+    this.#watch(surroundings.silenceLimitMs);
   }
 
   get isReady(): boolean {
@@ -140,14 +128,6 @@ export class Wire implements Session {
     return true;
   }
 
-  #name(): void {
-    const { connectionName } = this.#surroundings;
-    if (connectionName === undefined) return;
-    void this.send('client', ['SETNAME', connectionName], ignore, (error) => {
-      if (failureKind(error) === 'denied') this.#surroundings.connectionName = undefined;
-    });
-  }
-
   /** The library knows only that the connection is gone: what our own end of it has cut off is told why. */
   #explained(error: Error): Error {
     if (this.#state.kind !== 'ended') return this.#hinted(error); // it ends in this turn, if it is lost
@@ -157,7 +137,7 @@ export class Wire implements Session {
 
   #hinted<T extends Error | undefined>(reason: T): T | Error {
     const { bytesRead, isTls } = this.#connection;
-    return bytesRead > 0 ? reason : unheardEnd(reason, isTls);
+    return bytesRead > 0 || isTls ? reason : unheardEnd(reason);
   }
 
   /** Something is to be answered. Returns whether something else was, too. */
@@ -165,7 +145,7 @@ export class Wire implements Session {
     if (this.#unansweredCount++ > 0) return true;
     this.#quietSinceMs = this.#surroundings.clock.nowMs();
     this.#seenBytes = this.#connection.bytesRead;
-    if (!this.#timer) this.#watch(this.#limitMs);
+    if (!this.#timer) this.#watch(this.#surroundings.silenceLimitMs);
     return false;
   }
 
@@ -195,19 +175,20 @@ export class Wire implements Session {
   #look(quietSinceMs: number): void {
     this.#timer = undefined;
     if (this.#unansweredCount === 0) return;
-    const nowMs = this.#surroundings.clock.nowMs();
+    const { clock, silenceLimitMs } = this.#surroundings;
+    const nowMs = clock.nowMs();
     const { bytesRead, isTls } = this.#connection;
     if (bytesRead !== this.#seenBytes) this.#quietSinceMs = nowMs;
     this.#seenBytes = bytesRead;
-    const leftMs = this.#quietSinceMs + this.#limitMs - nowMs;
+    const leftMs = this.#quietSinceMs + silenceLimitMs - nowMs;
     if (leftMs > 0 || this.#quietSinceMs !== quietSinceMs) {
       this.#watch(leftMs);
       return;
     }
     const isOpening = this.#state.kind === 'opening';
     const what = isOpening ? 'handshake' : 'answer';
-    const hint = isOpening && isTls ? TLS_IS_ON : '';
-    this.end(new SilenceError(`no ${what} within ${this.#limitMs} ms${hint}`));
+    const hint = isOpening && isTls ? '; TLS is on: does this port speak TLS?' : '';
+    this.end(new Error(`no ${what} within ${silenceLimitMs} ms${hint}`));
   }
 }
 

@@ -1,8 +1,11 @@
 // A cluster under test: moves its slots, sees who listens where, and reaches its nodes through proxies.
-import { Cluster, Redis, type ClusterOptions } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { SLOT_COUNT, slotOf } from '../../src/redis/keys.js';
 import type { RedisServer } from './redis-server.js';
-import type { Cluster as Servers } from './redis-topologies.js';
+import { startCluster, type Cluster as Servers } from './redis-topologies.js';
+import { startProxy, type TcpProxy } from './tcp-proxy.js';
+import { uniqueName } from './unique-name.js';
 
 const LONGEST_WAIT_MS = 10_000;
 
@@ -149,6 +152,19 @@ async function ownSlots({ redis, id }: Master): Promise<[number, number][]> {
   return ranges.filter(([, , [, , owner]]) => owner === id).map(([from, to]) => [from, to]);
 }
 
+// The names of locks at one of the masters.
+
+/** A name whose slot is at this master, as `startCluster` deals slots out; in braces all names that begin so are there. */
+export function nameAt(master: number, masterCount = 3): string {
+  const slotsOfEach = SLOT_COUNT / masterCount;
+  const [from, end] = [master, master + 1].map((index) => Math.round(index * slotsOfEach));
+  for (;;) {
+    const name = uniqueName();
+    const slot = slotOf(name);
+    if (slot >= from! && slot < end!) return name;
+  }
+}
+
 // Where in a cluster somebody listens for a lock, by the kind of channel.
 
 export type ChannelKind = 'sharded' | 'classic';
@@ -179,14 +195,35 @@ export async function listenedOn(
   );
 }
 
-// The user's instance of a cluster whose nodes are reached through proxies.
+// A cluster whose nodes are reached through proxies.
+
+export interface ProxiedCluster extends AsyncDisposable {
+  readonly servers: Servers;
+  /** One for each master, in their order. */
+  readonly proxies: readonly TcpProxy[];
+  /** The user's instance, whose way to the masters leads through the proxies. */
+  instance(): Cluster;
+}
+
+export async function startProxiedCluster(
+  options: Parameters<typeof startCluster>[0] = {},
+): Promise<ProxiedCluster> {
+  const servers = await startCluster(options);
+  const proxies = await Promise.all(servers.masters.map(({ port }) => startProxy(port)));
+  const ports = proxies.map(({ port }) => port);
+  return {
+    servers,
+    proxies,
+    instance: () => clusterBehind(servers, ports),
+    async [Symbol.asyncDispose]() {
+      for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
+      await servers[Symbol.asyncDispose]();
+    },
+  };
+}
 
 /** `ports`: where each of the masters is reached. It does not connect before it is used. */
-export function clusterBehind(
-  { nodes }: Servers,
-  ports: readonly number[],
-  options: Pick<ClusterOptions, 'slotsRefreshInterval' | 'slotsRefreshTimeout'> = {},
-): Cluster {
+export function clusterBehind({ nodes }: Servers, ports: readonly number[]): Cluster {
   const host = '127.0.0.1';
   const natMap = Object.fromEntries(
     nodes.map((node, index) => [
@@ -195,5 +232,5 @@ export function clusterBehind(
     ]),
   );
   const startupNodes = ports.map((port) => ({ host, port }));
-  return new Cluster(startupNodes, { ...options, lazyConnect: true, natMap });
+  return new Cluster(startupNodes, { lazyConnect: true, natMap });
 }

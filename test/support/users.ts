@@ -19,7 +19,8 @@ import { uniqueName } from './unique-name.js';
 /** Well above what the steps take, and far below what a lease of the default length would. */
 const PROMPTLY_MS = 8_000;
 
-interface DeniedUser {
+/** A user who may not do everything. */
+export interface DeniedUser {
   readonly newClient: (options: Partial<HoldfastOptions>) => Holdfast;
   /** May do everything. */
   readonly admin: Redis | Cluster;
@@ -38,17 +39,11 @@ export async function whatIsTold(command: string, user: DeniedUser): Promise<str
   const pattern = subcommand
     ? new RegExp(`\\b${command.replace('|', '[| ]')}\\b|'${container}' command or its sub`, 'i')
     : new RegExp(`\\b${command}\\b`, 'i');
-  const told: string[] = [];
+  await using clients = listenedTo(newClient);
+  const { one, two, told } = clients;
   const tell = ({ message }: Error): void => {
     told.push(message);
   };
-  const options = { lockWatchdogTimeout: 1_500, commandTimeout: 1_000 };
-  await using one = newClient(options);
-  await using two = newClient(options);
-  for (const client of [one, two])
-    client.on('error', ({ error }) => {
-      tell(error);
-    });
   const name = uniqueName('denied') + nameShape;
   await prepare?.(keyPrefix + name);
   const steps = [
@@ -56,6 +51,7 @@ export async function whatIsTold(command: string, user: DeniedUser): Promise<str
     () => oneAfterTheOther(one.getFairLock(name), two.getFairLock(name)),
     () => one.getLock(name).forceUnlock(),
     () => permits(one.getSemaphore(name, { permits: 1 }), two.getSemaphore(name, { permits: 1 })),
+    () => one.getFencedLock(name).withLock({ wait: 1_000 }, () => undefined),
     () => one.run(() => one.getLock(name).getHoldCount()),
     () => one.getFairLock(name).getWaiters(),
     () => one.getLock(name).remainTimeToLive(),
@@ -74,6 +70,39 @@ export async function whatIsTold(command: string, user: DeniedUser): Promise<str
     await admin.set(keyPrefix + lock.name, 'not a lock', 'PX', 10_000);
     await lock.acquire({ wait: 500 });
   }
+}
+
+/** Two clients of the user, and what their `error` events say; the array grows. */
+function listenedTo(newClient: DeniedUser['newClient']): AsyncDisposable & {
+  readonly one: Holdfast;
+  readonly two: Holdfast;
+  readonly told: string[];
+} {
+  const options = { lockWatchdogTimeout: 1_500, commandTimeout: 1_000 };
+  const [one, two] = [newClient(options), newClient(options)];
+  const told: string[] = [];
+  for (const client of [one, two]) client.on('error', ({ error }) => told.push(error.message));
+  const close = async (): Promise<void> => {
+    await Promise.all([one.close(), two.close()]);
+  };
+  return { one, two, told, [Symbol.asyncDispose]: close };
+}
+
+/** Fails unless the user can do with such a lock all that there is to do; returns what `error` events have told. */
+export async function isUsable(
+  { newClient, admin, keyPrefix }: DeniedUser,
+  lockOf: (client: Holdfast, name: string) => Lock,
+): Promise<readonly string[]> {
+  await using clients = listenedTo(newClient);
+  const { one, two, told } = clients;
+  const name = uniqueName('permitted');
+  const lock = lockOf(one, name);
+  await oneAfterTheOther(lock, lockOf(two, name));
+  expect(await lock.isLocked()).toBe(false);
+  expect(await lock.remainTimeToLive()).toBe(-2);
+  expect(await one.run(() => lock.getHoldCount())).toBe(0);
+  await admin.del(`redisson_lock_token:{${keyPrefix}${name}}`);
+  return told;
 }
 
 /** Two callers: one holds the permits while the other waits for them. */

@@ -13,7 +13,7 @@ import type {
 import type { Events } from '../../api/events.js';
 import { ClosedError, type NodeAnswer, OptionError } from '../../api/errors.js';
 import { type KeyInTheWay, Undecided } from '../../core/retry.js';
-import { renewalFailed } from '../../core/server.js';
+import { renewalFailed } from '../../core/messages.js';
 import { type Reachable, Session } from '../../core/session.js';
 import { Watchdog } from '../../core/watchdog.js';
 import type { RedisClient } from '../../redis/client.js';
@@ -423,7 +423,7 @@ export class QuorumServices {
       schedule: owner.schedule,
       leaseMs: lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
-        events.emit('error', () => renewalFailed(error, leaseCount));
+        events.emit('error', () => ({ error: renewalFailed(error, leaseCount) }));
       },
     });
     // For a Redlock that is made after its client was closed.

@@ -8,7 +8,6 @@ import {
   isReply,
   isUnauthenticated,
   LostError,
-  notRedisError,
   refusal,
   replyError,
   UnsentError,
@@ -56,9 +55,6 @@ const UTF8 = { replyEncoding: 'utf8' } as const;
 const UNSENT = "Stream isn't writeable";
 
 const LOST = /^(Connection is closed|Command aborted)/;
-
-/** The words of ioredis 5 and 6 for what is no reply of Redis. */
-const NOT_REDIS = /^(Protocol error, got|Unknown RESP type)/;
 
 /** For a refusal that ioredis 5 does not pass on. */
 const MOVED = 'MOVED (ioredis does not say where to)';
@@ -233,7 +229,6 @@ function asFailure(error: unknown): Error {
   const { message } = error;
   if (message.startsWith(UNSENT)) return new UnsentError('not connected');
   if (LOST.test(message)) return new LostError();
-  if (NOT_REDIS.test(message)) return notRedisError(error);
   // A server's error carries the command that it answers. (Its name does not tell: ioredis 5 takes that from the class, which a minifier renames.)
   return 'command' in error ? refusal(message) : error;
 }

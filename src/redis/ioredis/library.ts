@@ -124,7 +124,6 @@ function ofCluster(options: ClusterOptions, startupNodes: unknown): Given<object
       kind: 'cluster',
       startup: nodes.map(({ address }) => address),
       remap: remapOf(options.natMap),
-      refreshMs: options.slotsRefreshInterval ?? 0,
     },
     keyPrefix: options.keyPrefix ?? redisOptions?.keyPrefix ?? '',
     connectionName: redisOptions?.connectionName ?? undefined,

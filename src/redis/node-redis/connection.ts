@@ -1,6 +1,6 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
-import { isReply, LostError, notRedisError, refusal, UnsentError } from '../failure.js';
+import { isReply, LostError, refusal, UnsentError } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
 import type { Place } from '../redis-url.js';
 
@@ -196,8 +196,7 @@ function asFailure(error: unknown): Error {
   const { name } = error.constructor;
   if (REPLY.test(name)) return refusal(error.message);
   if (UNSENT.test(name)) return new UnsentError('not connected');
-  if (LOST.test(name)) return new LostError();
-  return error.message.startsWith('Unknown RESP type') ? notRedisError(error) : error;
+  return LOST.test(name) ? new LostError() : error;
 }
 
 function withoutBuffers(reply: unknown): unknown {

@@ -119,7 +119,6 @@ function ofCluster(options: Options): Given<NodeRedisOptions> {
       kind: 'cluster',
       startup: roots.map(({ address }) => address),
       remap: remapOf(options.nodeAddressMap),
-      refreshMs: 0,
     },
     keyPrefix: prefixOf(options.keyPrefix),
     connectionName: options.defaults?.name,

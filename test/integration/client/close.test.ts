@@ -1,7 +1,7 @@
 // close(): ends what waits, gives back what is held, and leaves nothing, whatever state Redis and the client are in.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, inject, it } from 'vitest';
-import { Holdfast, LockLostError, type Hold } from '../../../src/index.js';
+import { LockLostError, type Hold } from '../../../src/index.js';
 import { ONE_WARNING, startChild } from '../../support/child.js';
 import {
   connectedClient,
@@ -150,14 +150,6 @@ describe('close()', () => {
       expect(hold.signal.aborted).toBe(false);
     }
     expect(hold.signal.reason).toMatchObject({ lossReason: 'closed' });
-    expect(await redis.exists(name)).toBe(0);
-  });
-
-  it('leaves the instance open that the client was given', async () => {
-    const client = new Holdfast({ redis });
-    await client.getLock(name).lock();
-    await client.close();
-    expect(await redis.ping()).toBe('PONG');
     expect(await redis.exists(name)).toBe(0);
   });
 });

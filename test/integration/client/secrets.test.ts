@@ -132,7 +132,7 @@ describe('no password is told', () => {
       client.on(name, (event: unknown) => told.push(event));
     const lock = client.getLock(uniqueName());
     const hold = await lock.acquire({ wait: 5_000 });
-    told.push(hold, lock, client.getFairLock('a'), client.getMultiLock(lock));
+    told.push(hold, lock, client, client.getFairLock('a'), client.getMultiLock(lock));
     proxy.blackhole();
     told.push(await rejectionOf(client.getLock(uniqueName()).tryLock()));
     proxy.heal('drop');

@@ -112,7 +112,6 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
       ({ nodes, map, tls }) =>
         new Cluster([...nodes], {
           lazyConnect: true,
-          slotsRefreshInterval: 0,
           natMap: map as NatMap,
           redisOptions: { ...(tls && { tls }) },
         }),

@@ -2,10 +2,9 @@
 // is heard as before.
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { slotOf } from '../../../src/redis/keys.js';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
-import { hasShardedChannels, listenedOn, type ChannelKind } from '../../support/cluster.js';
+import { hasShardedChannels, listenedOn, nameAt, type ChannelKind } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { NEVER, settledWithin } from '../../support/time.js';
@@ -25,8 +24,6 @@ interface Waiting {
   readonly master: number;
   giveUp(): Promise<void>;
 }
-
-const SLOTS_OF_A_MASTER = 5_461;
 
 const NO_SHARDED = 'before Redis 7 there are no sharded channels';
 
@@ -121,13 +118,6 @@ describe.skipIf(topologiesUnavailable)('at one master of a cluster', () => {
         await hold.release();
       },
     };
-  }
-
-  function nameAt(master: number): string {
-    for (;;) {
-      const name = uniqueName();
-      if (Math.floor(slotOf(name) / SLOTS_OF_A_MASTER) === master) return name;
-    }
   }
 
   function newMember(classicUnlockChannels = false): Holdfast {

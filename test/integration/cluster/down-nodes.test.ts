@@ -4,13 +4,11 @@ import { Cluster, Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
-import { clusterBehind, SlotMover } from '../../support/cluster.js';
+import { nameAt, SlotMover, startProxiedCluster } from '../../support/cluster.js';
 import { FORWARD } from '../../support/proxy-link.js';
 import { topologiesUnavailable, type RedisServer } from '../../support/redis-server.js';
-import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { startCluster } from '../../support/redis-topologies.js';
 import { NEVER, settledWithin } from '../../support/time.js';
-import { startProxy } from '../../support/tcp-proxy.js';
-import { uniqueName } from '../../support/unique-name.js';
 
 /** What a node does also for those whom it tells that the cluster is down. */
 const ANSWERED = /^(auth|client|cluster|hello|info|ping|pubsub|readonly|readwrite|script|select)$/i;
@@ -24,7 +22,7 @@ describe.skipIf(topologiesUnavailable)(
     it('its locks are acquired from whoever has its slots now', async () => {
       await using setup = await start();
       await using client = newClient({ redis: setup.instance(), lockWatchdogTimeout: 30_000 });
-      const lock = client.getLock(await setup.nameOnFirst());
+      const lock = client.getLock(nameAt(0));
       await lock.withLock(() => undefined);
       await setup.loseTouch(lock.name);
       expect(await lock.tryLock(10_000)).toBe(true);
@@ -34,7 +32,7 @@ describe.skipIf(topologiesUnavailable)(
     it('many calls at once are answered by whoever has its slots now', async () => {
       await using setup = await start();
       await using client = newClient({ redis: setup.instance(), lockWatchdogTimeout: 30_000 });
-      const tag = await setup.nameOnFirst();
+      const tag = nameAt(0);
       await client.getLock(tag).withLock(() => undefined);
       await setup.loseTouch(tag);
       const locks = Array.from({ length: 300 }, (_, index) => client.getLock(`{${tag}}${index}`));
@@ -54,7 +52,7 @@ describe.skipIf(topologiesUnavailable)(
           replicas,
         });
         const lost = eventsOf(client, 'lost');
-        const lock = client.getLock(await setup.nameOnFirst());
+        const lock = client.getLock(nameAt(0));
         const hold = await lock.acquire();
         await setup.loseTouch(lock.name);
         const renewed = eventsOf(client, 'renewed');
@@ -75,7 +73,7 @@ describe.skipIf(topologiesUnavailable)(
       await using servers = await startCluster({ replicaCount: 1 });
       const redis = new Cluster(servers.nodes, { lazyConnect: true });
       await using client = newClient({ redis, lockWatchdogTimeout: 30_000 });
-      const lock = client.getLock(await nameOnFirst(servers));
+      const lock = client.getLock(nameAt(0));
       await lock.withLock(() => undefined);
       const [first] = servers.masters;
       await first!.kill();
@@ -90,7 +88,7 @@ describe.skipIf(topologiesUnavailable)(
     it('the locks of the other masters go on while it refuses, on the same connections', async () => {
       await using setup = await start();
       await using client = newClient({ redis: setup.instance(), lockWatchdogTimeout: 30_000 });
-      const [lost, ...kept] = (await setup.nameOnEach()).map((name) => client.getLock(name));
+      const [lost, ...kept] = [0, 1, 2].map((master) => client.getLock(nameAt(master)));
       for (const lock of [lost!, ...kept]) await lock.withLock(() => undefined);
       const before = await setup.connectionsToOthers();
       const errors = eventsOf(client, 'error');
@@ -130,10 +128,6 @@ async function scriptConnections({ url }: RedisServer): Promise<string[]> {
 interface Setup extends AsyncDisposable {
   /** The user's instance, whose way to the masters leads through proxies. */
   instance(): Cluster;
-  /** The name of a lock that the first master has. */
-  nameOnFirst(): Promise<string>;
-  /** The names of locks, one for each master. */
-  nameOnEach(): Promise<string[]>;
   /** The connections by which scripts are run at the other masters. */
   connectionsToOthers(): Promise<string[][]>;
   /** The slot moves to the second master; the first one goes on telling what it knew, and serves nothing any more. */
@@ -143,9 +137,8 @@ interface Setup extends AsyncDisposable {
 }
 
 async function start({ replicaCount = 0 } = {}): Promise<Setup> {
-  const servers = await startCluster({ replicaCount });
-  const proxies = await Promise.all(servers.masters.map(({ port }) => startProxy(port)));
-  const ports = proxies.map(({ port }) => port);
+  const cluster = await startProxiedCluster({ replicaCount });
+  const { servers, proxies } = cluster;
   const [first, ...others] = servers.masters;
   const refuse = (replies: { slots: string; other: string }): void => {
     proxies[0]!.treatCommands((args) => {
@@ -156,9 +149,7 @@ async function start({ replicaCount = 0 } = {}): Promise<Setup> {
     });
   };
   return {
-    instance: () => clusterBehind(servers, ports),
-    nameOnFirst: () => nameOnFirst(servers),
-    nameOnEach: () => Promise.all(servers.masters.map((_, index) => nameOn(servers, index))),
+    instance: () => cluster.instance(),
     connectionsToOthers: () => Promise.all(others.map(scriptConnections)),
     forgetEverything() {
       refuse({ slots: 'return {}', other: NOT_SERVED });
@@ -168,10 +159,7 @@ async function start({ replicaCount = 0 } = {}): Promise<Setup> {
       await using mover = await SlotMover.of(servers.masters);
       await mover.moveBy(1, await mover.slotOf(name));
     },
-    async [Symbol.asyncDispose]() {
-      for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
-      await servers[Symbol.asyncDispose]();
-    },
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
 }
 
@@ -197,22 +185,4 @@ async function slotsAsScript({ url }: RedisServer): Promise<string> {
 
 function inLua(reply: unknown): string {
   return Array.isArray(reply) ? `{${reply.map(inLua).join()}}` : JSON.stringify(reply);
-}
-
-function nameOnFirst(servers: Servers): Promise<string> {
-  return nameOn(servers, 0);
-}
-
-/** The name of a lock that this one of the masters has. */
-async function nameOn({ nodes, masters }: Servers, index: number): Promise<string> {
-  const redis = new Redis(nodes[index]!);
-  try {
-    for (;;) {
-      const name = uniqueName();
-      const slot = await redis.cluster('KEYSLOT', name);
-      if (Math.floor((slot * masters.length) / 16_384) === index) return name;
-    }
-  } finally {
-    redis.disconnect();
-  }
 }

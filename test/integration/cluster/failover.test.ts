@@ -2,6 +2,7 @@
 import { Cluster } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { newClient, nextEvent } from '../../support/clients.js';
+import { nameAt } from '../../support/cluster.js';
 import { getIn } from '../../support/failovers.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import {
@@ -9,7 +10,6 @@ import {
   startCluster,
   type Cluster as Servers,
 } from '../../support/redis-topologies.js';
-import { uniqueName } from '../../support/unique-name.js';
 
 // The default: the next renewal is up to 10 s away.
 const long = { lockWatchdogTimeout: 30_000 };
@@ -21,7 +21,7 @@ describe.skipIf(topologiesUnavailable)('after a failover in a cluster', () => {
       await using servers = await startCluster({ replicaCount: 1 });
       await using holder = newClient({ redis: clusterOf(servers), ...long });
       await using rival = newClient({ redis: clusterOf(servers), ...long });
-      const lock = holder.getLock(await nameOnFirstMaster(servers));
+      const lock = holder.getLock(nameAt(0));
       await rival.getLock(lock.name).isLocked();
       await cutReplication(servers.masters[0]!);
 
@@ -45,16 +45,4 @@ describe.skipIf(topologiesUnavailable)('after a failover in a cluster', () => {
 /** The user's instance: it may know the first master only from the others. */
 function clusterOf({ nodes }: Servers): Cluster {
   return new Cluster(nodes, { lazyConnect: true });
-}
-
-async function nameOnFirstMaster({ nodes }: Servers): Promise<string> {
-  const cluster = new Cluster(nodes);
-  try {
-    for (;;) {
-      const name = uniqueName();
-      if ((await cluster.cluster('KEYSLOT', name)) <= 5_460) return name;
-    }
-  } finally {
-    cluster.disconnect();
-  }
 }

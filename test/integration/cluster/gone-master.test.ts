@@ -3,13 +3,11 @@ import { Cluster, Redis } from 'ioredis';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { slotOf } from '../../../src/redis/keys.js';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
-import { hasShardedChannels, listenedOn } from '../../support/cluster.js';
+import { hasShardedChannels, listenedOn, nameAt } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { uniqueName } from '../../support/unique-name.js';
 
 /** Longer than a client waits at most before it connects again. */
 const RECONNECTED_MS = 3_000;
@@ -36,7 +34,7 @@ describe.skipIf(topologiesUnavailable)('when a replica has taken over in a clust
       await using holder = member(servers);
       await using waiter = member(servers);
       holder.on('error', () => undefined);
-      const hold = await holder.getLock(nameOnFirstMaster()).acquire();
+      const hold = await holder.getLock(nameAt(0)).acquire();
       const waiting = nextEvent(waiter, 'waiting');
       const next = waiter.getLock(hold.lockName).acquire();
       await waiting;
@@ -77,13 +75,6 @@ function member({ nodes, masters }: Servers): Holdfast {
   const others = nodes.filter(({ port }) => port !== masters[0]!.port);
   const redis = new Cluster(others, { lazyConnect: true });
   return newClient({ redis, lockWatchdogTimeout: 60_000, commandTimeout: 3_000 });
-}
-
-function nameOnFirstMaster(): string {
-  for (;;) {
-    const name = uniqueName();
-    if (slotOf(name) <= 5_460) return name;
-  }
 }
 
 /** How often somebody connects to this port, at which nobody else listens any more. */

@@ -5,22 +5,10 @@ import { eventually, settledWithin } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster } from '../../support/redis-topologies.js';
-import { clusterBehind } from '../../support/cluster.js';
+import { clusterBehind, nameAt } from '../../support/cluster.js';
 import { startProxy } from '../../support/tcp-proxy.js';
-import { slotOf } from '../../../src/redis/keys.js';
-import { uniqueName } from '../../support/unique-name.js';
 
 expectOutages();
-
-/** The last slot of the first of three masters. */
-const LAST_OF_FIRST = 5_460;
-
-function nameOn(isFirst: boolean): string {
-  for (;;) {
-    const name = uniqueName();
-    if (slotOf(name) <= LAST_OF_FIRST === isFirst) return name;
-  }
-}
 
 describe.skipIf(topologiesUnavailable)('when a master of a cluster is gone', () => {
   it('status and ping say so, attempts and looks fail soon, and who waits gets in when it is back', async () => {
@@ -29,7 +17,7 @@ describe.skipIf(topologiesUnavailable)('when a master of a cluster is gone', () 
     const ports = [gone.port, ...servers.masters.slice(1).map(({ port }) => port)];
     const redis = clusterBehind(servers, ports);
     await using client = newClient({ redis, lockWatchdogTimeout: 30_000 });
-    const [lock, elsewhere] = [client.getLock(nameOn(true)), client.getLock(nameOn(false))];
+    const [lock, elsewhere] = [client.getLock(nameAt(0)), client.getLock(nameAt(1))];
     for (const each of [lock, elsewhere]) await each.withLock(() => 1);
     expect(client.status).toBe('ready');
 

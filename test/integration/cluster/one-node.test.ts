@@ -8,14 +8,10 @@ import { eventually } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/cluster.js';
+import { nameAt, SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 expectOutages();
-
-/** The first slot of each master, as `startCluster` has it. */
-const SECOND_FROM = 5_461;
-const THIRD_FROM = 10_923;
 
 /** Where Redis is down for a failover, it is there again in a second or two. */
 const COMEBACK_MS = 15_000;
@@ -72,8 +68,8 @@ describe.skipIf(topologiesUnavailable)('a client of one node of a cluster', () =
     redis: servers.masters[index]!.url,
     lockWatchdogTimeout: 3_000,
   });
-  const nameHere = (): string => nameIn((slot) => slot < SECOND_FROM);
-  const nameElsewhere = (): string => nameIn((slot) => slot >= THIRD_FROM);
+  const nameHere = (): string => nameAt(0);
+  const nameElsewhere = (): string => nameAt(2);
 
   describe.each(Object.entries(KINDS))('that wants a %s of another node', (kind, acquire) => {
     it('gets it, excludes others, and waits for it', async () => {
@@ -151,17 +147,9 @@ describe.skipIf(topologiesUnavailable)('a client of one node whose replicas ackn
     await using servers = await startCluster({ masterCount: 2, replicaCount: 2 });
     const [first] = servers.masters;
     await using client = newClient({ redis: first!.url, replicas: 1, lockWatchdogTimeout: 30_000 });
-    for (const isFirst of [true, false]) {
-      const name = nameIn((slot) => slot < 8_192 === isFirst);
-      const hold = await client.getLock(name).acquire({ wait: COMEBACK_MS });
+    for (const master of [0, 1]) {
+      const hold = await client.getLock(nameAt(master, 2)).acquire({ wait: COMEBACK_MS });
       await hold.release();
     }
   }, 60_000);
 });
-
-function nameIn(isRight: (slot: number) => boolean): string {
-  for (;;) {
-    const name = uniqueName();
-    if (isRight(slotOf(name))) return name;
-  }
-}

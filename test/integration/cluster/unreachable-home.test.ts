@@ -1,38 +1,34 @@
 // In a cluster with classic unlock channels any master tells of them all: when one cannot be reached, another one does.
 import { Cluster, Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Holdfast } from '../../../src/index.js';
 import { newClient } from '../../support/clients.js';
-import { clusterBehind } from '../../support/cluster.js';
+import { startProxiedCluster, type ProxiedCluster } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
-import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** Less than a third of the watchdog's lease, after which a waiter looks for itself. */
 const HEARD_MS = 15_000;
 
+const OPTIONS = { classicUnlockChannels: true, lockWatchdogTimeout: 90_000 };
+
 describe.skipIf(topologiesUnavailable)('a master that tells of classic channels', () => {
-  let servers: Servers;
-  let proxies: TcpProxy[];
+  let cluster: ProxiedCluster;
+  let holder: Holdfast;
 
   beforeEach(async () => {
-    servers = await startCluster();
-    proxies = await Promise.all(servers.masters.map(({ port }) => startProxy(port)));
+    cluster = await startProxiedCluster();
+    const redis = new Cluster(cluster.servers.nodes, { lazyConnect: true });
+    holder = newClient({ redis, ...OPTIONS });
   }, 60_000);
 
   afterEach(async () => {
-    for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
-    await servers[Symbol.asyncDispose]();
+    await holder.close();
+    await cluster[Symbol.asyncDispose]();
   });
 
   it('and cannot be reached any more is replaced by another one', async () => {
-    const ports = proxies.map(({ port }) => port);
-    const options = { classicUnlockChannels: true, lockWatchdogTimeout: 90_000 };
-    await using holder = newClient({
-      redis: new Cluster(servers.nodes, { lazyConnect: true }),
-      ...options,
-    });
-    await using client = newClient({ redis: clusterBehind(servers, ports), ...options });
+    await using client = newClient({ redis: cluster.instance(), ...OPTIONS });
     client.on('error', () => undefined);
     const names = Array.from({ length: 12 }, () => uniqueName());
     const holds = await Promise.all(names.map((name) => holder.getLock(name).acquire()));
@@ -40,8 +36,8 @@ describe.skipIf(topologiesUnavailable)('a master that tells of classic channels'
     await expect.poll(mostListenedTo, { timeout: 10_000 }).toBe(names.length);
     const listened = await counts();
     const home = listened.indexOf(names.length);
-    proxies[home]!.refuse();
-    const admin = new Redis(servers.masters[home]!.url);
+    cluster.proxies[home]!.refuse();
+    const admin = new Redis(cluster.servers.masters[home]!.url);
     await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub'); // the connection for commands stays
     admin.disconnect();
     await expect.poll(mostListenedTo, { timeout: HEARD_MS }).toBe(names.length);
@@ -50,21 +46,15 @@ describe.skipIf(topologiesUnavailable)('a master that tells of classic channels'
   }, 60_000);
 
   it('and cannot be reached from the start is replaced by another one', async () => {
-    const ports = proxies.map(({ port }) => port);
-    const options = { classicUnlockChannels: true, lockWatchdogTimeout: 90_000 };
-    await using holder = newClient({
-      redis: new Cluster(servers.nodes, { lazyConnect: true }),
-      ...options,
-    });
     // Each chooses a master at random: that none of so many chooses the unreachable one happens once in 130 times.
     const clients = Array.from({ length: 12 }, () =>
-      newClient({ redis: clusterBehind(servers, ports), ...options }),
+      newClient({ redis: cluster.instance(), ...OPTIONS }),
     );
     try {
       const holds = await Promise.all(clients.map(() => holder.getLock(uniqueName()).acquire()));
       for (const client of clients) client.on('error', () => undefined);
       await Promise.all(clients.map((client) => client.ping()));
-      proxies[0]!.refuse(); // the connections for commands stay
+      cluster.proxies[0]!.refuse(); // the connections for commands stay
       const waits = clients.map((client, index) =>
         client.getLock(holds[index]!.lockName).acquire(),
       );
@@ -80,7 +70,7 @@ describe.skipIf(topologiesUnavailable)('a master that tells of classic channels'
 
   async function counts(): Promise<number[]> {
     return await Promise.all(
-      servers.masters.map(async ({ url }) => {
+      cluster.servers.masters.map(async ({ url }) => {
         const redis = new Redis(url);
         const channels = (await redis.pubsub('CHANNELS', 'redisson_lock__channel:*')) as string[];
         redis.disconnect();

@@ -32,7 +32,7 @@ async function conflictOf(lock: Lock): Promise<KeyConflictError> {
 
 describe('in the place of the lock', () => {
   it.each([
-    ['a string', 'string', ['SET', 'text'], 'it is a string (redlock’s, perhaps), and not a lock'],
+    ['a string', 'string', ['SET', 'text'], 'it is a string, and not a lock'],
     ['a list', 'list', ['RPUSH', 'a'], 'it is a list, and not a lock'],
     ['a sorted set', 'zset', ['ZADD', '1', 'a'], 'it is a sorted set, and not a lock'],
     ['a hash of something else', 'hash', ['HSET', 'f', 'v'], 'it is a hash, and not a lock'],
@@ -40,7 +40,7 @@ describe('in the place of the lock', () => {
       'Redisson’s read-write lock',
       'hash',
       ['HSET', 'mode', 'read', 'c4d5:1', '1'],
-      'it is a hash (Redisson’s read-write lock, perhaps), and not a lock',
+      'it is a hash, and not a lock',
     ],
   ])('%s', async (_title, keyType, [command, ...args], what) => {
     const key = `${name}:prefixed`;

@@ -6,8 +6,7 @@ import { slotOf } from '../../../src/redis/keys.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
-import { SlotMover } from '../../support/cluster.js';
-import { uniqueName } from '../../support/unique-name.js';
+import { nameAt, SlotMover } from '../../support/cluster.js';
 
 describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a replica', () => {
   let servers: Servers;
@@ -41,11 +40,11 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
   it('an acquisition there is acknowledged, one on another master is not', async () => {
     await using client = connect();
     for (const kind of ['getLock', 'getFairLock'] as const) {
-      const lock = client[kind](nameOn(0));
+      const lock = client[kind](nameAt(0));
       await using hold = await lock.acquire();
       expect(await replica.hexists(lock.name, hold.ownerId)).toBe(1);
       for (const node of [1, 2]) {
-        const elsewhere = client[kind](nameOn(node));
+        const elsewhere = client[kind](nameAt(node));
         const error = await rejectionOf(elsewhere.tryAcquire());
         expect(error).toBeInstanceOf(UnavailableError);
         expect(String(error)).toContain('0 of 1 replicas acknowledged it');
@@ -56,7 +55,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
 
   it('many at a time, of all slots, are each acknowledged by their own node', async () => {
     await using client = connect();
-    const names = Array.from({ length: 120 }, (_, i) => nameOn(i % 3));
+    const names = Array.from({ length: 120 }, (_, i) => nameAt(i % 3));
     const outcomes = await Promise.allSettled(names.map((name) => client.getLock(name).acquire()));
     expect(outcomes.map(({ status }) => status)).toEqual(
       names.map((_, i) => (i % 3 === 0 ? 'fulfilled' : 'rejected')),
@@ -72,7 +71,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
   it('WAIT follows a slot that has moved, there and back', async () => {
     await using client = connect();
     await using mover = await SlotMover.of(servers.masters);
-    const name = nameOn(1);
+    const name = nameAt(1);
     await rejectionOf(client.getLock(name).tryAcquire()); // it knows where the slot is
     await expect.poll(() => masters[1]!.exists(name)).toBe(0);
     await mover.moveBy(2, slotOf(name)); // to the first
@@ -89,7 +88,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
 
   it('WAIT follows a slot that is just moving', async () => {
     await using client = connect();
-    const name = nameOn(1);
+    const name = nameAt(1);
     await rejectionOf(client.getLock(name).tryAcquire());
     await expect.poll(() => masters[1]!.exists(name)).toBe(0);
     const slot = slotOf(name);
@@ -105,14 +104,6 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
         await master.call('CLUSTER', 'SETSLOT', slot, 'STABLE');
     }
   });
-
-  /** A name whose slot is on this master. */
-  function nameOn(node: number): string {
-    for (;;) {
-      const name = uniqueName();
-      if (Math.floor(slotOf(name) / 5_461) === node) return name;
-    }
-  }
 
   async function nodeId(node: number): Promise<string> {
     return String(await masters[node]!.call('CLUSTER', 'MYID'));

@@ -1,7 +1,7 @@
 // `replicas: n`: what prolongs a lease counts only when n replicas know it, so that none of them ends it before its holder does.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { type Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { cutReplication } from '../../support/redis-topologies.js';
@@ -18,21 +18,6 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
 
   const short = { lockWatchdogTimeout: 2_000 };
   const long = { lockWatchdogTimeout: 30_000 };
-
-  it('is over when none of them confirms a renewal, though the master does', async () => {
-    const { servers } = present();
-    await using client = connect(short);
-    const hold = await client.getLock(uniqueName()).acquire();
-    await nextEvent(client, 'renewed');
-    const errors = eventsOf(client, 'error');
-    const lost = nextEvent(client, 'lost');
-    await servers.replicas[0]!.pause();
-    expect(await lost).toMatchObject({ lossReason: 'unreachable' });
-    expect(hold.remaining()).toBe(0);
-    expect(errors.map(({ error }) => error.message)).toEqual([
-      expect.stringMatching(/^renewal of 1 leases .*: 0 of 1 replicas acknowledged it within/),
-    ]);
-  });
 
   it('goes on when they are back before it ends', async () => {
     const { servers } = present();
@@ -68,42 +53,6 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
       expect(hold.remaining() > 0).toBe(replicas === 0);
     },
   );
-
-  it('is extended when they know it', async () => {
-    const { replica } = present();
-    await using client = connect(long);
-    await using hold = await client.getLock(uniqueName()).acquire({ lease: 5_000 });
-    await hold.extend(60_000);
-    expect(hold.remaining()).toBeGreaterThan(50_000);
-    expect(await replica.pttl(hold.lockName)).toBeGreaterThanOrEqual(Math.floor(hold.remaining()));
-  });
-
-  it('is as long as it was when too few of them know of its extension', async () => {
-    const { servers } = present();
-    await using client = connect({ ...long, commandTimeout: 1_000 });
-    await using hold = await client.getLock(uniqueName()).acquire({ lease: 5_000 });
-    await servers.replicas[0]!.pause();
-    const error = await rejectionOf(hold.extend(60_000));
-    expect(error).toBeInstanceOf(UnavailableError);
-    expect(String(error)).toContain('0 of 1 replicas acknowledged it');
-    expect(hold.remaining()).toBeLessThan(5_000);
-    await servers.replicas[0]!.resume();
-    await hold.extend(60_000);
-    expect(hold.remaining()).toBeGreaterThan(50_000);
-  });
-
-  // Only since Redis 7.2 does WAIT on a new connection ask for nothing.
-  it('is not taken for known by a renewal that finds it long enough, on a new connection', async () => {
-    const { servers, master } = present();
-    await using client = connect({ lockWatchdogTimeout: 4_000, commandTimeout: 1_000 });
-    const hold = await client.getLock(uniqueName()).acquire();
-    await nextEvent(client, 'renewed');
-    await servers.replicas[0]!.pause();
-    await rejectionOf(hold.extend(60_000)); // the master knows of that
-    const lost = nextEvent(client, 'lost');
-    await master.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-    expect(await lost).toMatchObject({ lossReason: 'unreachable' });
-  });
 
   it('is not prolonged by a nested acquisition that too few of them know of', async () => {
     const { servers, replica } = present();

@@ -2,8 +2,7 @@
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Holdfast } from '../../../src/index.js';
-import { type Lock } from '../../../src/index.js';
+import type { Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
 import { newClient, nextEvent } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -33,23 +32,35 @@ async function handOver(open: () => Holdfast): Promise<void> {
 }
 
 describe('`redis` may be', () => {
-  it('a URL', async () => {
-    await handOver(() => newClient({ redis: inject('redisUrl') }));
-  });
+  const { hostname: host, port } = new URL(inject('redisUrl'));
 
-  it('ioredis options', async () => {
-    const { hostname, port } = new URL(inject('redisUrl'));
-    await handOver(() => newClient({ redis: { host: hostname, port: Number(port) } }));
-  });
-
-  it('a Redis instance', async () => {
-    await handOver(() => newClient({ redis }));
-  });
-
-  it('a Redis instance that was never connected', async () => {
-    const lazy = new Redis(inject('redisUrl'), { lazyConnect: true });
-    await handOver(() => newClient({ redis: lazy }));
-    expect(lazy.status).toBe('wait');
+  it.each<[string, () => Promise<HoldfastOptions['redis']>]>([
+    ['a URL', () => Promise.resolve(inject('redisUrl'))],
+    ['ioredis options', () => Promise.resolve({ host, port: Number(port) })],
+    ['a Redis', () => Promise.resolve(redis)],
+    [
+      'a Redis that was never connected',
+      () => Promise.resolve(new Redis(inject('redisUrl'), { lazyConnect: true })),
+    ],
+    ['node-redis options', () => Promise.resolve({ socket: { host, port: Number(port) } })],
+    [
+      'a client of node-redis that was closed',
+      async () => {
+        const theirs = createClient({ url: inject('redisUrl') });
+        await theirs.connect();
+        await theirs.close();
+        return theirs;
+      },
+    ],
+  ])('%s, which stays as it is', async (_, make) => {
+    const given = await make();
+    const stateOf = (): unknown[] => {
+      const { status, isOpen } = given as { status?: string; isOpen?: boolean };
+      return [status, isOpen];
+    };
+    const before = stateOf();
+    await handOver(() => newClient({ redis: given }));
+    expect(stateOf()).toEqual(before);
   });
 
   it('a Redis instance with a database of its own', async () => {
@@ -59,16 +70,6 @@ describe('`redis` may be', () => {
     expect(await second.exists(hold.lockName)).toBe(1);
     expect(await redis.exists(hold.lockName)).toBe(0);
     second.disconnect();
-  });
-});
-
-describe('a client of node-redis that was closed', () => {
-  it('serves like one that was never connected, and stays closed', async () => {
-    const theirs = createClient({ url: inject('redisUrl') });
-    await theirs.connect();
-    await theirs.close();
-    await handOver(() => newClient({ redis: theirs }));
-    expect(theirs.isOpen).toBe(false);
   });
 });
 

@@ -220,21 +220,6 @@ describe('a user who may not unsubscribe', () => {
     expect(warned).not.toHaveBeenCalled(); // nor by Node, of listeners that pile up
   });
 
-  it('keeps a bounded number of channels while somebody waits, who is not forgotten', async () => {
-    await using client = await restricted('-unsubscribe');
-    await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
-    const awaited = await other.getLock(uniqueName()).acquire();
-    const next = client.getLock(awaited.lockName).acquire();
-    await waitInVain(client, other, 1_100);
-    const channel = `redisson_lock__channel:{${awaited.lockName}}`;
-    await eventually(async () => {
-      expect(((await admin.pubsub('CHANNELS')) as string[]).length).toBeLessThan(100);
-      expect(await admin.pubsub('CHANNELS')).toContain(channel);
-    });
-    await awaited.release();
-    await (await next).release();
-  });
-
   /** So many callers each wait for a lock of their own, which somebody else holds, and give up. */
   async function waitInVain(client: Holdfast, other: Holdfast, count: number): Promise<void> {
     const names = Array.from({ length: count }, () => uniqueName());

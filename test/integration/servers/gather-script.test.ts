@@ -90,26 +90,6 @@ it('random calls have the same answers where publishing is refused on some chann
   for (let round = 0; round < 25; round++) await sameAs(round + 1_000_003);
 });
 
-it('a key that the user may not touch fails the whole call, and nothing is done', async () => {
-  await permitAllBut('resetkeys', '~g:a', '~g:b');
-  const calls = ['a', 'x', 'b'].map((name): Call => acquireOf(name));
-  await expect(gathered(calls)).rejects.toThrow(/NOPERM/);
-  expect(await admin.keys('*')).toEqual([]);
-  expect(await gathered([calls[0]!, calls[2]!])).toEqual([1, 1]);
-});
-
-it('a memory that is full refuses each, until something is written', async () => {
-  await gathered([acquireOf('b')]);
-  await admin.config('SET', 'maxmemory-policy', 'noeviction');
-  await admin.config('SET', 'maxmemory', '1');
-  try {
-    expect(await gathered([acquireOf('a'), acquireOf('b')])).toEqual([null, 1]);
-  } finally {
-    await admin.config('SET', 'maxmemory', '0');
-  }
-  expect(await admin.keys('*')).toEqual(['g:b']);
-});
-
 it('runs the commands that the scripts for one lock run, and no more', async () => {
   const names = Array.from({ length: 64 }, (_, index) => `n${index}`);
   const acquires = names.map((name): Call => acquireOf(name));

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { connectedClient, eventsOf, newClient } from '../../support/clients.js';
+import { connectedClient, eventsOf, newClient, rejectionOf } from '../../support/clients.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
@@ -82,7 +82,11 @@ describe.each(REFUSING)('while a server says "$words"', ({ words, begin, end }) 
     expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     expect(error.message).toContain(`${server.host}:${String(server.port)}`);
     expect(error.message).toContain(words);
-    await sleep(2_500); // some more tries
+    const refused = await rejectionOf(client.getLock(name).acquire({ wait: 300 }));
+    expect(refused).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+    expect(String(refused)).toMatch(/refused for 300 ms/);
+    expect(String(refused)).toContain(`(last error: ${words}`);
+    await sleep(2_000); // some more tries
     await end(redis);
     for (const hold of await all) await hold.release();
     expect(errors).toHaveLength(1);

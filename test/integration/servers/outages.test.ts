@@ -2,7 +2,6 @@
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/time.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -47,24 +46,6 @@ it('a connection that is lost and made anew at once is no outage', async () => {
   }
   await lock.withLock(() => 1);
   expect([...errors, ...recoveries]).toEqual([]);
-});
-
-it('a name that the server does not permit to set is not set again', async () => {
-  await admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-client');
-  const { host, port } = server;
-  const redis = { host, port, username: 'app', password: 'secret', connectionName: 'orders' };
-  await using client = newClient({ redis });
-  const lock = client.getLock(uniqueName());
-  for (let times = 0; times < 5; times++) {
-    await lock.withLock(() => 1);
-    await admin.call('CLIENT', 'KILL', 'USER', 'app');
-  }
-  await lock.withLock(() => 1);
-  await eventually(async () => {
-    const log = (await admin.call('ACL', 'LOG')) as string[][];
-    const refusals = log.map((entry) => Number(entry[entry.indexOf('count') + 1]));
-    expect(refusals).toEqual([1]);
-  });
 });
 
 it('a name that may be set is', async () => {

@@ -1,160 +1,212 @@
-// A user with just the permissions that the README names: all kinds of locks work. With one of them missing, an error or an
-// event says which.
-import { Redis } from 'ioredis';
+// A user with just the permissions that the README names, on a server and in a cluster: all kinds of locks work. With one of them missing, an
+// error or an event says which.
+import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { Holdfast, type HoldfastOptions, type Lock } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
-import { permittedCommands, readmePermissions, whatIsTold } from '../../support/users.js';
-import { counterOf, FENCED_KINDS } from '../../support/fenced-locks.js';
-import { lockContracts } from '../../support/lock-contract.js';
-import { startRedis, type RedisServer } from '../../support/redis-server.js';
+import { hasShardedChannels, SlotMover } from '../../support/cluster.js';
+import { counterOf } from '../../support/fenced-locks.js';
+import { startRedis, topologiesUnavailable } from '../../support/redis-server.js';
+import { startCluster } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
+import {
+  isUsable,
+  permittedCommands,
+  readmePermissions,
+  whatIsTold,
+  type DeniedUser,
+} from '../../support/users.js';
 
 const PREFIX = 'app-under-test:';
-const RULES = readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>'));
 
-let server: RedisServer;
-let admin: Redis;
-
-beforeAll(async () => {
-  server = await startRedis();
-  admin = new Redis(server.url);
-  await admin.call('ACL', 'SETUSER', 'app', 'reset', '>secret', ...RULES);
-});
-
-afterAll(async () => {
-  admin.disconnect();
-  await server[Symbol.asyncDispose]();
-});
-
-function clientOf(username: string, options: Partial<HoldfastOptions> = {}): Holdfast {
-  const { host, port } = server;
-  const redis = { host, port, username, password: 'secret' };
-  return new Holdfast({ redis, keyPrefix: PREFIX, ...options });
+/** Servers, and users who may do there what they were permitted. */
+interface Place extends AsyncDisposable {
+  /** May do everything. */
+  readonly admin: Redis | Cluster;
+  readonly nodes: readonly Redis[];
+  /** What Redis before 7 knows nothing of, and refuses to permit. */
+  readonly isSharded: boolean;
+  readonly redisFor: (username: string) => HoldfastOptions['redis'];
+  readonly mover?: SlotMover;
 }
 
-lockContracts(
-  (options) => clientOf('app', options),
-  ['reentrant lock', 'fair lock', 'fenced lock', 'fenced fair lock'],
-  ' of a user with just its permissions',
-);
+const PLACES = {
+  server: {
+    rules: readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>')),
+    /**
+     * What can be done without: the server's version is asked otherwise, scripts are sent in full, a waiter that died is noticed later, a
+     * KeyConflictError does not say what is there, and a PING that is refused is answered, too.
+     */
+    dispensable: ['info', 'script|load', 'pubsub|numsub', 'type', 'ping'],
+    async start(): Promise<Place> {
+      const server = await startRedis();
+      const admin = new Redis(server.url);
+      const { host, port } = server;
+      return {
+        admin,
+        nodes: [admin],
+        isSharded: true,
+        redisFor: (username) => ({ host, port, username, password: 'secret' }),
+        async [Symbol.asyncDispose]() {
+          admin.disconnect();
+          await server[Symbol.asyncDispose]();
+        },
+      };
+    },
+  },
+  cluster: {
+    rules: readmePermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>')),
+    /** SHARDNUMSUB tells less than the version that INFO tells, and the other way round. */
+    dispensable: ['info', 'pubsub|numsub', 'pubsub|shardnumsub', 'type', 'ping'],
+    async start(): Promise<Place> {
+      const servers = await startCluster();
+      const nodes = servers.masters.map(({ url }) => new Redis(url));
+      const admin = new Cluster(servers.nodes);
+      await Promise.all([admin, ...nodes].map((redis) => redis.ping()));
+      // It would connect to each node when it is first needed, in the middle of a test.
+      await Promise.all(admin.nodes('master').map((node) => node.ping()));
+      const mover = await SlotMover.of(servers.masters);
+      return {
+        admin,
+        nodes,
+        mover,
+        isSharded: await hasShardedChannels(nodes[0]!),
+        redisFor(username) {
+          const redisOptions = { username, password: 'secret' };
+          return new Cluster(servers.nodes, { redisOptions, lazyConnect: true });
+        },
+        async [Symbol.asyncDispose]() {
+          for (const redis of [admin, ...nodes]) redis.disconnect();
+          await mover[Symbol.asyncDispose]();
+          await servers[Symbol.asyncDispose]();
+        },
+      };
+    },
+  },
+};
 
-describe('a user who lacks', () => {
-  /**
-   * What can be done without: the server's version is asked otherwise, scripts are sent in full, a waiter that died is noticed later, a
-   * KeyConflictError does not say what is there, and a PING that is refused is answered, too.
-   */
-  const DISPENSABLE = ['info', 'script|load', 'pubsub|numsub', 'type', 'ping'];
+const SHARDED = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
+/** Only names with odd braces have channels in a cluster that are not sharded. */
+const CLASSIC = ['publish', 'subscribe', 'unsubscribe'];
 
-  it.each(permittedCommands(RULES).filter((command) => !DISPENSABLE.includes(command)))(
-    '%s is told so by name',
+const KINDS: readonly (readonly [string, (client: Holdfast, name: string) => Lock])[] = [
+  ['a lock', (client, name) => client.getLock(name)],
+  ['a lock whose name has odd braces', (client, name) => client.getLock(`${name}}odd`)],
+  ['a fair lock', (client, name) => client.getFairLock(name)],
+  ['a fenced lock', (client, name) => client.getFencedLock(name)],
+  ['a fenced lock whose name has odd braces', (client, name) => client.getFencedLock(`${name}}o`)],
+  ['a fenced fair lock', (client, name) => client.getFencedLock(name, { fair: true })],
+  ['a write lock', (client, name) => client.getReadWriteLock(name).writeLock()],
+];
+
+if (topologiesUnavailable !== undefined)
+  console.log(`left out, permissions in a cluster: ${topologiesUnavailable}`);
+
+describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
+  const { rules, dispensable } = PLACES[where];
+  const isLeftOut = where === 'cluster' && topologiesUnavailable !== undefined;
+  let place: Place;
+
+  beforeAll(async () => {
+    if (isLeftOut) return;
+    place = await PLACES[where].start();
+    await permit('app', rules);
+  }, 60_000);
+
+  afterAll(async () => {
+    if (!isLeftOut) await place[Symbol.asyncDispose]();
+  });
+
+  async function permit(username: string, permitted: readonly string[]): Promise<void> {
+    const known = permitted.filter((rule) => place.isSharded || !SHARDED.includes(rule));
+    for (const node of place.nodes)
+      await node.call('ACL', 'SETUSER', username, 'reset', '>secret', ...known);
+  }
+
+  function user(username: string): DeniedUser {
+    const { admin, redisFor } = place;
+    return {
+      admin,
+      keyPrefix: PREFIX,
+      newClient: (options) =>
+        new Holdfast({ redis: redisFor(username), keyPrefix: PREFIX, ...options }),
+    };
+  }
+
+  it.skipIf(isLeftOut).each(KINDS)('with its permissions can use %s', async (_, lockOf) => {
+    expect(await isUsable(user('app'), lockOf)).toEqual([]);
+  });
+
+  it
+    .skipIf(isLeftOut)
+    .each(permittedCommands(rules).filter((command) => !dispensable.includes(command)))(
+    'who lacks %s is told so by name',
     async (command) => {
+      if (!place.isSharded && SHARDED.includes(`+${command}`)) {
+        console.log(`left out: this server knows no ${command}`);
+        return;
+      }
       const username = `without-${command}`;
       // Nor may it load scripts, so that EVAL is needed, too.
-      const without = RULES.filter((rule) => ![`+${command}`, '+script|load'].includes(rule));
-      await admin.call('ACL', 'SETUSER', username, 'reset', '>secret', ...without);
-      await admin.script('FLUSH');
-      const newClient = (options: Partial<HoldfastOptions>): Holdfast =>
-        clientOf(username, options);
-      await whatIsTold(command, { newClient, admin, keyPrefix: PREFIX });
+      await permit(
+        username,
+        rules.filter((rule) => ![`+${command}`, '+script|load'].includes(rule)),
+      );
+      for (const node of place.nodes) await node.script('FLUSH');
+      const { mover } = place;
+      const told = await whatIsTold(command, {
+        ...user(username),
+        nameShape: where === 'cluster' && CLASSIC.includes(command) ? 'a}b' : '',
+        // Only where a slot migrates is a node to be asked for one that is not its own.
+        ...(command === 'asking' && {
+          prepare: async (name: string) => mover?.begin(await mover.slotOf(name)),
+        }),
+      });
+      expect(told).not.toBe('');
     },
+    20_000,
   );
 
-  describe('the keys of the last fencing tokens', () => {
-    const withoutKeys = RULES.filter((rule) => !rule.startsWith('~redisson_lock_token'));
-    const refusal = (name: string, script: string): RegExp =>
-      new RegExp(
-        `^lock "${name}": NOPERM this user has no permission for one of the keys .*"${counterOf(PREFIX + name)}".*, which ${script}.lua needs$`,
-      );
-
-    beforeAll(async () => {
-      const rules = ['reset', '>secret', ...withoutKeys];
-      await admin.call('ACL', 'SETUSER', 'without-counters', ...rules);
-    });
-
-    it.each([
-      ...FENCED_KINDS,
-      { title: 'a fenced lock whose calls are gathered', options: {}, script: 'acquire' },
+  it
+    .skipIf(where === 'cluster')
+    .each<[string, string, (client: Holdfast, name: string) => Promise<unknown>, object?]>([
+      ['a fenced lock', 'acquire', (client, name) => client.getFencedLock(name).acquire()],
+      [
+        'a fenced fair lock',
+        'join',
+        (client, name) => client.getFencedLock(name, { fair: true }).acquire(),
+      ],
+      [
+        'a fenced Redlock',
+        'vote',
+        (client, name) =>
+          client
+            .getRedLock(client.getFencedLock(name), { nodeTimeout: 2_000, restartGuard: 1 })
+            .acquire({ wait: 10_000 }),
+      ],
+      [
+        'a fenced lock that a replica is to acknowledge',
+        'acquire',
+        (client, name) => client.getFencedLock(name).acquire(),
+        { replicas: 1 },
+      ],
     ])(
-      'is told that one of the keys of $title is, and nothing is changed',
-      async ({ title, options }) => {
-        await using client = clientOf('without-counters');
-        const isGathered = title.includes('gathered');
-        const names = Array.from({ length: isGathered ? 30 : 1 }, () => uniqueName());
-        const script = 'fair' in options ? 'join' : 'acquire';
-        const acquire = (name: string): Promise<unknown> =>
-          rejectionOf(client.getFencedLock(name, options).acquire({ wait: 5_000 }));
-        const errors = await Promise.all(names.map(acquire));
-        for (const [index, name] of names.entries())
-          expect(errors[index]).toMatchObject({
-            code: 'REDIS_UNAVAILABLE',
-            lockName: name,
-            message: expect.stringMatching(refusal(name, script)) as string,
-          });
-        for (const name of names)
-          expect(await admin.exists(PREFIX + name, counterOf(PREFIX + name))).toBe(0);
-      },
-    );
-
-    it('is told that one of the keys of a fenced Redlock is, and nothing is left', async () => {
-      await using client = clientOf('without-counters');
-      const name = uniqueName();
-      const lock = client.getRedLock(client.getFencedLock(name), {
-        nodeTimeout: 2_000,
-        restartGuard: 1,
-      });
-      expect(await rejectionOf(lock.acquire({ wait: 10_000 }))).toMatchObject({
-        code: 'REDIS_UNAVAILABLE',
-        message: expect.stringMatching(refusal(name, 'vote')) as string,
-      });
-      expect(await admin.exists(PREFIX + name, counterOf(PREFIX + name))).toBe(0);
-    });
-
-    it('that it may only read is told as one of those that it may not write', async ({ skip }) => {
-      const mayRead = ['reset', '>secret', ...withoutKeys, '%R~redisson_lock_token:*'];
-      const isKnown = await admin.call('ACL', 'SETUSER', 'readers', ...mayRead).catch(() => 'not');
-      skip(isKnown === 'not', 'it takes ACLs that tell reading from writing, of Redis 7');
-      await using client = clientOf('readers');
-      const lock = client.getFencedLock(uniqueName());
-      const error = await rejectionOf(lock.acquire({ wait: 2_000 }));
-      expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-      expect((error as Error).message).toMatch(refusal(lock.name, 'acquire'));
-      expect(await admin.exists(PREFIX + lock.name)).toBe(0);
-    });
-
-    it('with replicas to acknowledge it, too', async () => {
-      await admin.call('ACL', 'SETUSER', 'without-counters', '+wait');
-      await using client = clientOf('without-counters', { replicas: 1 });
-      const lock = client.getFencedLock(uniqueName());
-      expect(await rejectionOf(lock.acquire({ wait: 5_000 }))).toMatchObject({
-        code: 'REDIS_UNAVAILABLE',
-        message: expect.stringMatching(refusal(lock.name, 'acquire')) as string,
-      });
-    });
-  });
-
-  describe.each(FENCED_KINDS)('what $title takes', ({ options }) => {
-    // Before Redis 7.2 a script says so itself of what it runs only after it has written.
-    it.each([
-      ['get', 'GET'],
-      ['time', 'TIME'],
-      ['pttl', 'PTTL'],
-      ['set', '(\\w+ or )*SET( or \\w+)*'],
-    ])('%s is told so by name, and nothing is changed', async (command, named) => {
-      const username = `without-${command}-for-tokens`;
-      const without = RULES.filter((rule) => rule !== `+${command}`);
-      await admin.call('ACL', 'SETUSER', username, 'reset', '>secret', ...without);
-      await using client = clientOf(username);
-      const lock = client.getFencedLock(uniqueName(), options);
-      for (const call of [() => lock.acquire({ wait: 2_000 }), () => lock.tryLock()])
-        expect(await rejectionOf(call())).toMatchObject({
+    'who lacks the keys of tokens is told so by many calls at once for %s, and nothing is changed',
+    async (_, script, acquire, options = {}) => {
+      const withoutKeys = rules.filter((rule) => !rule.startsWith('~redisson_lock_token'));
+      await permit('without-counters', [...withoutKeys, '+wait']);
+      await using client = user('without-counters').newClient(options);
+      const names = Array.from({ length: 30 }, () => uniqueName());
+      const errors = await Promise.all(names.map((name) => rejectionOf(acquire(client, name))));
+      for (const [index, name] of names.entries()) {
+        const counter = counterOf(PREFIX + name);
+        const refusal = `^lock "${name}": NOPERM this user has no permission for one of the keys .*"${counter}".*, which ${script}.lua needs$`;
+        expect(errors[index]).toMatchObject({
           code: 'REDIS_UNAVAILABLE',
-          message: expect.stringMatching(
-            new RegExp(`'${command}' command|no permission for ${named}, which`),
-          ) as string,
+          message: expect.stringMatching(refusal) as string,
         });
-      expect(await admin.exists(PREFIX + lock.name)).toBe(0);
-      expect(await admin.exists(counterOf(PREFIX + lock.name))).toBe(0);
-    });
-  });
+        expect(await place.admin.exists(PREFIX + name, counter)).toBe(0);
+      }
+    },
+  );
 });

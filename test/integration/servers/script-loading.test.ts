@@ -21,19 +21,6 @@ it('is not sent a script in full, however many call at once', async () => {
   expect(counts).toMatchObject({ hset: 50, hdel: 50 });
 });
 
-it('is sent what it has forgotten in full', async () => {
-  await using servers = await startMasters(1);
-  const { url } = servers[0]!;
-  await using client = newClient({ redis: url });
-  const lock = client.getLock(uniqueName());
-  await lock.withLock(() => undefined);
-  const admin = new Redis(url);
-  await admin.script('FLUSH');
-  admin.disconnect();
-  const counts = await countCommands(url, () => lock.withLock(() => undefined));
-  expect(counts).toMatchObject({ evalsha: 2, eval: 2 });
-});
-
 it('and has forgotten how to force a write lock, but not how to hand it over, lets in the next one at once all the same', async () => {
   await using servers = await startMasters(1);
   const { url } = servers[0]!;

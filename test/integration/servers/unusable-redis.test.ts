@@ -25,38 +25,6 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-describe('a key that is no lock is left alone', () => {
-  it.each([
-    ['a string', ['SET', 'foreign', 'text']],
-    ['a list', ['RPUSH', 'foreign', 'a', 'b']],
-    ['a set', ['SADD', 'foreign', 'a']],
-    ['a sorted set', ['ZADD', 'foreign', '1', 'a']],
-    ['a hash of something else', ['HSET', 'foreign', 'field', 'value']],
-    ['a hash with more fields', ['HSET', 'foreign', 'a:1', '1', 'b:2', '1']],
-    ['Redisson’s read-write lock', ['HSET', 'foreign', 'mode', 'read', 'c4d5:1', '1']],
-  ])('%s', async (_title, [command, ...args]) => {
-    await redis.call(command!, args);
-    const before = await redis.dump('foreign');
-    const lock = client.getLock('foreign');
-    const calls: (() => Promise<unknown>)[] = [
-      () => lock.lock(),
-      () => lock.tryLock(),
-      () => lock.tryLock(200, 500),
-      () => lock.acquire(),
-      () => lock.withLock(() => undefined),
-      () => lock.forceUnlock(),
-    ];
-    for (const call of calls) {
-      const error = await rejectionOf(call());
-      expect(error).toBeInstanceOf(KeyConflictError);
-      expect(error).toMatchObject({ code: 'KEY_CONFLICT', lockName: 'foreign' });
-    }
-    expect(await redis.dump('foreign')).toEqual(before);
-    expect(await redis.pttl('foreign')).toBe(-1);
-    await redis.del('foreign');
-  });
-});
-
 describe('after a conflict', () => {
   it('nothing is tried again', async () => {
     await redis.set('foreign', 'text');

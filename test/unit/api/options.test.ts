@@ -111,6 +111,19 @@ describe('a request that is not usable is refused, and nothing is sent', () => {
     }
   });
 
+  it.each([NaN, -1, 0, 1.5, Infinity, undefined, '1000'])('extend(%s)', async (lease) => {
+    const hold = await fakeHoldfast().getLock('orders:42').acquire();
+    await expect(hold.extend(lease as never)).rejects.toMatchObject({ code: 'INVALID_OPTION' });
+    await hold.release();
+  });
+
+  it.each([null, 'abort', new AbortController()])('the signal %o', async (signal) => {
+    const calling = fakeHoldfast()
+      .getLock('orders:42')
+      .lock({ signal: signal as never });
+    await expect(calling).rejects.toMatchObject({ code: 'INVALID_OPTION' });
+  });
+
   it('the message names the lock and what would be right', async () => {
     const { getLock } = fakeHoldfast();
     await expect(getLock('orders:42').lock(0)).rejects.toThrow(

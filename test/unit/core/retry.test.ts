@@ -89,12 +89,12 @@ it('a conflict names the key that is in the way, and what it is', async () => {
   send.mockRejectedValue(
     reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
   );
-  const keyInTheWay = { key: 'app:orders', expected: 'a lock', type: 'string', hint: 'redlock’s' };
+  const keyInTheWay = { key: 'app:orders', expected: 'a lock', type: 'string' };
   const lock = { name: 'orders', keyInTheWay: () => Promise.resolve(keyInTheWay) };
   const asking = retry(alwaysReady, new WaitLimit({ limitMs: Infinity }), lock, send);
   await expect(asking).rejects.toMatchObject({
     message:
-      'lock "orders": the key "app:orders" is in the way: it is a string (redlock’s, perhaps), and not a lock; choose another name or keyPrefix',
+      'lock "orders": the key "app:orders" is in the way: it is a string, and not a lock; choose another name or keyPrefix',
     key: 'app:orders',
     keyType: 'string',
   });
@@ -108,16 +108,14 @@ it.each([
     reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
   );
   const lock = { name: 'orders', keyInTheWay };
-  for (const limitMs of [100, Infinity]) {
-    const waitLimit = new WaitLimit({ limitMs });
-    const told = expect(retry(alwaysReady, waitLimit, lock, send)).rejects.toMatchObject({
-      code: 'KEY_CONFLICT',
-      key: undefined,
-    });
-    await vi.advanceTimersByTimeAsync(limitMs === 100 ? 102 : 1_002);
-    await told;
-    waitLimit.dispose();
-  }
+  const waitLimit = new WaitLimit({ limitMs: 100 });
+  const told = expect(retry(alwaysReady, waitLimit, lock, send)).rejects.toMatchObject({
+    code: 'KEY_CONFLICT',
+    key: undefined,
+  });
+  await vi.advanceTimersByTimeAsync(102);
+  await told;
+  waitLimit.dispose();
   expect(vi.getTimerCount()).toBe(0);
 });
 
