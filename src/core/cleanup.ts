@@ -5,6 +5,7 @@ import { type Clock, PROCESS_CLOCK, type Timer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
 import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
+import type { Removable } from './protocol.js';
 import { Undecided } from './retry.js';
 
 /** How soon a removal that stayed unanswered, or was refused for now, is tried again. */
@@ -15,14 +16,6 @@ const CLOSING_RETRY_MS = 50;
 
 /** How many owners are remembered at most; beyond that the oldest is left to end with its lease. */
 const MAX_LEFTOVERS = 10_000;
-
-/** A lock from which an owner can be removed. */
-export interface Removable {
-  /** The same for the same lock of the same client, whatever object stands for it. */
-  readonly id: string;
-  /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
-  release(ownerId: string): Promise<boolean>;
-}
 
 interface Leftover {
   readonly lock: Removable;

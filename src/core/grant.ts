@@ -17,7 +17,6 @@ import {
   type Granted,
   type GrantedHold,
   type GrantedLock,
-  type HandOverReply,
   type KeepReply,
   later,
   leftMs,
@@ -637,7 +636,7 @@ export class Grant implements Granted, Due {
     if (entered) entered.#entersAfter(ownerId, limit);
     this.#isHandingOver = true;
     this.#become({ kind: 'released', isConfirmed: false });
-    let isRepeat = false;
+    let isRepeat = false as boolean;
     const answer = retry(connection, limit, this.#named, (mayHaveRun) => {
       isRepeat = mayHaveRun;
       return next.handOver(ownerId, successorId);

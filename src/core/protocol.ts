@@ -2,7 +2,6 @@
 
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
-import type { Removable } from './cleanup.js';
 import type { RedisClient } from '../redis/client.js';
 import type { KeyInTheWay } from './retry.js';
 import type { LastAnswer, Seniority } from '../waiting/line.js';
@@ -106,6 +105,14 @@ export interface NamedLock {
   readonly id: string;
   /** The name that its caller gave. */
   readonly name: string;
+}
+
+/** A lock from which an owner can be removed. */
+export interface Removable {
+  /** The same for the same lock of the same client, whatever object stands for it. */
+  readonly id: string;
+  /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
+  release(ownerId: string): Promise<boolean>;
 }
 
 /** What a grant needs of the lock that was granted. */

@@ -14,7 +14,7 @@ import {
 } from '../api/errors.js';
 import type { Events } from '../api/events.js';
 import { type Conflicting, retry, Undecided } from './retry.js';
-import { Cleanup, ReleasedOwners, type Removable } from './cleanup.js';
+import { Cleanup, ReleasedOwners } from './cleanup.js';
 import { type Clock, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
 import { inTurn } from '../runtime/node.js';
 import { Schedule } from '../runtime/schedule.js';

@@ -342,7 +342,7 @@ export abstract class LineWaiter implements Waiter {
   }
 }
 
-export class ReentrantWaiter extends LineWaiter implements NextWaiter {
+class ReentrantWaiter extends LineWaiter implements NextWaiter {
   readonly ownerId: string;
   readonly #lock: ReentrantLockBackend;
   /** What a release of this client has handed over to it. */

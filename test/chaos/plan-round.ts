@@ -42,7 +42,7 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     commandTimeoutMs: Math.round(watchdogMs * random.between(0.3, 1.5)),
     nodeTimeoutMs: Math.round(watchdogMs * random.between(0.1, 0.25)),
     phases,
-    faults: faults(random, possible, watchdogMs, phases),
+    faults: planFaults(random, possible, { watchdogMs, phases }),
   };
   if (kind === 'fenced') return { ...plan, fencing: fencing(random, plan) };
   if (kind !== 'semaphore') return plan;
@@ -70,11 +70,10 @@ function drawnTopology(kind: Kind, random: Random): Topology {
 }
 
 /** Several faults may be under way at a time: each track has one after the other. */
-function faults(
+export function planFaults(
   random: Random,
-  possible: readonly Nemesis[],
-  watchdogMs: number,
-  { startMs, faultsMs }: Plan['phases'],
+  possible: readonly Pick<Nemesis, 'name' | 'weight' | 'leases'>[],
+  { watchdogMs, phases: { startMs, faultsMs } }: Pick<Plan, 'watchdogMs' | 'phases'>,
 ): PlannedFault[] {
   if (possible.length === 0) return [];
   const planned: PlannedFault[] = [];

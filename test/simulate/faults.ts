@@ -3,6 +3,7 @@ import { RESTART_EMPTY } from '../chaos/checker/evidence.js';
 import type { Excuses, Touched } from '../chaos/faults.js';
 import { stepMs, STEPS_SERVER_CLOCK } from '../chaos/nemeses/processes.js';
 import { someKey } from '../chaos/nemeses/servers.js';
+import { planFaults } from '../chaos/plan-round.js';
 import { isWeighted, type PlannedFault } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
 import type { Direction, Link, SimServer, Treatment } from './network.js';
@@ -180,22 +181,11 @@ const NEMESES: readonly Nemesis[] = [
   },
 ];
 
-/** Plans the faults of a round: each track has one after the other. */
-export function planFaults(world: World): PlannedFault[] {
+/** What happens in a round. */
+export function faultsOf(world: World): PlannedFault[] {
   const { plan } = world;
-  const random = new Random(plan.seed, `faults ${plan.kind}`);
   const possible = NEMESES.filter(({ isPossible }) => isPossible?.(world) ?? true);
-  const endMs = plan.phases.startMs + plan.phases.faultsMs;
-  const planned: PlannedFault[] = [];
-  for (let track = random.whole(2, 4); track > 0; track--) {
-    for (let atMs = plan.phases.startMs + random.between(20, 900); atMs < endMs;) {
-      const { name: nemesis, leases } = random.weighted(possible);
-      const forMs = Math.min(plan.watchdogMs * random.between(...leases), endMs - atMs);
-      planned.push({ nemesis, atMs, forMs, target: random.whole(0, 1e6), amount: random.next() });
-      atMs += forMs + random.between(20, 900);
-    }
-  }
-  return planned;
+  return planFaults(new Random(plan.seed, `faults ${plan.kind}`), possible, plan);
 }
 
 /** Has them happen, and end, at their times. */

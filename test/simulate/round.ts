@@ -7,7 +7,7 @@ import { violation, type Evidence, type Violation } from '../chaos/checker/evide
 import type { Look } from '../chaos/checker/looks.js';
 import { planRound } from '../chaos/plan-round.js';
 import type { Kind, Plan } from '../chaos/plan.js';
-import { planFaults, schedule } from './faults.js';
+import { faultsOf, schedule } from './faults.js';
 import { observe } from './observer.js';
 import { World } from './world.js';
 
@@ -52,7 +52,7 @@ export async function playRound(
   process.on('unhandledRejection', troubled);
   try {
     observe(world, looks, () => isOver);
-    schedule(world, planFaults(world));
+    schedule(world, faultsOf(world));
     await time.play(startMs + plan.phases.startMs + plan.phases.faultsMs + 1);
     const healedAt = time.nowMs;
     await time.play(healedAt + plan.phases.calmMs);

@@ -9,7 +9,7 @@ import { descriptionTests, eventTests, holdTests } from './lock-contract-holds.j
 const LEASE_MS = 3_000;
 
 /** Runs the suite for one kind of lock. */
-export function lockContract(kindName: string, kind: LockKind): void {
+function lockContract(kindName: string, kind: LockKind): void {
   describe(`the contract of a ${kindName}`, () => {
     describe('whose clients have short leases', () => {
       const current = contextPerTest(kindName, kind, LEASE_MS);

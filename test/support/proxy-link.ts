@@ -23,8 +23,8 @@ export const FORWARD: Treatment = { kind: 'forward', then: 'cut', done: () => un
 interface LinkRules {
   treat(command: Buffer, args: Buffer[]): Treatment;
   rewrite(reply: Buffer): Buffer;
-  /** After how many milliseconds each copy of a pub/sub message is passed on. */
-  copies(): readonly number[];
+  /** After how many milliseconds each copy of a pub/sub message is passed on; a promise: it is held back until then. */
+  copies(message: Buffer): readonly number[] | Promise<readonly number[]>;
   /** Its client has subscribed for the first time. */
   onSubscribe(): void;
   onEnd(): void;
@@ -159,7 +159,16 @@ export class ProxyLink {
   }
 
   #passMessage(message: Buffer): void {
-    for (const delayMs of this.#rules.copies()) {
+    const copies = this.#rules.copies(message);
+    if (copies instanceof Promise)
+      void copies.then((later) => {
+        this.#passCopies(message, later);
+      });
+    else this.#passCopies(message, copies);
+  }
+
+  #passCopies(message: Buffer, copies: readonly number[]): void {
+    for (const delayMs of copies) {
       if (delayMs === 0) {
         this.#downstream.send(message);
         continue;

@@ -12,8 +12,11 @@ const PORT_TAKEN_MS = 10_000;
 /** What to do with a command; undefined: pass it on. */
 type CommandRule = (args: readonly Buffer[]) => Treatment | undefined;
 
-/** After how many milliseconds each copy of a pub/sub message is passed on; none: it is lost. */
-type MessageRule = () => readonly number[];
+/** After how many milliseconds each copy of a pub/sub message is passed on; none: it is lost; a promise: it is held back until then. */
+type MessageRule = (message: Buffer) => readonly number[] | Promise<readonly number[]>;
+
+/** Which connections are meant: those that have subscribed, the others, or all. */
+type Links = 'all' | 'subscribers' | 'others';
 
 /** Starts a proxy in front of the server on `targetPort`. */
 export async function startProxy(targetPort: number, targetHost = '127.0.0.1'): Promise<TcpProxy> {
@@ -40,7 +43,7 @@ export class TcpProxy implements AsyncDisposable {
   readonly #links = new Set<ProxyLink>();
   readonly #rewrites: { from: Buffer; to: Buffer }[] = [];
   #listener: Server | undefined;
-  #swallowed: { what: Swallowed; links: 'all' | 'subscribers' } | undefined;
+  #swallowed: { what: Swallowed; links: Links } | undefined;
   #treatCommand: CommandRule | undefined;
   #treatMessage: MessageRule | undefined;
   #delay = { upstreamMs: 0, downstreamMs: 0 };
@@ -104,9 +107,9 @@ export class TcpProxy implements AsyncDisposable {
 
   /**
    * Forwards nothing in either direction, or in one; connections stay open and new ones are accepted. For `subscribers`
-   * only where somebody subscribed, or does so meanwhile.
+   * only where somebody subscribed, or does so meanwhile; for `others` only where nobody has.
    */
-  blackhole(what: Swallowed = 'both', links: 'all' | 'subscribers' = 'all'): void {
+  blackhole(what: Swallowed = 'both', links: Links = 'all'): void {
     this.#swallowed = { what, links };
     for (const link of this.#links) this.#swallow(link);
   }
@@ -198,7 +201,7 @@ export class TcpProxy implements AsyncDisposable {
           link.setDelay({ upstreamMs: 0, downstreamMs: this.#subscriptionsDelayMs });
         return this.#interceptors.treat(args) ?? this.#treatCommand?.(args) ?? FORWARD;
       },
-      copies: () => this.#treatMessage?.() ?? [0],
+      copies: (message) => this.#treatMessage?.(message) ?? [0],
       onSubscribe: () => {
         this.#swallow(link);
       },
@@ -213,7 +216,7 @@ export class TcpProxy implements AsyncDisposable {
   #swallow(link: ProxyLink): void {
     if (!this.#swallowed) return;
     const { what, links } = this.#swallowed;
-    if (links === 'all' || link.isSubscriber) link.isolate(what);
+    if (links === 'all' || link.isSubscriber === (links === 'subscribers')) link.isolate(what);
   }
 
   #rewritten(reply: Buffer): Buffer {

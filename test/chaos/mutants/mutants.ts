@@ -21,478 +21,363 @@ export interface Edit {
 
 export const MUTANTS: readonly Mutant[] = [
   {
-    name: 'token written back by maximum',
-    what: 'a master that knows a larger token says that it has this one, too',
-    kinds: ['red'],
+    ...mutant(
+      'token written back by maximum',
+      'a master that knows a larger token says that it has this one, too',
+      ['red'],
+      lua(
+        'if lastNumber >= number then\n  return last\nend',
+        'if lastNumber >= number then\n  return 1\nend',
+      ),
+    ),
     isFenced: true,
-    edits: [
-      {
-        in: 'lua',
-        from: 'if lastNumber >= number then\n  return last\nend',
-        to: 'if lastNumber >= number then\n  return 1\nend',
-      },
-    ],
   },
   {
-    name: 'token on a guarded master',
-    what: 'a master within its restart guard counts as one that knows the token',
-    kinds: ['red'],
+    ...mutant(
+      'token on a guarded master',
+      'a master within its restart guard counts as one that knows the token',
+      ['red'],
+      src(
+        'const counting = this.#nodes.filter((_, index) => !whyNot[index]);',
+        "const counting = this.#nodes.filter(\n        (_, index) => whyNot[index]?.answer !== 'unreachable',\n      );",
+      ),
+    ),
     isFenced: true,
-    edits: [
-      {
-        in: 'src',
-        from: 'const counting = this.#nodes.filter((_, index) => !whyNot[index]);',
-        to: "const counting = this.#nodes.filter(\n        (_, index) => whyNot[index]?.answer !== 'unreachable',\n      );",
-      },
-    ],
   },
   {
-    name: 'token not written back',
-    what: 'the largest token that a voter asks for is the holder’s, and no master is told',
-    kinds: ['red'],
+    ...mutant(
+      'token not written back',
+      'the largest token that a voter asks for is the holder’s, and no master is told',
+      ['red'],
+      src(
+        'const result = token === undefined ? votes :',
+        'const result = token === undefined || Number(0) === 0 ? votes :',
+      ),
+    ),
     isFenced: true,
-    edits: [
-      {
-        in: 'src',
-        from: 'const result = token === undefined ? votes :',
-        to: 'const result = token === undefined || Number(0) === 0 ? votes :',
-      },
-    ],
   },
-  {
-    name: 'release of any owner',
-    what: 'a release frees the lock whoever holds it',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'lua',
-        from: "if redis.call('HDEL', lock, owner) == 0 then\n  return 0\nend",
-        to: "if redis.call('DEL', lock) == 0 then\n  return 0\nend",
-      },
-    ],
-  },
-  {
-    name: 'deadline from the reply',
-    what: 'a lease counts from when its reply came, not from when it was asked for',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: 'return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };',
-        to: 'void sentAt;\n  return { since: now(sentAt.clock), usableMs: leaseMs - driftMarginMs(leaseMs) };',
-      },
-    ],
-  },
-  {
-    name: 'renewal of whatever stands there',
-    what: "a renewal prolongs the lock and says 'kept' whoever holds it",
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'lua',
-        from: "local count = ours('HGET', lock, owner)",
-        to: "local count = redis.call('EXISTS', lock) == 1 and '1'",
-      },
-    ],
-  },
-  {
-    name: 'lost wake-up',
-    what: 'a release tells nobody',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'lua',
-        from: "local told = publish ~= '' and redis.pcall(publish, channel, '0') or 0\nreturn type(told)",
-        to: 'local told = 0\nreturn type(told)',
-      },
-    ],
-  },
-  {
-    name: 'grant without its nonce',
-    what: 'a grant counts whatever it answers, from when it is heard',
-    kinds: ['fair'],
-    edits: [
-      {
-        in: 'src',
-        from: 'const sentAt = this.#sentAt(nonce);\n    if (!sentAt || !this.#mayStand',
-        to: 'const sentAt = now(this.#confirmedAt.clock);\n    if (!this.#mayStand',
-      },
-    ],
-  },
-  {
-    name: 'Redlock without its guard',
-    what: 'a master that has just restarted votes',
-    kinds: ['red'],
-    edits: [
-      {
-        in: 'src',
-        from: 'const why = votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
-        to: 'const why = 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
-      },
-      {
-        in: 'src',
-        from: "if (vote?.answer !== 'acquired' || node.upMs >= required.upMs) return vote ?? [];",
-        to: "if (vote?.answer !== 'acquired' || node.upMs >= 0 * required.upMs) return vote ?? [];",
-      },
-    ],
-  },
-  {
-    name: 'Redlock without undo',
-    what: 'the votes of a lost election stay',
-    kinds: ['red'],
-    edits: [
-      {
-        in: 'src',
-        from: "if (result.outcome !== 'acquired') this.#takeBack(this.#mayHaveBeenSeen(result));",
-        to: 'this.#mayHaveBeenSeen(result);',
-      },
-    ],
-  },
-  {
-    name: 'wall clock ignored',
-    what: 'a deadline looks at the monotonic clock only, which stands still while the machine is suspended',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: 'return Math.max(monotonicMs - since.monotonicMs, wallMs - since.wallMs);',
-        to: 'void wallMs;\n  return monotonicMs - since.monotonicMs;',
-      },
-    ],
-  },
-  {
-    name: 'counts as differences',
-    what: 'a nested acquisition adds to the count, instead of setting it, so a repeat counts twice',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'lua',
-        from: "if count ~= holdCount then\n  local counted = redis.pcall('HSET', lock, owner, holdCount)",
-        to: "if holdCount ~= '0' then\n  local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
-      },
-      {
-        in: 'src',
-        from: 'const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared);',
-        to: 'const more = holdCount - (this.countThere ?? holdCount);\n    const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, more, leaseMs, waitLimit, this.#isShared);',
-      },
-    ],
-  },
-  {
-    name: 'repeat taken for a first try',
-    what: 'a release whose reply was lost finds nothing when it is repeated, and calls that a loss',
-    kinds: ['reentrant'],
-    edits: [{ in: 'src', from: 'if (!isReleased && !isRepeat)', to: 'if (!isReleased)' }],
-  },
-  {
-    name: 'first try taken for a repeat',
-    what: 'a release that finds nothing calls that a success, though the lock was lost',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: 'if (!isReleased && !isRepeat)',
-        to: 'if (!isReleased && isRepeat === undefined)',
-      },
-    ],
-  },
-  {
-    name: 'unanswered renewal counts',
-    what: 'a renewal that was not answered prolongs the lease all the same',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: '    } catch (error) {\n      const alone = this.#splitting.due(batch, error);',
-        to: "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now(sentAt.clock) });\n      const alone = this.#splitting.due(batch, error);",
-      },
-    ],
-  },
-  {
-    name: 're-entry takes a lapsed lock',
-    what: 'a nested acquisition takes a lock whose key is gone',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\n',
-        to: "local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\nif redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET', lock, owner, 1)\n  redis.call('PEXPIRE', lock, math.max(leaseMs, 1000))\nend\n",
-      },
-    ],
-  },
-  {
-    name: 'inner lease cuts the outer',
-    what: 'a nested acquisition with a shorter lease shortens that of the lock',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'local newTtlMs = math.max(ttlMs, leaseMs)',
-        to: 'local newTtlMs = leaseMs > 0 and leaseMs or ttlMs',
-      },
-    ],
-  },
-  {
-    name: 'siblings at once',
-    what: 'branches of one holder do not take turns, as if all of them only read',
-    kinds: ['reentrant'],
-    edits: [
-      { in: 'src', from: 'if (!turns.tryTake(isShared)) {', to: 'if (!turns.tryTake(true)) {' },
-    ],
-  },
-  {
-    name: 'what was given up stays',
-    what: 'an acquisition that was given up while it was on its way is not undone',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: '    this.#owners.set(id, leftover);\n    this.#try(id, leftover);',
-        to: '    void [id, leftover];',
-      },
-    ],
-  },
-  {
-    name: 'who gives up keeps its place',
-    what: 'who gives up is not taken out of the line, nor is what it may have been given',
-    kinds: ['fair'],
-    edits: [
-      {
-        in: 'src',
-        from: 'if (mayStand || isLeft) this.#session.cleanup.remove(this.#lock, waiter.ownerId, isLeft);',
-        to: 'void [mayStand, isLeft];',
-      },
-    ],
-  },
-  {
-    name: 'close() releases nothing',
-    what: 'what is held when its client is closed stays on the server for the rest of its lease',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: '=>\n      (await lock.release(ownerId)) || isRepeat;',
-        to: '=> Promise.resolve(isRepeat || true);',
-      },
-    ],
-  },
-  {
-    name: 'held is told as unavailable',
-    what: 'who waits for too long is told that Redis did not answer, though it said that somebody else has the lock',
-    kinds: ['reentrant', 'fair'],
-    edits: [
-      {
-        in: 'src',
-        from: 'const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);',
-        to: 'const young = known ?? this.#heldHere;\n    const seen = young && Number(0) > 0 ? young : undefined;',
-      },
-    ],
-  },
-  {
-    name: 'subscribed is not told',
-    what: 'what was published before a subscription stood, or stood again, is missed',
-    kinds: ['reentrant'],
-    edits: [
-      {
-        in: 'src',
-        from: '    for (const listener of this.listeners) listener.subscribed();',
-        to: '',
-      },
-    ],
-  },
-  {
-    name: 'newcomers pass the line',
-    what: 'a fair lock that is free goes to whoever asks, whoever waits',
-    kinds: ['fair'],
-    edits: [{ in: 'lua', from: 'if isFree and isFirst then', to: 'if isFree then' }],
-  },
-  {
-    name: 'line that forgets leases',
-    what: 'a fair lock is handed over for ten minutes instead of what is left of the place',
-    kinds: ['fair'],
-    edits: [
-      {
-        in: 'lua',
-        from: "refusal('PEXPIREAT', lock, expiresAtMs)",
-        to: "refusal('PEXPIRE', lock, 600000)",
-      },
-    ],
-  },
-  {
-    name: 'majority of half',
-    what: 'a Redlock is held with one vote less than most',
-    kinds: ['red'],
-    edits: [
-      {
-        in: 'src',
-        from: 'this.quorum = Math.floor(masters.length / 2) + 1;',
-        to: 'this.quorum = Math.floor(masters.length / 2);',
-      },
-    ],
-  },
-  {
-    name: 'votes counted from their reply',
-    what: "a Redlock's lease counts from the end of the election",
-    kinds: ['red'],
-    edits: [
-      {
-        in: 'src',
-        from: "return { outcome: 'acquired', token: result.token, sentAt };",
-        to: "return { outcome: 'acquired', token: result.token, sentAt: now(sentAt.clock) };",
-      },
-    ],
-  },
-  {
-    name: 'token without the last one',
-    what: 'a token is the time, which may be set back',
-    kinds: ['fenced'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'local number = math.max(lastNumber + 1, nowUs)',
-        to: 'local number = nowUs',
-      },
-    ],
-  },
-  {
-    name: 'token without the time',
-    what: 'a token is the last one plus one, and 1 when that is forgotten',
-    kinds: ['fenced'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'local number = math.max(lastNumber + 1, nowUs)',
-        to: 'local number = lastNumber + 1\n  nowUs = math.min(nowUs, number)',
-      },
-    ],
-  },
-  {
-    name: 'hand-over with the same token',
-    what: 'who is handed a fair lock is given the token of who hands it over',
-    kinds: ['fenced'],
-    edits: [
-      {
-        in: 'lua',
-        from: '  if isKnown and token and not setToken',
-        to: "  token = redis.call('GET', counter) or token\n  if isKnown and token and not setToken",
-      },
-    ],
-  },
-  {
-    name: 'MultiLock keeps its parts',
-    what: 'members that were acquired stay held when another one was not',
-    kinds: ['multi'],
-    edits: [
-      {
-        in: 'src',
-        from: '    if (holds.length > 0) await this.#undo(holds);',
-        to: '    void this.#undo;',
-      },
-    ],
-  },
-  {
-    name: 'permits of any owner',
-    what: 'a release takes the permits of whoever would lapse first',
-    kinds: ['semaphore', 'read-write'],
-    edits: [
-      {
-        in: 'lua',
-        from: '  goes(owner, weightOf(field))\n',
-        to: "  goes(holders[1], weightOf(redis.call('HGET', lock, holders[1])))\n",
-      },
-    ],
-  },
-  {
-    name: 'lapsed holders count',
-    what: 'who has lapsed keeps its permits',
-    kinds: ['semaphore', 'read-write'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'if holders[2] and tonumber(holders[2]) <= nowMs then',
-        to: 'if holders[2] and tonumber(holders[2]) <= 0 then',
-      },
-      {
-        in: 'lua',
-        from: 'local hasLapsed = holder[1] ~= nil and tonumber(holder[2]) <= nowMs',
-        to: 'local hasLapsed = false',
-      },
-    ],
-  },
-  {
-    name: 'small requests overtake',
-    what: 'whoever wants few enough permits is let in past the first in line, who wants more',
-    kinds: ['semaphore'],
-    edits: [
-      {
-        in: 'lua',
-        from: '      if hasToWait(candidate, place) then\n        waiting = place\n        break\n      end\n      leaving[#leaving + 1] = candidate',
-        to: '      if hasToWait(candidate, place) then\n        waiting = waiting or place\n      else\n        leaving[#leaving + 1] = candidate\n      end',
-      },
-    ],
-  },
-  {
-    name: 'newcomers take free permits',
-    what: 'permits that nobody holds go to whoever asks, whoever waits',
-    kinds: ['semaphore', 'read-write'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'if isFirst and not hasLapsed and used + weight <= capacity then',
-        to: 'if not hasLapsed and used + weight <= capacity then',
-      },
-    ],
-  },
-  {
-    name: 'writer beside readers',
-    what: 'who wants to write is let in while others read',
-    kinds: ['read-write'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'if isFirst and not hasLapsed and used + weight <= capacity then',
-        to: 'if isFirst and not hasLapsed and (used + weight <= capacity or weight > 1 and used < capacity) then',
-      },
-    ],
-  },
-  {
-    name: 'downgrade that is not told',
-    what: 'who goes on reading keeps others from it',
-    kinds: ['read-write'],
-    edits: [
-      {
-        in: 'src',
-        from: 'const weight = isShared && leaseMs === 0 ?',
-        to: 'const weight = isShared && leaseMs < 0 ?',
-      },
-    ],
-  },
-  {
-    name: 'extension that shortens',
-    what: 'a lease of permits ends when it was last said to, and not later',
-    kinds: ['semaphore'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'local mayShorten = isUnconfirmed and isConfirmation',
-        to: 'local mayShorten = isUnconfirmed or not isConfirmation',
-      },
-    ],
-  },
-  {
-    name: 'remains count',
-    what: 'when the leases of a lock were deleted, its permits stay in use',
-    kinds: ['semaphore', 'read-write'],
-    edits: [
-      {
-        in: 'lua',
-        from: 'local isTorn = isNew and holder[1] or used > 0 and not holder[1]',
-        to: 'local isTorn = false',
-      },
-      {
-        in: 'lua',
-        from: 'local isTorn = used > 0 and not hadHolders',
-        to: 'local isTorn = false',
-      },
-    ],
-  },
+  mutant(
+    'release of any owner',
+    'a release frees the lock whoever holds it',
+    ['reentrant'],
+    lua(
+      "if redis.call('HDEL', lock, owner) == 0 then\n  return 0\nend",
+      "if redis.call('DEL', lock) == 0 then\n  return 0\nend",
+    ),
+  ),
+  mutant(
+    'deadline from the reply',
+    'a lease counts from when its reply came, not from when it was asked for',
+    ['reentrant'],
+    src(
+      'return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };',
+      'void sentAt;\n  return { since: now(sentAt.clock), usableMs: leaseMs - driftMarginMs(leaseMs) };',
+    ),
+  ),
+  mutant(
+    'renewal of whatever stands there',
+    "a renewal prolongs the lock and says 'kept' whoever holds it",
+    ['reentrant'],
+    lua(
+      "local count = ours('HGET', lock, owner)",
+      "local count = redis.call('EXISTS', lock) == 1 and '1'",
+    ),
+  ),
+  mutant(
+    'lost wake-up',
+    'a release tells nobody',
+    ['reentrant'],
+    lua(
+      "local told = publish ~= '' and redis.pcall(publish, channel, '0') or 0\nreturn type(told)",
+      'local told = 0\nreturn type(told)',
+    ),
+  ),
+  mutant(
+    'grant without its nonce',
+    'a grant counts whatever it answers, from when it is heard',
+    ['fair'],
+    src(
+      'const sentAt = this.#sentAt(nonce);\n    if (!sentAt || !this.#mayStand',
+      'const sentAt = now(this.#confirmedAt.clock);\n    if (!this.#mayStand',
+    ),
+  ),
+  mutant(
+    'Redlock without its guard',
+    'a master that has just restarted votes',
+    ['red'],
+    src(
+      'const why = votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
+      'const why = 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
+    ),
+    src(
+      "if (vote?.answer !== 'acquired' || node.upMs >= required.upMs) return vote ?? [];",
+      "if (vote?.answer !== 'acquired' || node.upMs >= 0 * required.upMs) return vote ?? [];",
+    ),
+  ),
+  mutant(
+    'Redlock without undo',
+    'the votes of a lost election stay',
+    ['red'],
+    src(
+      "if (result.outcome !== 'acquired') this.#takeBack(this.#mayHaveBeenSeen(result));",
+      'this.#mayHaveBeenSeen(result);',
+    ),
+  ),
+  mutant(
+    'wall clock ignored',
+    'a deadline looks at the monotonic clock only, which stands still while the machine is suspended',
+    ['reentrant'],
+    src(
+      'return Math.max(monotonicMs - since.monotonicMs, wallMs - since.wallMs);',
+      'void wallMs;\n  return monotonicMs - since.monotonicMs;',
+    ),
+  ),
+  mutant(
+    'counts as differences',
+    'a nested acquisition adds to the count, instead of setting it, so a repeat counts twice',
+    ['reentrant'],
+    lua(
+      "if count ~= holdCount then\n  local counted = redis.pcall('HSET', lock, owner, holdCount)",
+      "if holdCount ~= '0' then\n  local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
+    ),
+    src(
+      'const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared);',
+      'const more = holdCount - (this.countThere ?? holdCount);\n    const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, more, leaseMs, waitLimit, this.#isShared);',
+    ),
+  ),
+  mutant(
+    'repeat taken for a first try',
+    'a release whose reply was lost finds nothing when it is repeated, and calls that a loss',
+    ['reentrant'],
+    src('if (!isReleased && !isRepeat)', 'if (!isReleased)'),
+  ),
+  mutant(
+    'first try taken for a repeat',
+    'a release that finds nothing calls that a success, though the lock was lost',
+    ['reentrant'],
+    src('if (!isReleased && !isRepeat)', 'if (!isReleased && isRepeat === undefined)'),
+  ),
+  mutant(
+    'unanswered renewal counts',
+    'a renewal that was not answered prolongs the lease all the same',
+    ['reentrant'],
+    src(
+      '    } catch (error) {\n      const alone = this.#splitting.due(batch, error);',
+      "    } catch (error) {\n      const deadline = deadlineOf(sentAt, leaseMs);\n      for (const { lease } of batch)\n        lease.renewed('kept', { sentAt, leaseMs, deadline, answeredAt: now(sentAt.clock) });\n      const alone = this.#splitting.due(batch, error);",
+    ),
+  ),
+  mutant(
+    're-entry takes a lapsed lock',
+    'a nested acquisition takes a lock whose key is gone',
+    ['reentrant'],
+    lua(
+      'local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\n',
+      "local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])\nif redis.call('EXISTS', lock) == 0 then\n  redis.call('HSET', lock, owner, 1)\n  redis.call('PEXPIRE', lock, math.max(leaseMs, 1000))\nend\n",
+    ),
+  ),
+  mutant(
+    'inner lease cuts the outer',
+    'a nested acquisition with a shorter lease shortens that of the lock',
+    ['reentrant'],
+    lua(
+      'local newTtlMs = math.max(ttlMs, leaseMs)',
+      'local newTtlMs = leaseMs > 0 and leaseMs or ttlMs',
+    ),
+  ),
+  mutant(
+    'siblings at once',
+    'branches of one holder do not take turns, as if all of them only read',
+    ['reentrant'],
+    src('if (!turns.tryTake(isShared)) {', 'if (!turns.tryTake(true)) {'),
+  ),
+  mutant(
+    'what was given up stays',
+    'an acquisition that was given up while it was on its way is not undone',
+    ['reentrant'],
+    src(
+      '    this.#owners.set(id, leftover);\n    this.#try(id, leftover);',
+      '    void [id, leftover];',
+    ),
+  ),
+  mutant(
+    'who gives up keeps its place',
+    'who gives up is not taken out of the line, nor is what it may have been given',
+    ['fair'],
+    src(
+      'if (mayStand || isLeft) this.#session.cleanup.remove(this.#lock, waiter.ownerId, isLeft);',
+      'void [mayStand, isLeft];',
+    ),
+  ),
+  mutant(
+    'close() releases nothing',
+    'what is held when its client is closed stays on the server for the rest of its lease',
+    ['reentrant'],
+    src(
+      '=>\n      (await lock.release(ownerId)) || isRepeat;',
+      '=> Promise.resolve(isRepeat || true);',
+    ),
+  ),
+  mutant(
+    'held is told as unavailable',
+    'who waits for too long is told that Redis did not answer, though it said that somebody else has the lock',
+    ['reentrant', 'fair'],
+    src(
+      'const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);',
+      'const young = known ?? this.#heldHere;\n    const seen = young && Number(0) > 0 ? young : undefined;',
+    ),
+  ),
+  mutant(
+    'subscribed is not told',
+    'what was published before a subscription stood, or stood again, is missed',
+    ['reentrant'],
+    src('    for (const listener of this.listeners) listener.subscribed();', ''),
+  ),
+  mutant(
+    'newcomers pass the line',
+    'a fair lock that is free goes to whoever asks, whoever waits',
+    ['fair'],
+    lua('if isFree and isFirst then', 'if isFree then'),
+  ),
+  mutant(
+    'line that forgets leases',
+    'a fair lock is handed over for ten minutes instead of what is left of the place',
+    ['fair'],
+    lua("refusal('PEXPIREAT', lock, expiresAtMs)", "refusal('PEXPIRE', lock, 600000)"),
+  ),
+  mutant(
+    'majority of half',
+    'a Redlock is held with one vote less than most',
+    ['red'],
+    src(
+      'this.quorum = Math.floor(masters.length / 2) + 1;',
+      'this.quorum = Math.floor(masters.length / 2);',
+    ),
+  ),
+  mutant(
+    'votes counted from their reply',
+    "a Redlock's lease counts from the end of the election",
+    ['red'],
+    src(
+      "return { outcome: 'acquired', token: result.token, sentAt };",
+      "return { outcome: 'acquired', token: result.token, sentAt: now(sentAt.clock) };",
+    ),
+  ),
+  mutant(
+    'token without the last one',
+    'a token is the time, which may be set back',
+    ['fenced'],
+    lua('local number = math.max(lastNumber + 1, nowUs)', 'local number = nowUs'),
+  ),
+  mutant(
+    'token without the time',
+    'a token is the last one plus one, and 1 when that is forgotten',
+    ['fenced'],
+    lua(
+      'local number = math.max(lastNumber + 1, nowUs)',
+      'local number = lastNumber + 1\n  nowUs = math.min(nowUs, number)',
+    ),
+  ),
+  mutant(
+    'hand-over with the same token',
+    'who is handed a fair lock is given the token of who hands it over',
+    ['fenced'],
+    lua(
+      '  if isKnown and token and not setToken',
+      "  token = redis.call('GET', counter) or token\n  if isKnown and token and not setToken",
+    ),
+  ),
+  mutant(
+    'MultiLock keeps its parts',
+    'members that were acquired stay held when another one was not',
+    ['multi'],
+    src('    if (holds.length > 0) await this.#undo(holds);', '    void this.#undo;'),
+  ),
+  mutant(
+    'permits of any owner',
+    'a release takes the permits of whoever would lapse first',
+    ['semaphore', 'read-write'],
+    lua(
+      '  goes(owner, weightOf(field))\n',
+      "  goes(holders[1], weightOf(redis.call('HGET', lock, holders[1])))\n",
+    ),
+  ),
+  mutant(
+    'lapsed holders count',
+    'who has lapsed keeps its permits',
+    ['semaphore', 'read-write'],
+    lua(
+      'if holders[2] and tonumber(holders[2]) <= nowMs then',
+      'if holders[2] and tonumber(holders[2]) <= 0 then',
+    ),
+    lua(
+      'local hasLapsed = holder[1] ~= nil and tonumber(holder[2]) <= nowMs',
+      'local hasLapsed = false',
+    ),
+  ),
+  mutant(
+    'small requests overtake',
+    'whoever wants few enough permits is let in past the first in line, who wants more',
+    ['semaphore'],
+    lua(
+      '      if hasToWait(candidate, place) then\n        waiting = place\n        break\n      end\n      leaving[#leaving + 1] = candidate',
+      '      if hasToWait(candidate, place) then\n        waiting = waiting or place\n      else\n        leaving[#leaving + 1] = candidate\n      end',
+    ),
+  ),
+  mutant(
+    'newcomers take free permits',
+    'permits that nobody holds go to whoever asks, whoever waits',
+    ['semaphore', 'read-write'],
+    lua(
+      'if isFirst and not hasLapsed and used + weight <= capacity then',
+      'if not hasLapsed and used + weight <= capacity then',
+    ),
+  ),
+  mutant(
+    'writer beside readers',
+    'who wants to write is let in while others read',
+    ['read-write'],
+    lua(
+      'if isFirst and not hasLapsed and used + weight <= capacity then',
+      'if isFirst and not hasLapsed and (used + weight <= capacity or weight > 1 and used < capacity) then',
+    ),
+  ),
+  mutant(
+    'downgrade that is not told',
+    'who goes on reading keeps others from it',
+    ['read-write'],
+    src('const weight = isShared && leaseMs === 0 ?', 'const weight = isShared && leaseMs < 0 ?'),
+  ),
+  mutant(
+    'extension that shortens',
+    'a lease of permits ends when it was last said to, and not later',
+    ['semaphore'],
+    lua(
+      'local mayShorten = isUnconfirmed and isConfirmation',
+      'local mayShorten = isUnconfirmed or not isConfirmation',
+    ),
+  ),
+  mutant(
+    'remains count',
+    'when the leases of a lock were deleted, its permits stay in use',
+    ['semaphore', 'read-write'],
+    lua('local isTorn = isNew and holder[1] or used > 0 and not holder[1]', 'local isTorn = false'),
+    lua('local isTorn = used > 0 and not hadHolders', 'local isTorn = false'),
+  ),
 ];
+
+function mutant(
+  name: string,
+  what: string,
+  kinds: readonly Kind[],
+  ...edits: readonly Edit[]
+): Mutant {
+  return { name, what, kinds, edits };
+}
+
+function lua(from: string, to: string): Edit {
+  return { in: 'lua', from, to };
+}
+
+function src(from: string, to: string): Edit {
+  return { in: 'src', from, to };
+}

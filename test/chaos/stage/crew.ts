@@ -46,8 +46,9 @@ export class CrewMember implements AsyncDisposable {
     await this.ready();
   }
 
+  /** A machine that has much to do may take minutes to start a process. */
   async ready(): Promise<void> {
-    await this.next('ready');
+    await this.next('ready', 300_000);
   }
 
   pause(): void {
