@@ -3,7 +3,6 @@
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
-import type { KeyInTheWay } from './retry.js';
 import type { LastAnswer, Seniority } from '../waiting/line.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Hold } from '../api/lock.js';
@@ -178,6 +177,17 @@ export interface AcquirableLock extends GrantedLock {
    * @param limit - how long the caller will wait
    */
   tryAtOnce?(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined;
+}
+
+/** What stands where a key of a lock should be. */
+export interface KeyInTheWay {
+  readonly key: string;
+  /** What should be there, in words: "a lock". */
+  readonly expected: string;
+  /** As the server's `TYPE` says it. */
+  readonly type: string;
+  /** The master that has the key, as `host:port`, where there are several. */
+  readonly node?: string | undefined;
 }
 
 /** A key, and the way to its server. */

@@ -1,6 +1,7 @@
 // Asks Redis until it answers, or the wait is over. Nothing below repeats anything by itself; `retry` does, and tells `send` so, since a
 // repeat may find the work already done.
 
+import type { KeyInTheWay } from './protocol.js';
 import { HoldfastError } from '../api/errors.js';
 import { failureKind, NodeGoneError } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
@@ -82,17 +83,6 @@ export class Undecided extends Error {
 }
 
 // A key that is in the way of a lock: which one, and what it is, looked for once a command has met it.
-
-/** What stands where a key of a lock should be. */
-export interface KeyInTheWay {
-  readonly key: string;
-  /** What should be there, in words: "a lock". */
-  readonly expected: string;
-  /** As the server's `TYPE` says it. */
-  readonly type: string;
-  /** The master that has the key, as `host:port`, where there are several. */
-  readonly node?: string | undefined;
-}
 
 /** A lock that can say what is in its way. */
 export interface Conflicting {

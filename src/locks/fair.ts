@@ -10,8 +10,8 @@ import {
   type LockBackend,
   type LockRequest,
   type Waiter,
+  type KeyInTheWay,
 } from '../core/protocol.js';
-import type { KeyInTheWay } from '../core/retry.js';
 import type { Server } from '../core/server.js';
 import type { RenewerRow } from '../core/watchdog.js';
 import { Place } from '../queue/place.js';

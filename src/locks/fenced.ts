@@ -9,10 +9,10 @@ import {
   parseBoolean,
   parseOptions,
 } from '../api/options.js';
-import type { LockBackend } from '../core/protocol.js';
+import type { KeyInTheWay, LockBackend } from '../core/protocol.js';
 import type { Session } from '../core/session.js';
 import { SingleLock } from './single-lock.js';
-import type { ExpectedKey, KeyInTheWay } from '../core/retry.js';
+import type { ExpectedKey } from '../core/retry.js';
 import type { RedisClient } from '../redis/client.js';
 import { replyError } from '../redis/failure.js';
 import type { LockKeys } from '../redis/keys.js';

@@ -8,6 +8,7 @@ import {
   isAcquired,
   isKept,
   type KeepReply,
+  type KeyInTheWay,
   type KeyPlace,
   type LockBackend,
   type LockRequest,
@@ -18,7 +19,7 @@ import type { Server } from '../core/server.js';
 import { hashTag, LockKeys } from '../redis/keys.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
 import { type LastAnswer, Line, type LineEntry, Lines, TurnTaking } from '../waiting/line.js';
-import { type ExpectedKey, type KeyInTheWay, keyOfAnotherType } from '../core/retry.js';
+import { type ExpectedKey, keyOfAnotherType } from '../core/retry.js';
 import type { Clock, TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import { scripts } from '../redis/scripts.generated.js';

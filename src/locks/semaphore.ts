@@ -20,14 +20,13 @@ import type {
   SemaphoreDescription,
 } from '../api/semaphore.js';
 import { acquire } from '../core/acquisition.js';
-import type { OwnHold, SelfWait } from '../core/protocol.js';
+import type { OwnHold, SelfWait, KeyInTheWay } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
 import type { Session } from '../core/session.js';
 import { type SingleHold, whileHeld } from '../core/hold.js';
 import { currentScope, holdersAround, outsideScopes } from '../scopes/scope.js';
 import { addMissingMethods, type Guarded, parseGuarded, unlessHeldElsewhere } from './base-lock.js';
 import { PERMITS_TTL_MS, type Refusal, WeightedBackend, type WeightedView } from './weighted.js';
-import type { KeyInTheWay } from '../core/retry.js';
 import { grantNext } from '../queue/queue.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';

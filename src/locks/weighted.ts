@@ -9,8 +9,9 @@ import {
   type KeyPlace,
   type LockRequest,
   type Waiter,
+  type KeyInTheWay,
 } from '../core/protocol.js';
-import { type KeyInTheWay, keyOfAnotherType } from '../core/retry.js';
+import { keyOfAnotherType } from '../core/retry.js';
 import type { Server } from '../core/server.js';
 import type { RenewerRow } from '../core/watchdog.js';
 import { Place } from '../queue/place.js';

@@ -9,10 +9,11 @@ import type {
   LockRequest,
   NextWaiter,
   Waiter,
+  KeyInTheWay,
 } from '../../core/protocol.js';
 import type { Events } from '../../api/events.js';
 import { ClosedError, type NodeAnswer, OptionError } from '../../api/errors.js';
-import { type KeyInTheWay, Undecided } from '../../core/retry.js';
+import { Undecided } from '../../core/retry.js';
 import { renewalFailed } from '../../core/messages.js';
 import { type Reachable, Session } from '../../core/session.js';
 import { Watchdog } from '../../core/watchdog.js';

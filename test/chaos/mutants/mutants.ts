@@ -38,8 +38,8 @@ export const MUTANTS: readonly Mutant[] = [
       'a master within its restart guard counts as one that knows the token',
       ['red'],
       src(
-        'const counting = this.#nodes.filter((_, index) => !whyNot[index]);',
-        "const counting = this.#nodes.filter(\n        (_, index) => whyNot[index]?.answer !== 'unreachable',\n      );",
+        'answers.filter((_, index) => !whyNot[index]);',
+        "answers.filter((_, index) => whyNot[index]?.answer !== 'unreachable');",
       ),
     ),
     isFenced: true,
@@ -50,8 +50,8 @@ export const MUTANTS: readonly Mutant[] = [
       'the largest token that a voter asks for is the holder’s, and no master is told',
       ['red'],
       src(
-        'const result = token === undefined ? votes :',
-        'const result = token === undefined || Number(0) === 0 ? votes :',
+        'return isFenced ? await this.#writeBack(votes.token, votes.unreached) : votes;',
+        'return isFenced && Number(0) > 0 ? await this.#writeBack(votes.token, votes.unreached) : votes;',
       ),
     ),
     isFenced: true,
@@ -106,22 +106,15 @@ export const MUTANTS: readonly Mutant[] = [
     'a master that has just restarted votes',
     ['red'],
     src(
-      'const why = votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
-      'const why = 0 * votesInMs > 0 ? guarded(node, votesInMs, false) : undefined;',
-    ),
-    src(
-      "if (vote?.answer !== 'acquired' || node.upMs >= required.upMs) return vote ?? [];",
-      "if (vote?.answer !== 'acquired' || node.upMs >= 0 * required.upMs) return vote ?? [];",
+      "return guarded(this.#terms.masters[index]?.name ?? '', requiredMs - upMs, waitsForOthers);",
+      "return guarded(this.#terms.masters[index]?.name ?? '', 0 * (requiredMs - upMs), waitsForOthers);",
     ),
   ),
   mutant(
     'Redlock without undo',
     'the votes of a lost election stay',
     ['red'],
-    src(
-      "if (result.outcome !== 'acquired') this.#takeBack(this.#mayHaveBeenSeen(result));",
-      'this.#mayHaveBeenSeen(result);',
-    ),
+    src("if (result?.outcome !== 'acquired') election.takeBack();", 'void result;'),
   ),
   mutant(
     'wall clock ignored',
@@ -141,21 +134,64 @@ export const MUTANTS: readonly Mutant[] = [
       "if holdCount ~= '0' then\n  local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
     ),
     src(
-      'const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared);',
-      'const more = holdCount - (this.countThere ?? holdCount);\n    const send = (): Promise<KeepReply> =>\n      lock.reenter(ownerId, more, leaseMs, waitLimit, this.#isShared);',
+      'this.#keep(this.holdCount + more, leaseMs, waitLimit, isShared)',
+      'this.#keep(more, leaseMs, waitLimit, isShared)',
     ),
+    src('await this.#keep(this.holdCount, 0, waitLimit);', 'await this.#keep(-1, 0, waitLimit);'),
   ),
   mutant(
     'repeat taken for a first try',
     'a release whose reply was lost finds nothing when it is repeated, and calls that a loss',
     ['reentrant'],
-    src('if (!isReleased && !isRepeat)', 'if (!isReleased)'),
+    src('if (!isReleased && !mayBeDone)', 'if (!isReleased)'),
   ),
   mutant(
     'first try taken for a repeat',
     'a release that finds nothing calls that a success, though the lock was lost',
     ['reentrant'],
-    src('if (!isReleased && !isRepeat)', 'if (!isReleased && isRepeat === undefined)'),
+    src('if (!isReleased && !mayBeDone)', 'if (!isReleased && mayBeDone === undefined)'),
+  ),
+  mutant(
+    'hand-over of what is gone',
+    'a release that names a successor gives it the lock, though its own owner has lost that',
+    ['reentrant'],
+    lua(
+      "if redis.call('HEXISTS', lock, owner) == 0 then\n  local isThere",
+      "if redis.call('HEXISTS', lock, successor) == 1 then\n  local isThere",
+    ),
+  ),
+  mutant(
+    'successor with a lease of its own',
+    'until the hand-over is answered, the successor relies on its own lease alone',
+    ['reentrant'],
+    src('const until = earlier(lease, this.#deadline);', 'const until = lease;'),
+  ),
+  mutant(
+    'hand-over counted from its answer',
+    'the lease of a successor counts from the answer to the hand-over, not from when that was first sent',
+    ['reentrant'],
+    src(
+      'if (entered) await entered.#handedOver(isDone, lease, limit);',
+      'if (entered) await entered.#handedOver(isDone, deadlineOf(now(clock), next.leaseMs), limit);',
+    ),
+  ),
+  mutant(
+    'gone hand-over told as done',
+    'a release that names a successor is called a success, though the lock was lost before',
+    ['reentrant'],
+    src(
+      'if (!isDone && !isRepeat) throw await this.#howLost(limit);',
+      'if (!isDone && isRepeat === undefined) throw await this.#howLost(limit);',
+    ),
+  ),
+  mutant(
+    'older owner stays',
+    'a successor that is given up is removed, and the hand-over that arrives late puts it there again',
+    ['reentrant'],
+    src(
+      'if (this.#predecessorId !== undefined) await this.lock.release(this.#predecessorId);',
+      'void this.#predecessorId;',
+    ),
   ),
   mutant(
     'unanswered renewal counts',
@@ -213,8 +249,8 @@ export const MUTANTS: readonly Mutant[] = [
     'what is held when its client is closed stays on the server for the rest of its lease',
     ['reentrant'],
     src(
-      '=>\n      (await lock.release(ownerId)) || isRepeat;',
-      '=> Promise.resolve(isRepeat || true);',
+      'retry(this.connection, waitLimit, { name }, () => grant.giveBack());',
+      'retry(this.connection, waitLimit, { name }, () => Promise.resolve(true));',
     ),
   ),
   mutant(
