@@ -156,7 +156,7 @@ class Acquisition implements Call {
     // A scope around the call may hold the lock, and is re-entered then; and the attempts of one run go one after another.
     const isAlone = !actingScope(position) || ownScope !== undefined;
     if (!isAlone || holdersAround(position, lock.id).length > 0) return undefined;
-    if (!lock.tryAtOnce || lock.isBusyHere) return undefined;
+    if (!lock.tryAtOnce || lock.isInUseHere) return undefined;
     const ownerId = lock.newOwnerId();
     const sentAt = now(clock);
     const reply = lock.tryAtOnce(ownerId, leaseMs, untilClosed);
@@ -493,7 +493,7 @@ class Acquisition implements Call {
     const lastError = over.lastError ?? this.#waiter?.lastAnswer?.lastError;
     const isDecided = this.#isReachable && !(lastError instanceof Undecided);
     const known = isDecided && this.#isHolderKnown ? this.#waiter?.lastAnswer?.holder : undefined;
-    const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);
+    const seen = this.#isReentering ? undefined : (known ?? this.#localGrant);
     if (seen) return heldElsewhere(this.#lock, waitMs, seen, this.#hint(seen));
     // A try that was not sent any more, in the last instant of the wait, is no error.
     const hasFailed = lastError && !(lastError instanceof UnwantedError);
@@ -520,12 +520,12 @@ class Acquisition implements Call {
   #hint({ holder }: SeenHolder): string {
     const nested = this.#request.selfWait?.();
     if (nested) return `; ${nested.why}`;
-    if (this.#heldHere?.holder !== holder) return '';
+    if (this.#localGrant?.holder !== holder) return '';
     return heldByCallerOfClient(this.#session.anonymous.held(this.#lock.id) !== undefined);
   }
 
   /** This client's own grant of the lock; but none that is shared if the caller asked for a shared one: that was not in its way. */
-  get #heldHere(): SeenHolder | undefined {
+  get #localGrant(): SeenHolder | undefined {
     const grant = this.#session.grantOf(this.#lock.id);
     return grant?.isShared && this.#lock.isShared ? undefined : grant?.seen;
   }

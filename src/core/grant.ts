@@ -27,7 +27,7 @@ import {
 import type { Due, Scheduled } from '../runtime/schedule.js';
 import { lossOf, notReleased, upgradeRefused } from './messages.js';
 import type { Session } from './session.js';
-import { Turns } from '../scopes/turns.js';
+import { LocalMutex } from '../scopes/local-mutex.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { retry } from './retry.js';
 
@@ -82,7 +82,7 @@ export class Grant implements Granted, Due {
   /** A renewal was sent and not answered: if the deadline passes now, the loss is for want of an answer. */
   #isRenewalUnanswered = false;
   /** Commands that set or confirm the hold count, the lease or the owner go one after another. */
-  readonly #turns = new Turns();
+  readonly #turns = new LocalMutex();
   /** The confirmation of a hand-over that is under way. */
   #confirming: WaitLimit | undefined;
   #isShared: boolean;
@@ -459,7 +459,7 @@ export class Grant implements Granted, Due {
   // A downgrade: from now on all its holds only read.
 
   /** The server may be another one now, that has not got the downgrade, though it was answered: it is told again. */
-  doubted(): void {
+  serverMayHaveChanged(): void {
     if (this.isShared && !this.lock.isShared && this.isHeld) this.#share();
   }
 

@@ -22,7 +22,7 @@ export class SingleHold implements OwnHold {
   #release: Promise<void> | undefined;
   #isGivenUp = false;
   /** Whether it was lost while its owner keeps the lock: the `unlock()` that is yet to come for it must find it, and undo no other hold. */
-  isRetired = false;
+  isLostBeforeUnlock = false;
   #onEnd: (() => void) | undefined;
 
   constructor(session: Session, holder: GrantHolder, { origin, isShared, isWatched }: HoldTerms) {
@@ -153,7 +153,7 @@ export class SingleHold implements OwnHold {
       emitReleased(this.#session, this.#grant, 0);
       return;
     }
-    this.isRetired = true;
+    this.isLostBeforeUnlock = true;
     const released = whenSettled((done) => {
       this.#grant.release(this, false, (failure) => {
         if (!failure) emitReleased(this.#session, this.#grant);
@@ -161,7 +161,7 @@ export class SingleHold implements OwnHold {
       });
     });
     this.lost(error);
-    this.#holder.retire(this);
+    this.#holder.lostBeforeUnlock(this);
     await quietly(this.#session, this, released);
   }
 
@@ -172,7 +172,7 @@ export class SingleHold implements OwnHold {
     this.#onEnd?.();
     this.#aborter?.abort(error);
     if (!this.#holder.scope) this.#session.anonymous.lost(this.#grant.lock.id, this, error);
-    this.#holder.disturb();
+    this.#holder.wakeWaiters();
   }
 
   get #grant(): Grant {

@@ -168,7 +168,7 @@ export interface AcquirableLock extends GrantedLock {
   /** A new owner, never used before. */
   readonly newOwnerId: () => string;
   /** Whether this client holds the lock already, or one of its callers waits for it: then no try is sent at once. */
-  readonly isBusyHere?: boolean;
+  readonly isInUseHere?: boolean;
   /** The waiter for a caller who wants the lock. It tries as an owner that `newOwnerId` makes; for some kinds each try needs a new one. */
   waiter(newOwnerId: () => string, request: LockRequest): Waiter;
   /**
@@ -201,10 +201,10 @@ export interface LockBackend extends AcquirableLock {
   /** What kind of lock it is, for people. */
   readonly kind: string;
   /**
-   * Frees the lock whoever holds it, and leaves a note for its holders on the server, for at most `wordMs`. Returns the owners that were
+   * Frees the lock whoever holds it, and leaves a note for its holders on the server, for at most `forcedNoteTtlMs`. Returns the owners that were
    * forced out.
    */
-  forceUnlock(wordMs: number): Promise<readonly string[]>;
+  forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]>;
   /** How often this owner holds the lock; 0: not at all. */
   holdCount(ownerId: string): Promise<number>;
   isLocked(): Promise<boolean>;
@@ -298,7 +298,7 @@ export interface Renewable<Reply = KeepReply> {
    */
   ageMs(at?: Instant): number;
   /** The server that has answered, or is about to, may be another one than the one that was told last. */
-  doubted?(): void;
+  serverMayHaveChanged?(): void;
   /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
   renewing?(leaseMs: number): void;
   /** The server's answer to a renewal; an unanswered one is never reported. */

@@ -25,7 +25,7 @@ export interface NodeOptions extends RedisClientOptions {
 
 export class Server {
   /** The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else. */
-  readonly listensAt: string;
+  readonly channelSuffix: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;
   readonly connection: RedisClient;
@@ -41,7 +41,7 @@ export class Server {
   readonly #refused = new News();
 
   constructor(options: NodeOptions, events: Events, schedule: Schedule) {
-    this.listensAt = hexDigits(32, options.library.random);
+    this.channelSuffix = hexDigits(32, options.library.random);
     this.#events = events;
     this.schedule = schedule;
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;

@@ -84,7 +84,7 @@ export class Watchdog implements Due {
   readonly renewAll = (): void => {
     if (this.#watched.size === 0) return;
     this.#round(0);
-    for (const { lease } of [...this.#watched.values()]) lease.doubted?.();
+    for (const { lease } of [...this.#watched.values()]) lease.serverMayHaveChanged?.();
   };
 
   /** Renews at once the leases in affected batches, whose server was lost or is another now, and soon again while there is no answer. */
@@ -152,7 +152,7 @@ export class Watchdog implements Due {
       return batchKey === '' ? renewer.kind : `${renewer.kind} ${batchKey}`;
     };
     const limitMs = this.#intervalMs / 10;
-    inTurns(
+    spreadOverTicks(
       inBatches(entries, keyOf, BATCH_SIZE),
       this.#schedule.clock,
       limitMs,
@@ -185,7 +185,7 @@ export class Watchdog implements Due {
         const wasInDoubt = entry.state !== 'trusted';
         this.#become(entry, 'trusted');
         entry.lease.renewed(reply, renewal);
-        if (wasInDoubt) entry.lease.doubted?.();
+        if (wasInDoubt) entry.lease.serverMayHaveChanged?.();
       }
       if (unknown.length === 0) return [];
       const error = new Error('too few servers confirmed it');
@@ -246,7 +246,7 @@ export function inBatches<T>(items: readonly T[], keyOf: (item: T) => string, si
  * Calls `send` for each item, in order: for the first ones at once, for the others in later turns of the event loop. When `limitMs`
  * have gone by, as they may in a busy process, all that are left are sent in one turn: their leases could end meanwhile.
  */
-function inTurns<T>(
+function spreadOverTicks<T>(
   items: readonly T[],
   clock: Clock,
   limitMs: number,

@@ -125,8 +125,8 @@ export class FairLockBackend implements LockBackend, QueuedLock {
     return whetherHeld(this, this.handOver(ownerId));
   }
 
-  async forceUnlock(wordMs: number): Promise<readonly string[]> {
-    const forced = this.#plain.forceUnlock(wordMs);
+  async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
+    const forced = this.#plain.forceUnlock(forcedNoteTtlMs);
     // Sent right behind the script that forces: whoever comes in between joins the queue. If it fails, the next renewal of a place does
     // this.
     grantNext(this).catch(() => undefined);

@@ -18,7 +18,13 @@ import {
 import type { Server } from '../core/server.js';
 import { hashTag, LockKeys } from '../redis/keys.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
-import { type LastAnswer, Line, type LineEntry, Lines, TurnTaking } from '../waiting/line.js';
+import {
+  type LastAnswer,
+  Line,
+  type LineEntry,
+  Lines,
+  FairnessBetweenClients,
+} from '../waiting/line.js';
 import { type ExpectedKey, keyOfAnotherType } from '../core/retry.js';
 import type { Clock, TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
@@ -58,7 +64,7 @@ export class ReentrantLockBackend implements LockBackend {
     this.name = name;
     this.#server = server;
     this.keys = new LockKeys(keyPrefix + name);
-    this.id = `${server.listensAt} ${this.keys.lock}`;
+    this.id = `${server.channelSuffix} ${this.keys.lock}`;
     this.newOwnerId = newOwnerId;
     if (tokenTtlMs !== undefined)
       this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
@@ -159,7 +165,7 @@ export class ReentrantLockBackend implements LockBackend {
 
   /** Which client, and so which server, it belongs to. */
   get clientToken(): string {
-    return this.#server.listensAt;
+    return this.#server.channelSuffix;
   }
 
   /** What may go into one call of `renewMany` has the same batch key. */
@@ -167,9 +173,9 @@ export class ReentrantLockBackend implements LockBackend {
     return this.connection.isSlotted ? hashTag(this.keys.lock) : '';
   }
 
-  forceUnlock(wordMs: number): Promise<readonly string[]> {
+  forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
     const { lock, forced, channel } = this.keys;
-    const args = [channel, this.#server.publishCommand(this.keys), wordMs];
+    const args = [channel, this.#server.publishCommand(this.keys), forcedNoteTtlMs];
     return this.connection.run(scripts.forceUnlock, [lock, forced], args, (reply) => {
       const [holder, refusal] = (reply as [string, string?] | null) ?? [];
       if (refusal !== undefined) this.#server.publishRefused(channel, refusal);
@@ -229,7 +235,7 @@ export class ReentrantLockBackend implements LockBackend {
     return this.#local.grantOf(this.keys.lock);
   }
 
-  get isBusyHere(): boolean {
+  get isInUseHere(): boolean {
     return this.localLine !== undefined || this.localGrant !== undefined;
   }
 
@@ -435,7 +441,7 @@ const MAX_REMEMBERED = 1_000;
 class LocalLocks {
   readonly lines: Lines<Line<NextWaiter>> = new Lines<Line<NextWaiter>>();
   readonly #grants = new Map<string, Granted>();
-  readonly #turns = new Map<string, TurnTaking>();
+  readonly #turns = new Map<string, FairnessBetweenClients>();
 
   /** The server gave the lock to this client. */
   granted(lock: string, grant: Granted): void {
@@ -454,12 +460,12 @@ class LocalLocks {
     return grant && grant.remaining() > 0 ? grant : undefined;
   }
 
-  turnsOf(lock: string, clock: Clock): TurnTaking {
+  turnsOf(lock: string, clock: Clock): FairnessBetweenClients {
     let turns = this.#turns.get(lock);
     if (turns) return turns;
     const [oldest] = this.#turns.keys();
     if (this.#turns.size >= MAX_REMEMBERED && oldest !== undefined) this.#turns.delete(oldest);
-    this.#turns.set(lock, (turns = new TurnTaking(clock)));
+    this.#turns.set(lock, (turns = new FairnessBetweenClients(clock)));
     return turns;
   }
 }

@@ -137,13 +137,13 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
     return last.isRead === this.isShared ? (last.endsInMs ?? -2) : -2;
   }
 
-  async forceUnlock(wordMs: number): Promise<readonly string[]> {
+  async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
     const { lock, leases, line, forcedOwners } = this.keys;
     const [least, most] = this.isShared ? [1, ALL_PERMITS - 1] : [ALL_PERMITS, ALL_PERMITS];
     const forced = await this.server.connection.run(
       scripts.weightedForce,
       [lock, leases, line, forcedOwners],
-      [least, most, wordMs],
+      [least, most, forcedNoteTtlMs],
       (reply) => reply as string[],
     );
     // Not before that is answered: a server that does not know the script that forces is sent it again, behind whatever else was sent.

@@ -153,7 +153,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const around = holdersAround(position, this.#backend.id);
     const half = this.#backend.isShared ?? false;
     return own
-      .filter((holder) => around.includes(holder) || holder.hasEnded) // an ended one may have retired holds
+      .filter((holder) => around.includes(holder) || holder.hasEnded) // an ended one may have lost holds whose unlock() is to come
       .flatMap((holder) => [...holder.holds])
       .findLast(({ isUnlockable, isShared }) => isUnlockable && isShared === half);
   }

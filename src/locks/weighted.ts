@@ -100,7 +100,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     this.server = server;
     this.terms = terms;
     this.keys = new LockKeys(server.keyPrefix + terms.name);
-    this.id = `${server.listensAt} weighted ${this.keys.lock}`;
+    this.id = `${server.channelSuffix} weighted ${this.keys.lock}`;
   }
 
   /** The error for what the server refused: what was declared, or how much was asked for. */

@@ -202,7 +202,7 @@ export class Place implements Waiter, QueuedPlace {
     }
     const placeLeaseMs = waitMs > 0 ? this.#placeLeaseMs : 0;
     const wants = Number(!isWatched) + 2 * Number(lock.isFenced);
-    const listens = [Number(this.#toldListening), lock.server.listensAt];
+    const listens = [Number(this.#toldListening), lock.server.channelSuffix];
     const place = [placeLeaseMs, nonce, this.#ticket, wants, ...listens];
     try {
       const reply = await lock.join(this.ownerId, leaseMs, place, limit);

@@ -25,7 +25,7 @@ export interface QueuedLock {
   readonly isFenced: boolean;
   /** How places in its queue are renewed. */
   readonly placeRenewals: RenewerRow<QueuedPlace>;
-  /** Takes the lock, or makes or renews a place. `place`: what the script is told of the place, from `placeLeaseMs` to `listensAt`. */
+  /** Takes the lock, or makes or renews a place. `place`: what the script is told of the place, from `placeLeaseMs` to `channelSuffix`. */
   join(
     ownerId: string,
     leaseMs: number,
@@ -281,7 +281,7 @@ export class Queue implements Due {
   }
 
   get #grantChannel(): string {
-    return this.#lock.keys.grants + this.#server.listensAt;
+    return this.#lock.keys.grants + this.#server.channelSuffix;
   }
 }
 

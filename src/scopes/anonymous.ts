@@ -20,7 +20,7 @@ export interface HoldInScope {
   /** Whether `unlock()` may undo it. */
   readonly isUnlockable: boolean;
   /** Whether it was lost while its owner goes on: nobody is inside it any more, but the `unlock()` that it is owed must find it. */
-  readonly isRetired: boolean;
+  readonly isLostBeforeUnlock: boolean;
   release(): Promise<void>;
   /** Takes the hold from its caller, whose `signal` aborts with `error`. */
   revoke(error: LockLostError): Promise<void>;

@@ -15,7 +15,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { type HoldInScope, type ScopedLock, withoutMarks } from './anonymous.js';
-import { Turns } from './turns.js';
+import { LocalMutex } from './local-mutex.js';
 
 /** `run` only, never `enterWith`: a scope must not leak into code that follows the call that opened it. */
 const storage = new AsyncLocalStorage<Scope | undefined>();
@@ -26,7 +26,7 @@ export class Scope {
   readonly #isRun: boolean;
   #hasEnded = false;
   readonly #holders = new Map<string, Holder[]>();
-  readonly #attempts = new Map<string, Turns>();
+  readonly #attempts = new Map<string, LocalMutex>();
   #lockCalls: Map<string, number> | undefined;
   readonly #waiters = new Map<string, Set<WaitLimit>>();
 
@@ -66,10 +66,10 @@ export class Scope {
   }
 
   /** The attempts of one scope at one lock go one after another: it is one owner. */
-  attempts(id: string): Turns {
+  attempts(id: string): LocalMutex {
     const known = this.#attempts.get(id);
     if (known) return known;
-    const turns = new Turns(() => {
+    const turns = new LocalMutex(() => {
       if (!turns.isTaken) this.#attempts.delete(id);
     });
     this.#attempts.set(id, turns);
@@ -184,7 +184,7 @@ export class Holder<Grant extends Held = Held> {
   /** Whether siblings may be inside with it. */
   #hasSharedTurn: boolean;
   /** Made when somebody re-enters it: most locks are held once. */
-  #turns: Turns | undefined;
+  #turns: LocalMutex | undefined;
   #children: Set<Holder<Grant>> | undefined;
   #holds: HoldInScope[] = [];
   #hasLeft = false;
@@ -205,16 +205,16 @@ export class Holder<Grant extends Held = Held> {
   }
 
   /** The turns of its children. */
-  get turns(): Turns {
-    this.#turns ??= new Turns(() => {
-      this.#easeOff();
+  get turns(): LocalMutex {
+    this.#turns ??= new LocalMutex(() => {
+      this.#turnEnded();
     });
     return this.#turns;
   }
 
-  /** Whether all its holds, but for retired ones, only read: whoever re-enters can only read, too, since siblings may be reading. */
+  /** Whether all its holds, but for lost ones, only read: whoever re-enters can only read, too, since siblings may be reading. */
   get isShared(): boolean {
-    return this.#holds.every(({ isShared, isRetired }) => isShared || isRetired);
+    return this.#holds.every(({ isShared, isLostBeforeUnlock }) => isShared || isLostBeforeUnlock);
   }
 
   get holds(): readonly HoldInScope[] {
@@ -226,9 +226,9 @@ export class Holder<Grant extends Held = Held> {
     return !this.#isHeld || this.grant.isReleased;
   }
 
-  /** Whether it has a hold that is not retired: to a retired one only an `unlock()`, or a release, is still owed. */
+  /** Whether it has a hold that is not lost: to a lost one only an `unlock()`, or a release, is still owed. */
   get #isHeld(): boolean {
-    return this.#holds.some(({ isRetired }) => !isRetired);
+    return this.#holds.some(({ isLostBeforeUnlock }) => !isLostBeforeUnlock);
   }
 
   add(hold: HoldInScope): void {
@@ -247,21 +247,21 @@ export class Holder<Grant extends Held = Held> {
   }
 
   /** A hold was lost while its grant goes on: it counts no more, but the scope keeps it until it is given up. */
-  retire(hold: HoldInScope): void {
+  lostBeforeUnlock(hold: HoldInScope): void {
     if (this.scope) this.#passOn();
     else this.remove(hold);
   }
 
   #passOn(): void {
-    if (!this.#isHeld) this.#surfaceChildren();
-    this.#easeOff();
+    if (!this.#isHeld) this.#wakeDescendants();
+    this.#turnEnded();
   }
 
   /**
    * A hold or the turn of a child has ended: the holder leaves if nobody is inside any more, or lets in siblings that only read if all
    * inside only read.
    */
-  #easeOff(): void {
+  #turnEnded(): void {
     if (!this.#isHeld && !this.#turns?.isTaken) {
       this.#leave();
       return;
@@ -272,9 +272,9 @@ export class Holder<Grant extends Held = Held> {
   }
 
   /** A hold of this holder was lost: those who wait to re-enter it, or a holder around it, must learn that now. */
-  disturb(): void {
-    this.#turns?.disturb();
-    this.parent?.disturb();
+  wakeWaiters(): void {
+    this.#turns?.wakeWaiters();
+    this.parent?.wakeWaiters();
   }
 
   #leave(): void {
@@ -286,10 +286,10 @@ export class Holder<Grant extends Held = Held> {
   }
 
   /** Nobody holds by this holder any more: whoever could not re-enter the holders below it may be able to now. */
-  #surfaceChildren(): void {
+  #wakeDescendants(): void {
     for (const child of this.#children ?? []) {
       child.scope?.wake(child.grant.lock.id);
-      child.#surfaceChildren();
+      child.#wakeDescendants();
     }
   }
 }

@@ -12,7 +12,7 @@ export interface LineHost {
   readonly clock?: Clock;
   /** How long the first in line sleeps at most, whatever messages come or do not, in milliseconds. */
   readonly lookEveryMs: number;
-  readonly turns?: TurnTaking;
+  readonly turns?: FairnessBetweenClients;
   /** Set while this client holds the lock: its owner and time left. When that ends, `released()` or `free()` must be called. */
   readonly localHolder?: SeenHolder | undefined;
   /** Finds out whether this client still holds the lock, after a message of a release that was not its own. */
@@ -43,7 +43,7 @@ export class Line<Next = unknown> implements ChannelListener {
   readonly clock: Clock;
   readonly lastAnswer: LastAnswer = new LastAnswer();
   readonly #host: LineHost;
-  readonly #turns: TurnTaking;
+  readonly #turns: FairnessBetweenClients;
   #subscription: Subscription | undefined;
   /** Who has waited for longest comes first. */
   readonly #entries = new Set<LineEntry<Next>>();
@@ -61,7 +61,7 @@ export class Line<Next = unknown> implements ChannelListener {
   constructor(host: LineHost) {
     this.#host = host;
     this.clock = host.clock ?? PROCESS_CLOCK;
-    this.#turns = host.turns ?? new TurnTaking(this.clock);
+    this.#turns = host.turns ?? new FairnessBetweenClients(this.clock);
     this.#standBack = new StandBack(this.clock);
   }
 
@@ -372,7 +372,7 @@ const ALL_EVERY = 16;
 /** How long after a release our own message may come back to us, in milliseconds; later it is not expected any more. */
 const OWN_MESSAGE_MS = 20;
 
-export class TurnTaking {
+export class FairnessBetweenClients {
   readonly #clock: Clock;
   /** How many of the listeners have had a turn of late. */
   #usual = MOST_TURNS;

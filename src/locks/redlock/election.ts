@@ -77,8 +77,8 @@ class Election {
     this.#terms = terms;
     this.#beganAt = now(terms.clock);
     this.#limit = { leftMs: terms.nodeTimeoutMs };
-    this.#ages = terms.masters.map(({ trouble, connection: { server } }) => ({
-      upMs: trouble === undefined ? server.ageMs : Infinity,
+    this.#ages = terms.masters.map(({ whyDown, connection: { server } }) => ({
+      upMs: whyDown === undefined ? server.ageMs : Infinity,
       isAgeTold: server.isAgeTold,
     }));
   }
@@ -265,7 +265,7 @@ function skipped(why: NodeAnswer | undefined): Skipped | undefined {
   return why && { kind: 'skipped', why };
 }
 
-function unreachable({ name: node, trouble: reason }: Master): NodeAnswer | undefined {
+function unreachable({ name: node, whyDown: reason }: Master): NodeAnswer | undefined {
   return reason === undefined ? undefined : { node, answer: 'unreachable', reason };
 }
 
@@ -313,7 +313,7 @@ export type Answer<T> =
   | Skipped
   | undefined;
 
-/** It is not asked: it is in trouble, or has been up for too short a time. */
+/** It is not asked: it is down, or has been up for too short a time. */
 interface Skipped {
   readonly kind: 'skipped';
   readonly why: NodeAnswer;

@@ -43,13 +43,13 @@ export class Master {
    * Why it is of no use to ask this master for a vote; undefined: it is of use. A master that owes us an answer is not asked again before
    * it gave that, or its connection was made anew: so it costs its timeout once, not on every attempt.
    */
-  get trouble(): string | undefined {
+  get whyDown(): string | undefined {
     const { isReady, lastError } = this.connection;
     if (!isReady) return lastError ? describe(lastError) : 'not connected';
     return (overdue.get(this.connection) ?? 0) > 0 ? 'it owes an answer' : undefined;
   }
 
-  /** Whether it is neither up nor known to be in trouble. */
+  /** Whether it is neither up nor known to be down. */
   get isConnecting(): boolean {
     return !this.connection.isReady && !this.connection.lastError;
   }

@@ -157,8 +157,10 @@ export class RedLockBackend implements LockBackend {
   readonly remembersAll = ({ connection }: Master): boolean =>
     connection.server.ageMs >= this.#guard.mostMs;
 
-  async forceUnlock(wordMs: number): Promise<readonly string[]> {
-    const forced = await this.#all('not known to be forced', (lock) => lock.forceUnlock(wordMs));
+  async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
+    const forced = await this.#all('not known to be forced', (lock) =>
+      lock.forceUnlock(forcedNoteTtlMs),
+    );
     // Others may have left single votes: the holder is whom most of them knew.
     const [owner] = mostNamed(forced.flat()) ?? [];
     return owner === undefined ? [] : [owner];

@@ -258,8 +258,8 @@ export const MUTANTS: readonly Mutant[] = [
     'who waits for too long is told that Redis did not answer, though it said that somebody else has the lock',
     ['reentrant', 'fair'],
     src(
-      'const seen = this.#isReentering ? undefined : (known ?? this.#heldHere);',
-      'const young = known ?? this.#heldHere;\n    const seen = young && Number(0) > 0 ? young : undefined;',
+      'const seen = this.#isReentering ? undefined : (known ?? this.#localGrant);',
+      'const young = known ?? this.#localGrant;\n    const seen = young && Number(0) > 0 ? young : undefined;',
     ),
   ),
   mutant(

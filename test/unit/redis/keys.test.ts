@@ -40,10 +40,10 @@ it.each([
 /** What is ours alone: channel and counter are Redisson's, by its rule. */
 function ownKeys(keys: LockKeys): string[] {
   const { lock, forced, line, places, leases, permits, forcedOwners, longestLease, grants } = keys;
-  const listensAt = '0b1e0d5c-7f6a-4a39-9f5e-0d4f4a0a2a11';
+  const channelSuffix = '0b1e0d5c-7f6a-4a39-9f5e-0d4f4a0a2a11';
   return [
     ...[lock, forced, line, places, leases, permits, forcedOwners, longestLease],
-    grants + listensAt,
+    grants + channelSuffix,
   ];
 }
 

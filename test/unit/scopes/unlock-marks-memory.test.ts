@@ -32,7 +32,7 @@ async function succeed(id: string): Promise<HoldInScope & { isUnlockable: boolea
     ownerId: 'me',
     isShared: false,
     isUnlockable: true,
-    isRetired: false,
+    isLostBeforeUnlock: false,
     heldForMs: 0,
     lastsForMs: Infinity,
     release: () => Promise.resolve(),

@@ -174,16 +174,16 @@ function callOf(
     case 'join': {
       const { owner: who, isFixed, isListening, mayWait } = each;
       const ticket = each.hasTicket ? (model.tickets.get(who) ?? lastTickets.get(who) ?? 0) : 0;
-      const listensAt = who.split(':')[0]!;
+      const channelSuffix = who.split(':')[0]!;
       const placeLeaseMs = mayWait ? 1_000 : 0;
-      const call = { ...each, placeLeaseMs, nonce, ticket, listensAt };
+      const call = { ...each, placeLeaseMs, nonce, ticket, channelSuffix };
       const flags = [Number(isFixed), Number(isListening)];
       return {
         script: 'weightedJoin',
         keys: [lock, leases, line, places, permits],
         args: [
           ...[who, each.weight, each.declared, each.leaseMs, placeLeaseMs, nonce, ticket],
-          ...[...flags, listensAt, 1_000_000],
+          ...[...flags, channelSuffix, 1_000_000],
         ],
         run: (now) => {
           const reply = now.join(call);
@@ -243,7 +243,7 @@ function stateOf(model: WeightedModel): object {
   const placeOf = (place: ModelPlace): string =>
     [
       `w${String(place.weight)} ${String(place.nonce)} ${String(place.expiresAtMs)} ${String(place.leaseMs)}`,
-      ...[Number(place.isFixed), Number(place.isListening), place.listensAt],
+      ...[Number(place.isFixed), Number(place.isListening), place.channelSuffix],
     ].join(' ');
   return {
     capacity: model.capacity ?? null,
@@ -312,7 +312,7 @@ interface ModelPlace {
   leaseMs: number;
   readonly isFixed: boolean;
   isListening: boolean;
-  readonly listensAt: string;
+  readonly channelSuffix: string;
 }
 
 interface JoinCall {
@@ -326,7 +326,7 @@ interface JoinCall {
   readonly ticket: number;
   readonly isFixed: boolean;
   readonly isListening: boolean;
-  readonly listensAt: string;
+  readonly channelSuffix: string;
 }
 
 interface HandOverCall {
@@ -420,10 +420,10 @@ class WeightedModel {
     this.#mend(capacity);
     const place = this.places.get(owner);
     if (!place || place.nonce <= call.nonce) {
-      const { nonce, placeLeaseMs, isFixed, isListening, listensAt } = call;
+      const { nonce, placeLeaseMs, isFixed, isListening, channelSuffix } = call;
       const expiresAtMs = this.nowMs + placeLeaseMs;
       const times = { nonce, expiresAtMs, leaseMs: placeLeaseMs };
-      this.places.set(owner, { weight, ...times, isFixed, isListening, listensAt });
+      this.places.set(owner, { weight, ...times, isFixed, isListening, channelSuffix });
     }
     return [inTheWay, checkInMs, String(ticket)];
   }
@@ -516,8 +516,8 @@ class WeightedModel {
     return answers.map((answer) => (answer === 'in line' ? look : answer));
   }
 
-  #isDropped({ expiresAtMs, weight, isListening, listensAt }: ModelPlace): boolean {
-    const isDeaf = isListening && !this.listening.has(listensAt);
+  #isDropped({ expiresAtMs, weight, isListening, channelSuffix }: ModelPlace): boolean {
+    const isDeaf = isListening && !this.listening.has(channelSuffix);
     return expiresAtMs <= this.nowMs || weight > (this.capacity ?? 0) || isDeaf;
   }
 

@@ -1,6 +1,6 @@
 // How long a client that has released a lock stands back for others who want it.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Line, TURN_MS, TurnTaking } from '../../../src/waiting/line.js';
+import { Line, TURN_MS, FairnessBetweenClients } from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
 
 beforeEach(() => {
@@ -12,8 +12,8 @@ afterEach(() => {
 });
 
 /** Of those in line one has it. */
-function turnsOfHolder(): TurnTaking {
-  const turns = new TurnTaking();
+function turnsOfHolder(): FairnessBetweenClients {
+  const turns = new FairnessBetweenClients();
   turns.granted();
   return turns;
 }
@@ -72,7 +72,7 @@ describe('turns', () => {
   });
 
   it('do not count our own message, which comes soon or never', () => {
-    const turns = new TurnTaking();
+    const turns = new FairnessBetweenClients();
     expect(turns.takeOwnMessage()).toBe(false);
     turns.expectOwnMessage();
     expect([turns.takeOwnMessage(), turns.takeOwnMessage()]).toEqual([true, false]);

@@ -8,7 +8,7 @@ interface Waiting {
   readonly isShared: boolean;
 }
 
-export class Turns {
+export class LocalMutex {
   readonly #onEased: (() => void) | undefined;
   /** How many turns are under way: more than one only of shared ones. */
   #count = 0;
@@ -79,7 +79,7 @@ export class Turns {
   }
 
   /** What those in the queue wait for may not be had any more: all of them look again. */
-  disturb(): void {
+  wakeWaiters(): void {
     for (const { waitLimit } of this.#queue?.values() ?? []) waitLimit.lookAgain();
   }
 

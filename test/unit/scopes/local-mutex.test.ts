@@ -1,7 +1,7 @@
-// Turns within a process: first come first served, one at a time, or several that are shared.
+// The mutex within a process: first come first served, one at a time, or several that are shared.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
-import { Turns } from '../../../src/scopes/turns.js';
+import { LocalMutex } from '../../../src/scopes/local-mutex.js';
 import { settle } from '../../support/occupancy.js';
 
 beforeEach(() => {
@@ -14,7 +14,7 @@ afterEach(() => {
 
 /** Those who want a turn, by letters: a small one wants a shared turn. */
 class Callers {
-  readonly turns = new Turns(() => this.eased++);
+  readonly turns = new LocalMutex(() => this.eased++);
   /** Who has a turn. */
   readonly inside: string[] = [];
   eased = 0;
@@ -118,7 +118,7 @@ describe('turns', () => {
 
   it('who is told of what has eased sees those inside for whom there was room', async () => {
     const seen: boolean[] = [];
-    const turns = new Turns(() => seen.push(turns.isTaken, turns.isExclusive));
+    const turns = new LocalMutex(() => seen.push(turns.isTaken, turns.isExclusive));
     turns.tryTake();
     turns.share();
     expect(seen.splice(0)).toEqual([true, false]);
