@@ -34,15 +34,17 @@ afterAll(async () => {
 });
 
 describe('the packed package', () => {
-  it('holds the build, its sources and the Lua scripts, and nothing of the tests', async () => {
+  it('holds the build and what is read, and neither sources, maps nor tests', async () => {
     const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts']);
     const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }];
     const paths = files.map(({ path }) => path);
     expect(paths).toEqual(
-      expect.arrayContaining(['dist/index.js', 'dist/index.d.ts', 'lua/acquire.lua']),
+      expect.arrayContaining(['dist/index.js', 'dist/index.d.ts', 'lua/README.md']),
     );
     expect(paths).toEqual(expect.arrayContaining(['README.md', 'LICENSE', 'CHANGELOG.md']));
-    expect(paths.filter((path) => /^(test|benchmarks|demo|scripts)\//.test(path))).toEqual([]);
+    expect(
+      paths.filter((path) => /^(src|test|benchmarks|demo|scripts)\/|\.map$/.test(path)),
+    ).toEqual([]);
   });
 
   it('runs when imported', async () => {
