@@ -29,13 +29,11 @@ import { lossOf, notReleased, upgradeRefused } from './messages.js';
 import type { Session } from './session.js';
 import { LocalMutex } from '../scopes/local-mutex.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
+import { LONGEST_CHAIN_MS } from '../waiting/line.js';
 import { retry } from './retry.js';
 
 /** How often a lock is handed over within one client before other clients have their turn. */
 const MOST_HAND_OVERS = 16;
-
-/** For how long after it was acquired a lock may be handed over within one client, in milliseconds. */
-const LONGEST_CHAIN_MS = 10;
 
 type State =
   // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
@@ -639,7 +637,7 @@ export class Grant implements Granted, Due {
     let isRepeat = false as boolean;
     const answer = retry(connection, limit, this.#named, (mayHaveRun) => {
       isRepeat = mayHaveRun;
-      return next.handOver(ownerId, successorId);
+      return next.handOver(ownerId, successorId, limit);
     });
     if (entered) next.accept(entered);
     else next.expect();
@@ -654,11 +652,15 @@ export class Grant implements Granted, Due {
     } catch (error) {
       const failure = this.#takenIfConflict(error);
       const lossReason = failure instanceof LockLostError ? failure.lossReason : 'unreachable';
-      if (!entered) next.tryItself();
-      else if (entered.isHeld) entered.lose(lossReason);
-      if (!(error instanceof WaitEnded)) throw failure;
-      if (!entered) this.#removeSuccessor(successorId);
-      await this.#releaseAfterAll();
+      if (!entered) {
+        this.#removeSuccessor(successorId);
+        next.tryItself();
+      } else if (entered.isHeld) entered.lose(lossReason);
+      if (error instanceof WaitEnded) await this.#releaseAfterAll();
+      else {
+        if (isUnanswered(failure)) this.#abandon(); // its caller may have been told before that it is not known
+        throw failure;
+      }
     } finally {
       limit.dispose();
       if (entered) entered.#passTurn();
@@ -703,7 +705,7 @@ export class Grant implements Granted, Due {
     try {
       await this.#session.bounded(this.lock.name, 'not known to be released', release);
     } catch (error) {
-      this.#abandon(); // its caller may have been told before that it is not known
+      if (isUnanswered(error)) this.#abandon();
       throw error;
     }
   }

@@ -82,7 +82,7 @@ export interface NextWaiter {
   /** Whether it may enter only when the hand-over is answered: it needs a fencing token, or the word of replicas. */
   readonly needsAnswer: boolean;
   /** Sends the release of `ownerId` to `successorId`. It may be repeated. */
-  handOver(ownerId: string, successorId: string): Promise<HandOverReply>;
+  handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply>;
   /** The hand-over is on its way: until it is answered, nobody in the line tries. */
   expect(): void;
   /** It has the lock: its hold is to begin, or it declines. */

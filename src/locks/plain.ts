@@ -142,14 +142,19 @@ export class ReentrantLockBackend implements LockBackend {
   /**
    * Releases the lock of one owner to a successor of this client. With `replicas` they must have acknowledged it: the successor relies on it.
    */
-  handOver(ownerId: string, successorId: string, leaseMs: number): Promise<HandOverReply> {
+  handOver(
+    ownerId: string,
+    successorId: string,
+    leaseMs: number,
+    limit: TimeLimit,
+  ): Promise<HandOverReply> {
     const fencing = this.counter ?? NO_FENCING;
     const keys = [this.keys.lock, ...fencing.keys];
     const args = [ownerId, successorId, leaseMs, ...fencing.args];
     const read = (reply: unknown): HandOverReply =>
       typeof reply === 'string' ? { isDone: true, token: BigInt(reply) } : { isDone: reply === 1 };
     const isDone = (reply: HandOverReply): boolean => reply.isDone;
-    return this.connection.runReplicated(scripts.releaseTo, keys, args, read, isDone);
+    return this.connection.runReplicated(scripts.releaseTo, keys, args, read, isDone, limit);
   }
 
   /** Renews many locks of this server, each for its owner, as the watchdog does; with a lease of 0 only looks. */
@@ -403,8 +408,8 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
     return this.#lock.isFenced || this.#lock.connection.isReplicated;
   }
 
-  handOver(ownerId: string, successorId: string): Promise<HandOverReply> {
-    return this.#lock.handOver(ownerId, successorId, this.leaseMs);
+  handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply> {
+    return this.#lock.handOver(ownerId, successorId, this.leaseMs, limit);
   }
 
   expect(): void {

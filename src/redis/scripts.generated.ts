@@ -881,9 +881,10 @@ return 'kept'
   },
   releaseTo: {
     name: 'release-to',
-    sha1: '226fd0120c577667a8dd3abf3c418d946129cd96',
+    sha1: '10a34a72bf82f8d2e7893c8ad77741464bc55cdb',
     source: `-- Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+-- A copy uses up a token; none is given twice.
 -- The key is never missing in between, so nobody else gets in.
 --
 -- KEYS[1] lock (hash): owner -> hold count
@@ -897,9 +898,9 @@ return 'kept'
 local lock, counter = KEYS[1], KEYS[2]
 local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-if redis.call('HEXISTS', lock, owner) == 0 then
-  local isThere = redis.call('HEXISTS', lock, successor)
-  return isThere == 1 and counter and redis.call('GET', counter) or isThere
+local isRepeat = redis.call('HEXISTS', lock, owner) == 0
+if isRepeat and redis.call('HEXISTS', lock, successor) == 0 then
+  return 0
 end
 local token, rememberMs
 if counter then
@@ -939,21 +940,27 @@ local function setToken(counter, token, rememberMs)
   local reply = ms and redis.pcall('SET', counter, token, 'PX', ms) or redis.pcall('SET', counter, token)
   return reply.err and reply or nil
 end
--- The field is not there: this asks whether HDEL is permitted, before anything is written.
-redis.call('HDEL', lock, successor)
 local ttlMs = redis.call('PTTL', lock)
--- First: a full memory refuses what takes memory only before anything is written.
-redis.call('PEXPIRE', lock, leaseMs)
-local refused = refusal('HSET', lock, successor, 1) or token and setToken(counter, token, rememberMs)
-if refused then
+local refused
+if isRepeat then
+  -- Never shorter, but written all the same: WAIT asks replicas for what its own connection wrote last.
+  redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
+  refused = token and setToken(counter, token, rememberMs)
+else
+  -- The field is not there: this asks whether HDEL is permitted, before anything is written.
   redis.call('HDEL', lock, successor)
+  -- The lease first: a full memory refuses what takes memory only before anything is written.
+  redis.call('PEXPIRE', lock, leaseMs)
+  refused = refusal('HSET', lock, successor, 1) or token and setToken(counter, token, rememberMs)
+  redis.call('HDEL', lock, refused and successor or owner)
+end
+if refused then
   -- The lease ends when it would have ended before.
   if ttlMs > 0 then
     redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
   end
   return refused
 end
-redis.call('HDEL', lock, owner)
 return token or 1
 `,
   },

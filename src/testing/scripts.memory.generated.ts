@@ -1132,6 +1132,7 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
   // Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+  // A copy uses up a token; none is given twice.
   // The key is never missing in between, so nobody else gets in.
   //
   // KEYS[1] lock (hash): owner -> hold count
@@ -1150,12 +1151,9 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.get(ARGV, 4),
   ];
 
-  if (redis.call('HEXISTS', lock, owner) === 0) {
-    const isThere = redis.call('HEXISTS', lock, successor);
-    return lua.or(
-      lua.and(isThere === 1 && counter, () => redis.call('GET', counter)),
-      () => isThere,
-    );
+  const isRepeat = redis.call('HEXISTS', lock, owner) === 0;
+  if (isRepeat && redis.call('HEXISTS', lock, successor) === 0) {
+    return 0;
   }
   let token: Value, rememberMs: Value;
   if (lua.truthy(counter)) {
@@ -1221,23 +1219,36 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       () => undefined,
     );
   }
-  // The field is not there: this asks whether HDEL is permitted, before anything is written.
-  redis.call('HDEL', lock, successor);
   const ttlMs = redis.call('PTTL', lock);
-  // First: a full memory refuses what takes memory only before anything is written.
-  redis.call('PEXPIRE', lock, leaseMs);
-  const refused = lua.or(refusal('HSET', lock, successor, 1), () =>
-    lua.and(token, () => setToken(counter, token, rememberMs)),
-  );
-  if (lua.truthy(refused)) {
+  let refused: Value;
+  if (isRepeat) {
+    // Never shorter, but written all the same: WAIT asks replicas for what its own connection wrote last.
+    redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))));
+    refused = lua.and(token, () => setToken(counter, token, rememberMs));
+  } else {
+    // The field is not there: this asks whether HDEL is permitted, before anything is written.
     redis.call('HDEL', lock, successor);
+    // The lease first: a full memory refuses what takes memory only before anything is written.
+    redis.call('PEXPIRE', lock, leaseMs);
+    refused = lua.or(refusal('HSET', lock, successor, 1), () =>
+      lua.and(token, () => setToken(counter, token, rememberMs)),
+    );
+    redis.call(
+      'HDEL',
+      lock,
+      lua.or(
+        lua.and(refused, () => successor),
+        () => owner,
+      ),
+    );
+  }
+  if (lua.truthy(refused)) {
     // The lease ends when it would have ended before.
     if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
     return refused;
   }
-  redis.call('HDEL', lock, owner);
   return lua.or(token, () => 1);
 }
 

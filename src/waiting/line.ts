@@ -357,11 +357,11 @@ export class StandBack {
 
 // Lets the clients that want one lock take turns: a client that has released it stands back until the others have had it.
 
-/**
- * How long a client waits for the next release by another one before it tries anyway, in milliseconds: longer than a grant is passed on
- * within one client, or it would try in the middle of that.
- */
-export const TURN_MS = 12;
+/** For how long after it was acquired a lock may be handed over within one client, in milliseconds. */
+export const LONGEST_CHAIN_MS = 10;
+
+/** How long a client waits for the next release by another one before it tries anyway, in milliseconds: not in the middle of a chain of hand-overs. */
+export const TURN_MS: number = LONGEST_CHAIN_MS + 2;
 
 /** For how many turns of other clients one stands back at most. */
 const MOST_TURNS = 64;

@@ -156,8 +156,8 @@ export const MUTANTS: readonly Mutant[] = [
     'a release that names a successor gives it the lock, though its own owner has lost that',
     ['reentrant'],
     lua(
-      "if redis.call('HEXISTS', lock, owner) == 0 then\n  local isThere",
-      "if redis.call('HEXISTS', lock, successor) == 1 then\n  local isThere",
+      "local isRepeat = redis.call('HEXISTS', lock, owner) == 0",
+      "local isRepeat = redis.call('HEXISTS', lock, successor) == 1",
     ),
   ),
   mutant(

@@ -36,8 +36,8 @@ class FakeLease implements Renewable {
     this.calls.push('deadline');
   }
 
-  doubted(): void {
-    this.calls.push('doubted');
+  serverMayHaveChanged(): void {
+    this.calls.push('serverMayHaveChanged');
   }
 
   renewing(leaseMs: number): void {
@@ -320,7 +320,7 @@ it('what is in doubt is sent again soon while it stays unanswered, by the clock 
 
 it('a lease is told once that it was in doubt, when it is not any more, and of every new connection', async () => {
   const [lease] = watch(1);
-  const told = (): number => lease!.calls.filter((call) => call === 'doubted').length;
+  const told = (): number => lease!.calls.filter((call) => call === 'serverMayHaveChanged').length;
   watchdog.doubt(() => true);
   watchdog.doubt(() => true); // asking may find once more that the server is gone
   expect(told()).toBe(0);
@@ -337,10 +337,10 @@ it('a lease whose renewal stayed unanswered before its server was lost is told s
   renew.mockRejectedValueOnce(new Error('CLUSTERDOWN'));
   await vi.advanceTimersByTimeAsync(LEASE_MS / 3);
   watchdog.doubt(() => true);
-  expect(lease!.calls).not.toContain('doubted');
+  expect(lease!.calls).not.toContain('serverMayHaveChanged');
   await vi.advanceTimersByTimeAsync(RETRY_MS);
   expect(lease!.replies).toEqual(['kept']);
-  expect(lease!.calls).toContain('doubted');
+  expect(lease!.calls).toContain('serverMayHaveChanged');
 });
 
 it('a lease that is over when it comes into doubt is not renewed', async () => {

@@ -1,7 +1,7 @@
 // Acquires and releases that are gathered: which commands they become, in which order, and what each caller is answered.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { type Hold, Holdfast, type HoldfastOptions } from '../../../src/index.js';
+import { type Hold, Holdfast } from '../../../src/index.js';
 import { replyError } from '../../../src/redis/failure.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { TappedRedis } from '../../support/tapped-redis.js';
@@ -14,7 +14,7 @@ beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['Date', 'performance'] }); // time passes by advance() alone
   redis = new MemoryRedis();
   tap = new TappedRedis(redis);
-  client = new Holdfast({ redis: tap as unknown as HoldfastOptions['redis'], clientId: 'me' });
+  client = new Holdfast({ redis: tap, clientId: 'me' });
   await client.ping();
   tap.sent.length = 0;
 });
