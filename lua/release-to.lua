@@ -4,19 +4,25 @@
 -- The key is never missing in between, so nobody else gets in.
 --
 -- KEYS[1] lock (hash): owner -> hold count
--- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
+-- KEYS[2] forced (string): the last owner that was forced out
+-- KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] successor (string): "<clientId>:<n>"
 -- ARGV[3] leaseMs (integer, ms): how long the successor keeps the lock without a renewal
 -- ARGV[4] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
--- Returns 1 when the successor has the lock, by this call or an earlier copy, of a fenced lock its token (string); 0 when neither has it.
+-- Returns {'done', its token (string) if it is a fenced lock} when the successor has the lock, by this call or an earlier copy; when neither of
+-- the two has it, how it was lost: {'taken'}, {'forced'} or {'deleted'} (also when it expired).
 -- Error KEYCONFLICT when the counter is no token; WRONGTYPE when a key is of another type.
-local lock, counter = KEYS[1], KEYS[2]
+local lock, forced, counter = KEYS[1], KEYS[2], KEYS[3]
 local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local isRepeat = redis.call('HEXISTS', lock, owner) == 0
 if isRepeat and redis.call('HEXISTS', lock, successor) == 0 then
-  return 0
+  -- include: ours
+  local function howLost(owner)
+    -- include: how-lost
+  end
+  return { howLost(ours('GET', forced) == successor and successor or owner) }
 end
 local token, rememberMs
 if counter then
@@ -31,7 +37,7 @@ end
 local ttlMs = redis.call('PTTL', lock)
 local refused
 if isRepeat then
-  -- Never shorter, but written all the same: WAIT asks replicas for what its own connection wrote last.
+  -- Not shorter: the successor may have extended it since.
   redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
   refused = token and setToken(counter, token, rememberMs)
 else
@@ -46,4 +52,4 @@ if refused then
   -- include: undo-lease
   return refused
 end
-return token or 1
+return { 'done', token }

@@ -17,6 +17,7 @@ import {
   type Granted,
   type GrantedHold,
   type GrantedLock,
+  type HandOverReply,
   type KeepReply,
   later,
   leftMs,
@@ -28,7 +29,7 @@ import type { Due, Scheduled } from '../runtime/schedule.js';
 import { lossOf, notReleased, upgradeRefused } from './messages.js';
 import type { Session } from './session.js';
 import { LocalMutex } from '../scopes/local-mutex.js';
-import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
+import { WaitLimit } from '../runtime/wait-limit.js';
 import { LONGEST_CHAIN_MS } from '../waiting/line.js';
 import { retry } from './retry.js';
 
@@ -44,9 +45,9 @@ type State =
 
 const HELD: State = { kind: 'held' };
 
-/** How a grant came from others of this client: how often the lock was handed over since it was acquired, and when that was. */
+/** How a grant came from others of this client: their owners since the lock was acquired, and when that was. */
 interface Origin {
-  readonly handOvers: number;
+  readonly owners: readonly string[];
   readonly acquiredAt: Instant;
 }
 
@@ -272,11 +273,18 @@ export class Grant implements Granted, Due {
     this.#session.schedule.delete(this);
     this.#confirming?.end('closed');
     this.lock.unwatch(this);
-    if (next.kind === 'released' && next.isConfirmed)
-      this.#session.cleanup.released?.add(this.lock, this.ownerId, leftMs(this.#deadline));
+    if (next.kind === 'released' && next.isConfirmed && !this.#isHandingOver) this.#wasReleased();
     // Before its release is confirmed the grant stays among those of the session: a closing client waits for it.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
     if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
+  }
+
+  /** Remembers the owners of its chain: a server that takes over may have missed what became of them. (Not before: they keep others out.) */
+  #wasReleased(): void {
+    const { released } = this.#session.cleanup;
+    if (!released) return;
+    for (const ownerId of [...this.#chain.owners, this.ownerId])
+      released.add(this.lock, ownerId, leftMs(this.#deadline));
   }
 
   #forget(): void {
@@ -597,23 +605,24 @@ export class Grant implements Granted, Due {
   // The hand-over to the next waiter of this client: its release names the successor.
 
   get #chain(): Origin {
-    return this.#origin ?? { handOvers: 0, acquiredAt: this.#since };
+    return this.#origin ?? { owners: [], acquiredAt: this.#since };
   }
 
   /** Whom the lock is to be handed over to; undefined: to nobody, it is to be free for all. */
   get #nextWaiter(): NextWaiter | undefined {
+    const next = this.lock.nextWaiter;
     const { isClosed, connection } = this.#session;
-    const { handOvers, acquiredAt } = this.#chain;
-    if (this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
-    if (handOvers >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS) return undefined;
+    if (!next || this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
+    const { owners, acquiredAt } = this.#chain;
+    if (owners.length >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS)
+      return undefined;
     // Until the answer the successor relies on what is left of this lease: enough for the call to fail and be repeated.
-    if (leftMs(this.#deadline) < this.#deadline.usableMs / 2) return undefined;
-    return this.lock.nextWaiter;
+    return leftMs(this.#deadline) >= this.#deadline.usableMs / 2 ? next : undefined;
   }
 
   /**
    * Releases the lock to the next waiter, by one call that is repeated until it is answered. The waiter enters when that is sent; if it needs
-   * the answer (a token, the word of replicas), on the answer. Until then neither of the two grants has another command under way.
+   * a token, on the answer. Until then neither of the two grants has another command under way.
    */
   async #handOver(next: NextWaiter): Promise<void> {
     const session = this.#session;
@@ -621,8 +630,8 @@ export class Grant implements Granted, Due {
     const { lock, ownerId } = this;
     const successorId = session.newOwnerId();
     const lease = deadlineOf(now(clock), next.leaseMs);
-    const { handOvers, acquiredAt } = this.#chain;
-    const origin = { handOvers: handOvers + 1, acquiredAt };
+    const { owners, acquiredAt } = this.#chain;
+    const origin = { owners: [...owners, ownerId], acquiredAt };
     let entered: Grant | undefined;
     if (!next.needsAnswer) {
       const until = earlier(lease, this.#deadline);
@@ -642,28 +651,24 @@ export class Grant implements Granted, Due {
     if (entered) next.accept(entered);
     else next.expect();
     try {
-      const { isDone, token } = await answer;
+      const { outcome, token } = await answer;
       // Gone at the first sending: this grant was lost before. Gone on a repeat: an earlier one was executed, the successor is lost since.
-      if (!isDone && !isRepeat) throw await this.#howLost(limit);
+      if (outcome !== 'done' && !isRepeat) throw this.#loseTo(outcome);
       this.#become({ kind: 'released', isConfirmed: true });
-      if (entered) await entered.#handedOver(isDone, lease, limit);
-      else if (isDone) next.accept(new Grant(session, lock, successorId, lease, token, origin));
-      else next.tryItself();
+      if (entered) entered.#handedOver(outcome, lease);
+      else if (outcome !== 'done') next.tryItself();
+      else next.accept(new Grant(session, lock, successorId, lease, token, origin));
+      if (entered) entered.#passTurn();
     } catch (error) {
-      const failure = this.#takenIfConflict(error);
-      const lossReason = failure instanceof LockLostError ? failure.lossReason : 'unreachable';
-      if (!entered) {
-        this.#removeSuccessor(successorId);
-        next.tryItself();
-      } else if (entered.isHeld) entered.lose(lossReason);
-      if (error instanceof WaitEnded) await this.#releaseAfterAll();
-      else {
-        if (isUnanswered(failure)) this.#abandon(); // its caller may have been told before that it is not known
-        throw failure;
-      }
+      const failure = entered ? this.#takenIfConflict(error) : error;
+      if (entered) entered.#notHandedOver(failure);
+      else this.#removeSuccessor(successorId);
+      if (!entered) next.tryItself();
+      if (failure instanceof LockLostError) throw failure;
+      this.#isHandingOver = false;
+      await this.#releaseAfterAll();
     } finally {
       limit.dispose();
-      if (entered) entered.#passTurn();
       this.#isHandingOver = false;
       this.#passTurn();
     }
@@ -678,15 +683,24 @@ export class Grant implements Granted, Due {
   }
 
   /** As the successor: the server has answered the hand-over. It is done, and the lease counts from when it was first sent; or it was undone since. */
-  async #handedOver(isDone: boolean, lease: Deadline, limit: WaitLimit): Promise<void> {
+  #handedOver(outcome: HandOverReply['outcome'], lease: Deadline): void {
     this.#predecessorId = undefined;
+    this.#confirming = undefined;
     this.#isRenewalUnanswered = false;
-    if (!isDone) {
-      await this.#howLost(limit);
+    if (outcome !== 'done') {
+      this.#loseTo(outcome);
       return;
     }
     this.#prolong(lease);
     if (this.#state.kind === 'held') this.#watch();
+  }
+
+  /** As the successor: the hand-over has failed, or the owner before it was lost. Where nobody is inside any more, nobody is told of a loss. */
+  #notHandedOver(failure: unknown): void {
+    if (this.#state.kind === 'held' && this.#holds.length === 0) this.#abandon();
+    else if (this.#state.kind === 'held')
+      this.lose(failure instanceof LockLostError ? failure.lossReason : 'unreachable');
+    this.#passTurn();
   }
 
   /** The hand-over stayed unanswered, and its waiter has not entered: its owner is removed, after this one. */

@@ -79,7 +79,7 @@ export interface GrantedHold {
 export interface NextWaiter {
   /** The lease that it wants, in milliseconds. */
   readonly leaseMs: number;
-  /** Whether it may enter only when the hand-over is answered: it needs a fencing token, or the word of replicas. */
+  /** Whether it may enter only when the hand-over is answered: it needs a fencing token. */
   readonly needsAnswer: boolean;
   /** Sends the release of `ownerId` to `successorId`. It may be repeated. */
   handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply>;
@@ -91,9 +91,9 @@ export interface NextWaiter {
   tryItself(): void;
 }
 
-/** What the server says of a hand-over: it is done, perhaps by an earlier copy; or neither of the two owners is there. */
+/** What the server says of a hand-over: it is done, perhaps by an earlier copy; or neither of the two owners is there, and why. */
 export interface HandOverReply {
-  readonly isDone: boolean;
+  readonly outcome: 'done' | Exclude<KeepReply, 'kept'>;
   /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
 }

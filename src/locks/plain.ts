@@ -139,9 +139,7 @@ export class ReentrantLockBackend implements LockBackend {
     });
   }
 
-  /**
-   * Releases the lock of one owner to a successor of this client. With `replicas` they must have acknowledged it: the successor relies on it.
-   */
+  /** Releases the lock of one owner to a successor of this client. */
   handOver(
     ownerId: string,
     successorId: string,
@@ -149,12 +147,13 @@ export class ReentrantLockBackend implements LockBackend {
     limit: TimeLimit,
   ): Promise<HandOverReply> {
     const fencing = this.counter ?? NO_FENCING;
-    const keys = [this.keys.lock, ...fencing.keys];
+    const keys = [this.keys.lock, this.keys.forced, ...fencing.keys];
     const args = [ownerId, successorId, leaseMs, ...fencing.args];
-    const read = (reply: unknown): HandOverReply =>
-      typeof reply === 'string' ? { isDone: true, token: BigInt(reply) } : { isDone: reply === 1 };
-    const isDone = (reply: HandOverReply): boolean => reply.isDone;
-    return this.connection.runReplicated(scripts.releaseTo, keys, args, read, isDone, limit);
+    const read = (reply: unknown): HandOverReply => {
+      const [outcome, token] = reply as [HandOverReply['outcome'], string?];
+      return { outcome, token: token === undefined ? undefined : BigInt(token) };
+    };
+    return this.connection.run(scripts.releaseTo, keys, args, read, limit);
   }
 
   /** Renews many locks of this server, each for its owner, as the watchdog does; with a lease of 0 only looks. */
@@ -244,8 +243,9 @@ export class ReentrantLockBackend implements LockBackend {
     return this.localLine !== undefined || this.localGrant !== undefined;
   }
 
+  /** Not with `replicas`: a release would have to wait for them. */
   get nextWaiter(): NextWaiter | undefined {
-    return this.localLine?.next;
+    return this.connection.isReplicated ? undefined : this.localLine?.next;
   }
 
   /** The line of this client's waiters for the lock, if anybody waits. */
@@ -405,7 +405,7 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   }
 
   get needsAnswer(): boolean {
-    return this.#lock.isFenced || this.#lock.connection.isReplicated;
+    return this.#lock.isFenced;
   }
 
   handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply> {

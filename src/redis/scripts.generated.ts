@@ -881,26 +881,46 @@ return 'kept'
   },
   releaseTo: {
     name: 'release-to',
-    sha1: '10a34a72bf82f8d2e7893c8ad77741464bc55cdb',
+    sha1: 'd694cd37cc7467978c0fca4c6511d917af87a67a',
     source: `-- Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 -- A copy uses up a token; none is given twice.
 -- The key is never missing in between, so nobody else gets in.
 --
 -- KEYS[1] lock (hash): owner -> hold count
--- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
+-- KEYS[2] forced (string): the last owner that was forced out
+-- KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] successor (string): "<clientId>:<n>"
 -- ARGV[3] leaseMs (integer, ms): how long the successor keeps the lock without a renewal
 -- ARGV[4] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
--- Returns 1 when the successor has the lock, by this call or an earlier copy, of a fenced lock its token (string); 0 when neither has it.
+-- Returns {'done', its token (string) if it is a fenced lock} when the successor has the lock, by this call or an earlier copy; when neither of
+-- the two has it, how it was lost: {'taken'}, {'forced'} or {'deleted'} (also when it expired).
 -- Error KEYCONFLICT when the counter is no token; WRONGTYPE when a key is of another type.
-local lock, counter = KEYS[1], KEYS[2]
+local lock, forced, counter = KEYS[1], KEYS[2], KEYS[3]
 local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local isRepeat = redis.call('HEXISTS', lock, owner) == 0
 if isRepeat and redis.call('HEXISTS', lock, successor) == 0 then
-  return 0
+  -- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+  -- from giving up what he has. Any other error is raised.
+  local function ours(...)
+    local reply = redis.pcall(...)
+    if type(reply) == 'table' and reply.err then
+      return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+    end
+    return reply
+  end
+  local function howLost(owner)
+    -- How the owner lost the lock.
+    if ours('GET', forced) == owner then
+      -- pcall: where that is not permitted the word ends by itself.
+      redis.pcall('DEL', forced)
+      return 'forced'
+    end
+    return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+  end
+  return { howLost(ours('GET', forced) == successor and successor or owner) }
 end
 local token, rememberMs
 if counter then
@@ -943,7 +963,7 @@ end
 local ttlMs = redis.call('PTTL', lock)
 local refused
 if isRepeat then
-  -- Never shorter, but written all the same: WAIT asks replicas for what its own connection wrote last.
+  -- Not shorter: the successor may have extended it since.
   redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
   refused = token and setToken(counter, token, rememberMs)
 else
@@ -961,7 +981,7 @@ if refused then
   end
   return refused
 end
-return token or 1
+return { 'done', token }
 `,
   },
   release: {

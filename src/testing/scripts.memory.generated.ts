@@ -1136,14 +1136,16 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // The key is never missing in between, so nobody else gets in.
   //
   // KEYS[1] lock (hash): owner -> hold count
-  // KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
+  // KEYS[2] forced (string): the last owner that was forced out
+  // KEYS[3] counter (string): the last fencing token that was given out; only of a fenced lock
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] successor (string): "<clientId>:<n>"
   // ARGV[3] leaseMs (integer, ms): how long the successor keeps the lock without a renewal
   // ARGV[4] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
-  // Returns 1 when the successor has the lock, by this call or an earlier copy, of a fenced lock its token (string); 0 when neither has it.
+  // Returns {'done', its token (string) if it is a fenced lock} when the successor has the lock, by this call or an earlier copy; when neither of
+  // the two has it, how it was lost: {'taken'}, {'forced'} or {'deleted'} (also when it expired).
   // Error KEYCONFLICT when the counter is no token; WRONGTYPE when a key is of another type.
-  const [lock, counter] = [lua.get(KEYS, 1), lua.get(KEYS, 2)];
+  const [lock, forced, counter] = [lua.get(KEYS, 1), lua.get(KEYS, 2), lua.get(KEYS, 3)];
   const [owner, successor, leaseMs, tokenTtlMs] = [
     lua.get(ARGV, 1),
     lua.get(ARGV, 2),
@@ -1153,7 +1155,28 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const isRepeat = redis.call('HEXISTS', lock, owner) === 0;
   if (isRepeat && redis.call('HEXISTS', lock, successor) === 0) {
-    return 0;
+    // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
+    // from giving up what he has. Any other error is raised.
+    function ours(...varargs: Value[]): Value {
+      const reply = redis.pcall(...varargs);
+      if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
+        return (
+          !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
+          redis.call(...varargs)
+        );
+      }
+      return reply;
+    }
+    function howLost(owner?: Value): Value {
+      // How the owner lost the lock.
+      if (ours('GET', forced) === owner) {
+        // pcall: where that is not permitted the word ends by itself.
+        redis.pcall('DEL', forced);
+        return 'forced';
+      }
+      return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
+    }
+    return lua.list(howLost(lua.or(ours('GET', forced) === successor && successor, () => owner)));
   }
   let token: Value, rememberMs: Value;
   if (lua.truthy(counter)) {
@@ -1222,7 +1245,7 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const ttlMs = redis.call('PTTL', lock);
   let refused: Value;
   if (isRepeat) {
-    // Never shorter, but written all the same: WAIT asks replicas for what its own connection wrote last.
+    // Not shorter: the successor may have extended it since.
     redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))));
     refused = lua.and(token, () => setToken(counter, token, rememberMs));
   } else {
@@ -1249,7 +1272,7 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return refused;
   }
-  return lua.or(token, () => 1);
+  return lua.list('done', token);
 }
 
 // lua/release.lua

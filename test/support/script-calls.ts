@@ -295,7 +295,7 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
     const counter = draw.counter(keys);
     const args = [draw.owner(keys), draw.owner(keys), draw.leaseMs()];
     if (counter.length > 0) args.push(draw.leaseMsOrNone());
-    return [[keys.lock, ...counter], args];
+    return [[keys.lock, keys.forced, ...counter], args];
   },
 
   remember: (draw) => [draw.some(() => draw.lock(LOCK).longestLease), [draw.leaseMs()]],

@@ -171,8 +171,8 @@ export const MUTANTS: readonly Mutant[] = [
     'the lease of a successor counts from the answer to the hand-over, not from when that was first sent',
     ['reentrant'],
     src(
-      'if (entered) await entered.#handedOver(isDone, lease, limit);',
-      'if (entered) await entered.#handedOver(isDone, deadlineOf(now(clock), next.leaseMs), limit);',
+      'if (entered) entered.#handedOver(outcome, lease);',
+      'if (entered) entered.#handedOver(outcome, deadlineOf(now(clock), next.leaseMs));',
     ),
   ),
   mutant(
@@ -180,8 +180,8 @@ export const MUTANTS: readonly Mutant[] = [
     'a release that names a successor is called a success, though the lock was lost before',
     ['reentrant'],
     src(
-      'if (!isDone && !isRepeat) throw await this.#howLost(limit);',
-      'if (!isDone && isRepeat === undefined) throw await this.#howLost(limit);',
+      "if (outcome !== 'done' && !isRepeat) throw this.#loseTo(outcome);",
+      "if (outcome !== 'done' && isRepeat === undefined) throw this.#loseTo(outcome);",
     ),
   ),
   mutant(

@@ -26,7 +26,7 @@ interface FakeMaster {
 function elect(fakes: readonly FakeMaster[], guard: RestartGuard): Promise<ElectionResult> {
   const masters = fakes.map(({ upMs, isAgeTold = true, says }, index) => ({
     name: `master ${index}`,
-    trouble: says ? undefined : 'not connected',
+    whyDown: says ? undefined : 'not connected',
     connection: { server: { ageMs: upMs, isAgeTold } },
     vote: () => Promise.resolve(says),
     withdraw: () => undefined,

@@ -17,7 +17,7 @@ type Raise = (token: bigint) => Promise<bigint | undefined>;
 /** A master that votes with a token of 100, unless it is young, and answers the write-back as it is told to. */
 class FakeMaster {
   readonly name: string;
-  trouble: string | undefined;
+  whyDown: string | undefined;
   readonly connection: object;
   readonly raise: ReturnType<typeof vi.fn<Raise>>;
   readonly withdraw = vi.fn();
@@ -39,7 +39,7 @@ class FakeMaster {
   }
 
   overdue(): void {
-    this.trouble = 'it owes an answer';
+    this.whyDown = 'it owes an answer';
   }
 
   get raisedTo(): bigint[] {
@@ -143,7 +143,7 @@ describe('a token', () => {
     const masters = fakes(remembering(), remembering(), silent);
     masters[2]!.vote = () => new Promise(() => undefined);
     const election = elect(masters, 0, 300);
-    masters[2]!.trouble = 'it owes an answer'; // to others, since
+    masters[2]!.whyDown = 'it owes an answer'; // to others, since
     expect(await election).toMatchObject({ outcome: 'acquired', token: TOKEN });
     expect(masters[2]!.raisedTo).toEqual([TOKEN]);
   });
