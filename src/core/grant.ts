@@ -43,7 +43,10 @@ type State =
   // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly isConfirmed: boolean };
 
+// One object of each, since every lock passes through them.
 const HELD: State = { kind: 'held' };
+const RELEASING = { kind: 'released', isConfirmed: false } as const;
+const RELEASED = { kind: 'released', isConfirmed: true } as const;
 
 /** How a grant came from others of this client: their owners since the lock was acquired, and when that was. */
 interface Origin {
@@ -326,7 +329,7 @@ export class Grant implements Granted, Due {
 
   /** Nobody relies on the grant any more, but its owner may still be on the server: the clean-up removes it. */
   #abandon(): void {
-    this.#become({ kind: 'released', isConfirmed: false });
+    this.#become(RELEASING);
     this.#forget();
     const release = (): Promise<boolean> => this.giveBack();
     this.#session.cleanup.remove({ id: this.lock.id, release }, this.ownerId);
@@ -508,7 +511,7 @@ export class Grant implements Granted, Due {
   /** Sends one command, while no other command of the grant is under way, and repeats it only if that does not settle the release. */
   #releaseAtOnce(done: Done): void {
     const { clock, commandTimeoutMs, schedule } = this.#session;
-    this.#become({ kind: 'released', isConfirmed: false });
+    this.#become(RELEASING);
     const answer = this.lock.release(this.ownerId);
     const endsAtMs = clock.nowMs() + commandTimeoutMs;
     const settled = (isReleased: boolean): void => {
@@ -517,7 +520,7 @@ export class Grant implements Granted, Due {
       schedule.delete(this);
       this.#turns.pass();
       if (isReleased) {
-        this.#become({ kind: 'released', isConfirmed: true });
+        this.#become(RELEASED);
         done();
       } else this.#releaseUntilAnswered(false, done, { answer, limitMs: endsAtMs - clock.nowMs() });
     };
@@ -576,7 +579,7 @@ export class Grant implements Granted, Due {
     isRepeat: boolean,
     begun?: Promise<boolean>,
   ): Promise<void> {
-    this.#become({ kind: 'released', isConfirmed: false });
+    this.#become(RELEASING);
     let answer = begun;
     let mayBeDone = isRepeat;
     const { connection } = this.#session;
@@ -588,7 +591,7 @@ export class Grant implements Granted, Due {
     });
     // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
     if (!isReleased && !mayBeDone) throw await this.#howLost(waitLimit);
-    this.#become({ kind: 'released', isConfirmed: true });
+    this.#become(RELEASED);
   }
 
   /** The server does not have the owner, so the grant is lost, even if it stays unknown how. */
@@ -642,7 +645,7 @@ export class Grant implements Granted, Due {
     const limit = new WaitLimit({ clock, limitMs });
     if (entered) entered.#entersAfter(ownerId, limit);
     this.#isHandingOver = true;
-    this.#become({ kind: 'released', isConfirmed: false });
+    this.#become(RELEASING);
     let isRepeat = false as boolean;
     const answer = retry(connection, limit, this.#named, (mayHaveRun) => {
       isRepeat = mayHaveRun;
@@ -654,7 +657,7 @@ export class Grant implements Granted, Due {
       const { outcome, token } = await answer;
       // Gone at the first sending: this grant was lost before. Gone on a repeat: an earlier one was executed, the successor is lost since.
       if (outcome !== 'done' && !isRepeat) throw this.#loseTo(outcome);
-      this.#become({ kind: 'released', isConfirmed: true });
+      this.#become(RELEASED);
       if (entered) entered.#handedOver(outcome, lease);
       else if (outcome !== 'done') next.tryItself();
       else next.accept(new Grant(session, lock, successorId, lease, token, origin));
