@@ -48,10 +48,11 @@ export class MemoryClock implements Clock {
   clientCount = 0;
 
   constructor() {
-    this.#nowMs = Math.floor(performance.now());
-    this.#seenWallMs = Date.now();
+    // Each clock is read once: the process may stand still between two lines.
+    this.#source = sourceAt();
+    this.#nowMs = this.#source.beganAtMs;
+    this.#seenWallMs = this.#source.sinceWallMs;
     this.#wallAheadMs = this.#seenWallMs - this.#nowMs;
-    this.#source = sourceAt(this.#nowMs);
   }
 
   nowMs(): number {
@@ -231,12 +232,14 @@ class MemoryTimer implements Timer {
   }
 }
 
-function sourceAt(nowMs: number): Source {
+/** `beganAtMs`: our time now; left out: that of the process. */
+function sourceAt(beganAtMs?: number): Source {
+  const sinceMonotonicMs = performance.now();
   return {
     monotonic: performance,
     wall: Date,
-    sinceMonotonicMs: performance.now(),
+    sinceMonotonicMs,
     sinceWallMs: Date.now(),
-    beganAtMs: nowMs,
+    beganAtMs: beganAtMs ?? Math.floor(sinceMonotonicMs),
   };
 }
