@@ -49,8 +49,9 @@ export class MemoryClock implements Clock {
 
   constructor() {
     // Each clock is read once: the process may stand still between two lines.
-    this.#source = sourceAt();
-    this.#nowMs = this.#source.beganAtMs;
+    const source = sourceNow();
+    this.#nowMs = Math.floor(source.sinceMonotonicMs);
+    this.#source = { ...source, beganAtMs: this.#nowMs };
     this.#seenWallMs = this.#source.sinceWallMs;
     this.#wallAheadMs = this.#seenWallMs - this.#nowMs;
   }
@@ -131,10 +132,11 @@ export class MemoryClock implements Clock {
 
   /** (To whole milliseconds, since a fake timer that is to ring in half of one more would ring too late.) */
   #changeSource(): void {
-    const unseenMs = Date.now() - this.#seenWallMs;
+    const source = sourceNow();
+    const unseenMs = source.sinceWallMs - this.#seenWallMs;
     const passedMs = unseenMs <= LONGEST_UNSEEN_MS ? Math.max(unseenMs, 0) : 0;
     this.#nowMs = Math.floor(this.#nowMs + passedMs);
-    this.#source = sourceAt(this.#nowMs);
+    this.#source = { ...source, beganAtMs: this.#nowMs };
     // With the source, its timers have come or gone.
     this.#disarm();
     this.#arm();
@@ -232,14 +234,11 @@ class MemoryTimer implements Timer {
   }
 }
 
-/** `beganAtMs`: our time now; left out: that of the process. */
-function sourceAt(beganAtMs?: number): Source {
-  const sinceMonotonicMs = performance.now();
+function sourceNow(): Omit<Source, 'beganAtMs'> {
   return {
     monotonic: performance,
     wall: Date,
-    sinceMonotonicMs,
+    sinceMonotonicMs: performance.now(),
     sinceWallMs: Date.now(),
-    beganAtMs: beganAtMs ?? Math.floor(sinceMonotonicMs),
   };
 }
