@@ -135,7 +135,7 @@ export class MemoryClock implements Clock {
     const source = sourceNow();
     const unseenMs = source.sinceWallMs - this.#seenWallMs;
     const passedMs = unseenMs <= LONGEST_UNSEEN_MS ? Math.max(unseenMs, 0) : 0;
-    this.#nowMs = Math.floor(this.#nowMs + passedMs);
+    this.#nowMs = Math.ceil(this.#nowMs + passedMs);
     this.#source = { ...source, beganAtMs: this.#nowMs };
     // With the source, its timers have come or gone.
     this.#disarm();

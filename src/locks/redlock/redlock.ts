@@ -158,6 +158,8 @@ export class RedLockBackend implements LockBackend {
     connection.server.ageMs >= this.#guard.mostMs;
 
   async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
+    // From a master that is not asked the holder's renewals would spread again to those that are.
+    await this.#until(() => this.#areAllSettled, this.nodeTimeoutMs);
     const forced = await this.#all('not known to be forced', (lock) =>
       lock.forceUnlock(forcedNoteTtlMs),
     );
@@ -254,25 +256,33 @@ export class RedLockBackend implements LockBackend {
   }
 
   /** Resolves when a majority is connected, or no more will be for now; or after `limitMs`. */
-  async whenSettled(limitMs?: number): Promise<void> {
-    if (this.#isSettled) return;
-    const limit = new WaitLimit({ clock: this.clock, limitMs: limitMs ?? Infinity });
+  async whenSettled(limitMs = Infinity): Promise<void> {
+    await this.#until(() => this.#isSettled, limitMs);
+  }
+
+  /** Looks whenever a master's connection has changed. When the time is over, those that are there are asked without the others. */
+  async #until(isSo: () => boolean, limitMs: number): Promise<void> {
+    if (isSo()) return;
+    const limit = new WaitLimit({ clock: this.clock, limitMs });
     let stopListening: (() => void)[] = [];
-    const settled = new Promise<void>((resolve) => {
+    const come = new Promise<void>((resolve) => {
       const look = (): void => {
-        if (this.#isSettled) resolve();
+        if (isSo()) resolve();
       };
       const listener = { ready: look, failed: look };
       stopListening = this.masters.map(({ connection }) => connection.listen(listener));
     });
-    // When the time is over those that are there are asked, without the others.
-    await limit.within(settled).catch(() => undefined);
+    await limit.within(come).catch(() => undefined);
     for (const stop of stopListening) stop();
     limit.dispose();
   }
 
+  get #areAllSettled(): boolean {
+    return !this.masters.some(({ isConnecting }) => isConnecting);
+  }
+
   get #isSettled(): boolean {
-    return this.isReachable || !this.masters.some(({ isConnecting }) => isConnecting);
+    return this.isReachable || this.#areAllSettled;
   }
 
   get #guard(): RestartGuard {
