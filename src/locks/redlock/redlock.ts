@@ -256,8 +256,8 @@ export class RedLockBackend implements LockBackend {
   }
 
   /** Resolves when a majority is connected, or no more will be for now; or after `limitMs`. */
-  async whenSettled(limitMs = Infinity): Promise<void> {
-    await this.#until(() => this.#isSettled, limitMs);
+  async whenSettled(limitMs?: number): Promise<void> {
+    await this.#until(() => this.#isSettled, limitMs ?? Infinity);
   }
 
   /** Looks whenever a master's connection has changed. When the time is over, those that are there are asked without the others. */
