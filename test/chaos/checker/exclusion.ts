@@ -91,7 +91,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
           !heldBy(look, section.owner) &&
           (masters?.has(look.server) ?? true) &&
           !look.holders.some(({ owner }) =>
-            isHandingOver(owner, byOwner.get(owner), section, look, plan.kind === 'multi'),
+            isHandingOver(owner, byOwner.get(owner), section, look),
           ),
       );
       const [look] = others;
@@ -108,21 +108,20 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
 
 /**
  * Whether the key may still be that of an owner in whose release this one was named: that was under way, or its answer is not known.
- * `formers`: who had it; nobody when a MultiLock gave back a member at once.
+ * `formers`: who had it; nobody when it was given back at once, by a MultiLock or by a caller who had given up.
  */
 function isHandingOver(
   formerOwner: string,
   formers: readonly Section[] | undefined,
   section: Section,
   look: Look,
-  isMulti: boolean,
 ): boolean {
   if (clientOf(formerOwner) !== clientOf(section.owner!)) return false;
   return (
     formers?.some(
       ({ leavingAt = Infinity, endedAt = Infinity, failure }) =>
         leavingAt <= section.enteredAt! && (failure !== undefined || look.from <= endedAt),
-    ) ?? isMulti
+    ) ?? true
   );
 }
 
