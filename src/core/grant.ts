@@ -31,7 +31,7 @@ import type { Session } from './session.js';
 import { LocalMutex } from '../scopes/local-mutex.js';
 import { WaitLimit } from '../runtime/wait-limit.js';
 import { LONGEST_CHAIN_MS } from '../waiting/line.js';
-import { retry } from './retry.js';
+import { mayHaveRun, retry } from './retry.js';
 
 /** How often a lock is handed over within one client before other clients have their turn. */
 const MOST_HAND_OVERS = 16;
@@ -41,12 +41,14 @@ type State =
   | { readonly kind: 'held' }
   | { readonly kind: 'lost'; readonly error: LockLostError }
   // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
-  | { readonly kind: 'released'; readonly isConfirmed: boolean };
+  | { readonly kind: 'released'; readonly to: 'all' | 'successor'; readonly isConfirmed: boolean };
 
 // One object of each, since every lock passes through them.
 const HELD: State = { kind: 'held' };
-const RELEASING = { kind: 'released', isConfirmed: false } as const;
-const RELEASED = { kind: 'released', isConfirmed: true } as const;
+const RELEASING = { kind: 'released', to: 'all', isConfirmed: false } as const;
+const RELEASED = { kind: 'released', to: 'all', isConfirmed: true } as const;
+const HANDING_OVER = { kind: 'released', to: 'successor', isConfirmed: false } as const;
+const HANDED_OVER = { kind: 'released', to: 'successor', isConfirmed: true } as const;
 
 /** How a grant came from others of this client: their owners since the lock was acquired, and when that was. */
 interface Origin {
@@ -74,8 +76,8 @@ export class Grant implements Granted, Due {
   readonly #since: Instant;
   /** undefined: it was acquired. */
   readonly #origin: Origin | undefined;
-  /** Until the hand-over is answered: the owner that the server may still have in place of this one. */
-  #predecessorId: string | undefined;
+  /** Until the hand-over is answered: the grant before this one, whose owner the server may still have instead. */
+  #predecessor: Grant | undefined;
   #holds: GrantedHold[] = [];
   #state: State = HELD;
   #deadline: Deadline;
@@ -90,8 +92,6 @@ export class Grant implements Granted, Due {
   #isShared: boolean;
   /** A downgrade is to be sent as soon as the turn that is under way has ended. */
   #owesShare = false;
-  /** Whether the grant was handed over, and the answer has not come. */
-  #isHandingOver = false;
   /** Ends the wait for the answer to the first command of a release, when its time is over. */
   #firstReleaseDue: (() => void) | undefined;
   /** Called when nothing more will be found out about the grant; set by a closing client alone. */
@@ -203,7 +203,7 @@ export class Grant implements Granted, Due {
 
   /** The watchdog looks after a grant with holds; but not before it is known that the server has this owner. */
   #watch(): void {
-    if (this.#holds.length > 0 && this.#predecessorId === undefined) this.lock.watch(this);
+    if (this.#holds.length > 0 && !this.#predecessor) this.lock.watch(this);
   }
 
   ageMs(at?: Instant): number {
@@ -233,8 +233,7 @@ export class Grant implements Granted, Due {
     if (this.#state.kind !== 'held') return;
     const left = leftMs(this.#deadline, at);
     const isOver = left <= 0 && this.#holds.length === 0;
-    const isLookedAt =
-      this.#predecessorId === undefined && left > this.#session.lockWatchdogTimeoutMs / 3;
+    const isLookedAt = !this.#predecessor && left > this.#session.lockWatchdogTimeoutMs / 3;
     if (isOver || isLookedAt) return;
     // Counted from now: since `at`, others may have been told of their loss, which takes as long as their listeners take.
     this.#session.schedule.within(this, leftMs(this.#deadline));
@@ -276,7 +275,7 @@ export class Grant implements Granted, Due {
     this.#session.schedule.delete(this);
     this.#confirming?.end('closed');
     this.lock.unwatch(this);
-    if (next.kind === 'released' && next.isConfirmed && !this.#isHandingOver) this.#wasReleased();
+    if (next === RELEASED) this.#wasReleased();
     // Before its release is confirmed the grant stays among those of the session: a closing client waits for it.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
     if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
@@ -310,8 +309,9 @@ export class Grant implements Granted, Due {
     this.#session.events.emit('lost', () => event);
     // The server may still have this owner, though this process does not rely on it any more.
     const isUncertain = lossReason === 'expired' || lossReason === 'unreachable';
-    const mayStand = isUncertain || this.#predecessorId !== undefined || this.lock.leavesRemains;
-    if (mayStand && lossReason !== 'closed') this.#abandon();
+    const mayStand = isUncertain || this.lock.leavesRemains;
+    // A predecessor, once the hand-over has failed, removes both.
+    if (mayStand && lossReason !== 'closed' && !this.#predecessor) this.#abandon();
     return event.error;
   }
 
@@ -331,14 +331,19 @@ export class Grant implements Granted, Due {
   #abandon(): void {
     this.#become(RELEASING);
     this.#forget();
-    const release = (): Promise<boolean> => this.giveBack();
-    this.#session.cleanup.remove({ id: this.lock.id, release }, this.ownerId);
+    this.#session.cleanup.remove(this.lock, this.ownerId);
   }
 
-  /** Removes the owner from the server. Before it the older one, or a hand-over that arrives late would put this one in its place. */
-  async giveBack(): Promise<boolean> {
-    if (this.#predecessorId !== undefined) await this.lock.release(this.#predecessorId);
-    return await this.lock.release(this.ownerId);
+  /** Removes the owner from the server. */
+  giveBack(): Promise<boolean> {
+    const predecessor = this.#predecessor;
+    return predecessor ? predecessor.#giveBackWith(this.ownerId) : this.lock.release(this.ownerId);
+  }
+
+  /** Removes this owner before its successor, or a hand-over that arrives late would put that one in its place. */
+  async #giveBackWith(successorId: string): Promise<boolean> {
+    await this.lock.release(this.ownerId);
+    return await this.lock.release(successorId);
   }
 
   // What changes its hold count or its lease.
@@ -543,7 +548,8 @@ export class Grant implements Granted, Due {
     const failed = (failure: Error): void => {
       const isOver = isUnanswered(failure) && this.holdCount === 0;
       const error = isOver ? notReleased(failure, name, this.#session.connection.isReady) : failure;
-      if (isOver && !this.#isHandingOver && this.#session.grants.has(this)) this.#abandon();
+      const isHandingOver = this.#state === HANDING_OVER;
+      if (isOver && !isHandingOver && this.#session.grants.has(this)) this.#abandon();
       else if (isUnanswered(error) && this.#onlyReads) this.#shareLater();
       done(error);
     };
@@ -635,21 +641,26 @@ export class Grant implements Granted, Due {
     const lease = deadlineOf(now(clock), next.leaseMs);
     const { owners, acquiredAt } = this.#chain;
     const origin = { owners: [...owners, ownerId], acquiredAt };
-    let entered: Grant | undefined;
-    if (!next.needsAnswer) {
-      const until = earlier(lease, this.#deadline);
-      entered = new Grant(session, lock, successorId, until, undefined, origin);
-    }
+    const successor = (deadline: Deadline, token?: bigint): Grant =>
+      new Grant(session, lock, successorId, deadline, token, origin);
+    const entered = next.needsAnswer ? undefined : successor(earlier(lease, this.#deadline));
     // Whoever waits for the answer goes on waiting if none comes: that leaves time to release the lock without a successor.
     const limitMs = entered ? entered.remaining() : commandTimeoutMs / 2;
     const limit = new WaitLimit({ clock, limitMs });
-    if (entered) entered.#entersAfter(ownerId, limit);
-    this.#isHandingOver = true;
-    this.#become(RELEASING);
+    if (entered) entered.#entersAfter(this, limit);
+    this.#become(HANDING_OVER);
+    // Whether a copy of the call may have run: before the one that is under way, and at all.
     let isRepeat = false as boolean;
-    const answer = retry(connection, limit, this.#named, (mayHaveRun) => {
-      isRepeat = mayHaveRun;
-      return next.handOver(ownerId, successorId, limit);
+    let mayBeDone = false as boolean;
+    const answer = retry(connection, limit, this.#named, async (isSentAgain) => {
+      isRepeat = isSentAgain;
+      mayBeDone = true;
+      try {
+        return await next.handOver(ownerId, successorId, limit);
+      } catch (error) {
+        mayBeDone = isRepeat || mayHaveRun(error);
+        throw error;
+      }
     });
     if (entered) next.accept(entered);
     else next.expect();
@@ -657,29 +668,31 @@ export class Grant implements Granted, Due {
       const { outcome, token } = await answer;
       // Gone at the first sending: this grant was lost before. Gone on a repeat: an earlier one was executed, the successor is lost since.
       if (outcome !== 'done' && !isRepeat) throw this.#loseTo(outcome);
-      this.#become(RELEASED);
+      this.#become(HANDED_OVER);
       if (entered) entered.#handedOver(outcome, lease);
       else if (outcome !== 'done') next.tryItself();
-      else next.accept(new Grant(session, lock, successorId, lease, token, origin));
-      if (entered) entered.#passTurn();
+      else next.accept(successor(lease, token));
     } catch (error) {
       const failure = entered ? this.#takenIfConflict(error) : error;
       if (entered) entered.#notHandedOver(failure);
-      else this.#removeSuccessor(successorId);
-      if (!entered) next.tryItself();
-      if (failure instanceof LockLostError) throw failure;
-      this.#isHandingOver = false;
-      await this.#releaseAfterAll();
+      else next.tryItself();
+      // The successor is removed last: that removes this owner, too, and whether it was lost before could not be told after that.
+      try {
+        if (failure instanceof LockLostError) throw failure;
+        await this.#releaseAfterAll(mayBeDone);
+      } finally {
+        const release = (): Promise<boolean> => this.#giveBackWith(successorId);
+        session.cleanup.remove({ id: lock.id, release }, successorId);
+      }
     } finally {
       limit.dispose();
-      this.#isHandingOver = false;
       this.#passTurn();
     }
   }
 
   /** As the successor: enters, and does nothing else on the server until the hand-over is answered. If it is lost, nobody repeats that. */
-  #entersAfter(predecessorId: string, limit: WaitLimit): void {
-    this.#predecessorId = predecessorId;
+  #entersAfter(predecessor: Grant, limit: WaitLimit): void {
+    this.#predecessor = predecessor;
     this.#turns.tryTake();
     this.#confirming = limit;
     this.#isRenewalUnanswered = true;
@@ -687,38 +700,27 @@ export class Grant implements Granted, Due {
 
   /** As the successor: the server has answered the hand-over. It is done, and the lease counts from when it was first sent; or it was undone since. */
   #handedOver(outcome: HandOverReply['outcome'], lease: Deadline): void {
-    this.#predecessorId = undefined;
+    this.#predecessor = undefined;
     this.#confirming = undefined;
     this.#isRenewalUnanswered = false;
-    if (outcome !== 'done') {
-      this.#loseTo(outcome);
-      return;
-    }
-    this.#prolong(lease);
+    if (outcome === 'done') this.#prolong(lease);
+    else this.#loseTo(outcome);
     if (this.#state.kind === 'held') this.#watch();
+    this.#passTurn();
   }
 
   /** As the successor: the hand-over has failed, or the owner before it was lost. Where nobody is inside any more, nobody is told of a loss. */
   #notHandedOver(failure: unknown): void {
-    if (this.#state.kind === 'held' && this.#holds.length === 0) this.#abandon();
-    else if (this.#state.kind === 'held')
+    if (this.#state.kind === 'held' && this.#holds.length > 0)
       this.lose(failure instanceof LockLostError ? failure.lossReason : 'unreachable');
+    this.#become(RELEASING);
+    this.#forget();
     this.#passTurn();
   }
 
-  /** The hand-over stayed unanswered, and its waiter has not entered: its owner is removed, after this one. */
-  #removeSuccessor(successorId: string): void {
-    const { lock, ownerId } = this;
-    const release = async (): Promise<boolean> => {
-      await lock.release(ownerId);
-      return await lock.release(successorId);
-    };
-    this.#session.cleanup.remove({ id: lock.id, release }, successorId);
-  }
-
-  /** The hand-over has no successor any more: the lock is only released. */
-  async #releaseAfterAll(): Promise<void> {
-    const release = (waitLimit: WaitLimit): Promise<void> => this.#sendRelease(waitLimit, true);
+  /** The hand-over has no successor any more: the lock is only released. `isRepeat`: the hand-over may have released it already. */
+  async #releaseAfterAll(isRepeat: boolean): Promise<void> {
+    const release = (waitLimit: WaitLimit): Promise<void> => this.#sendRelease(waitLimit, isRepeat);
     try {
       await this.#session.bounded(this.lock.name, 'not known to be released', release);
     } catch (error) {

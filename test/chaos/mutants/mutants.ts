@@ -164,7 +164,7 @@ export const MUTANTS: readonly Mutant[] = [
     'successor with a lease of its own',
     'until the hand-over is answered, the successor relies on its own lease alone',
     ['reentrant'],
-    src('const until = earlier(lease, this.#deadline);', 'const until = lease;'),
+    src('successor(earlier(lease, this.#deadline))', 'successor(lease)'),
   ),
   mutant(
     'hand-over counted from its answer',
@@ -189,8 +189,8 @@ export const MUTANTS: readonly Mutant[] = [
     'a successor that is given up is removed, and the hand-over that arrives late puts it there again',
     ['reentrant'],
     src(
-      'if (this.#predecessorId !== undefined) await this.lock.release(this.#predecessorId);',
-      'void this.#predecessorId;',
+      '    await this.lock.release(this.ownerId);\n    return await this.lock.release(successorId);',
+      '    return await this.lock.release(successorId);',
     ),
   ),
   mutant(

@@ -196,6 +196,32 @@ describe('a call whose outcome is unknown', () => {
   });
 });
 
+describe('a call that is known not to have run', () => {
+  it.each<Fate>(['denied', 'loading'])('(%s) is followed by a plain release', async (fate) => {
+    server.fate = (command) => (command.startsWith('hand over') ? fate : 'answered');
+    const { first, second } = await oneWaits({ wanted: { lease: 1_000 } });
+    const released = first.release();
+    const hold = await second;
+    await pass(3_000);
+    await released;
+    expect(hold.signal.reason).toMatchObject({ code: 'LOCK_LOST' });
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it.each<Fate>(['denied', 'loading'])(
+    '(%s) does not hide that the lock was lost before',
+    async (fate) => {
+      server.fate = (command) => (command.startsWith('hand over') ? fate : 'answered');
+      const { first, second } = await oneWaits({ wanted: { lease: 1_000 } });
+      server.delete('a');
+      const failed = rejectionOf(first.release());
+      await second;
+      await pass(3_000);
+      expect(await failed).toMatchObject({ code: 'LOCK_LOST', lossReason: 'deleted' });
+    },
+  );
+});
+
 describe('a copy of the call', () => {
   async function copied(): Promise<{ hold: Hold; copy: () => unknown }> {
     const take = vi.spyOn(server, 'take');
