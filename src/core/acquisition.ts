@@ -56,9 +56,9 @@ export function acquire(
   newOwnerId?: () => string,
   selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
-  // Each field by its name: a spread takes a KiB of the heap.
+  // Each field by its name: a spread takes a KiB of the heap. (`Required`: none is forgotten.)
   const { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs } = asked;
-  const request: CallersRequest = {
+  const request: Required<CallersRequest> = {
     waitMs,
     leaseMs: leaseMs ?? session.lockWatchdogTimeoutMs,
     isWatched: leaseMs === undefined,

@@ -1,10 +1,11 @@
 // What goes wrong in a simulation. Each fault is noted with what it may excuse, in the words of the fault campaign.
 import { RESTART_EMPTY } from '../chaos/checker/evidence.js';
+import { scripts } from '../../src/redis/scripts.generated.js';
 import type { Excuses, Touched } from '../chaos/faults.js';
 import { stepMs, STEPS_SERVER_CLOCK } from '../chaos/nemeses/processes.js';
 import { someKey } from '../chaos/nemeses/servers.js';
 import { planFaults } from '../chaos/plan-round.js';
-import { isWeighted, type PlannedFault } from '../chaos/plan.js';
+import { isWeighted, type Kind, type PlannedFault } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
 import type { Direction, Link, SimServer, Treatment } from './network.js';
 import type { World } from './world.js';
@@ -18,6 +19,9 @@ interface Nemesis {
   /** Begins it; returns what ends it. Nothing happens where it returns undefined. */
   begin(world: World, fault: PlannedFault): (() => void) | undefined;
 }
+
+/** Locks that a release of one caller hands over to the next of the same client. */
+const HANDS_OVER: readonly Kind[] = ['reentrant', 'mixed', 'fenced'];
 
 const FORGETS: Excuses = { loses: 'all', endsHolds: true };
 
@@ -86,6 +90,22 @@ const NEMESES: readonly Nemesis[] = [
       link.cutSilent();
     };
   }),
+  {
+    // The successor is inside, its hand-over does not arrive, and others come.
+    ...onLinks('lose, double and delay hand-overs', 5, [0.3, 3], (link, { target, amount }) => {
+      const random = new Random(target, `hand-overs ${link.server.index}`);
+      const kinds: readonly Treatment[] = ['lose', 'lose', 'lose reply', 'double', 'late'];
+      link.treat = (_, [script]) =>
+        script === scripts.releaseTo.sha1 && random.chance(0.3 + amount)
+          ? random.pick(kinds)
+          : undefined;
+      return () => {
+        link.treat = undefined;
+        link.cutSilent();
+      };
+    }),
+    isPossible: ({ plan }) => HANDS_OVER.includes(plan.kind),
+  },
   onLinks('lose, double and delay messages', 5, [0.3, 3], (link, { target, amount }) => {
     const random = new Random(target, `messages ${link.server.index}`);
     const odds = 0.1 + 0.9 * amount;
