@@ -106,7 +106,7 @@ export class Server {
   }
 
   subscribeToUnlocks(keys: LockKeys, listener: ChannelListener): Subscription {
-    const isSharded = this.publishCommand(keys) === 'SPUBLISH';
+    const isSharded = (): boolean => this.publishCommand(keys) === 'SPUBLISH';
     return this.channels.subscribe(keys.channel, isSharded, listener);
   }
 

@@ -370,10 +370,15 @@ export class MultiAcquisition {
     const { commandTimeoutMs, acquisitions: registry } = this.#session;
     const limitMs = Math.min(mostMs, commandTimeoutMs);
     const { signal } = this.#stop;
-    const limit = new WaitLimit({ clock: this.#clock, limitMs, signal, registry });
+    const ask = async (place: Place): Promise<string | undefined> => {
+      const limit = new WaitLimit({ clock: this.#clock, limitMs, signal, registry });
+      return await homeOf(place, limit).finally(() => {
+        limit.dispose();
+      });
+    };
     try {
       for (const alike of suspects) {
-        const homes = await Promise.all(alike.map((place) => homeOf(place, limit)));
+        const homes = await Promise.all(alike.map(ask));
         for (const [index, home] of homes.entries()) {
           const [twin, place] = [alike[homes.indexOf(home)], alike[index]];
           if (home === undefined || !twin || !place || twin === place) continue;
@@ -389,8 +394,6 @@ export class MultiAcquisition {
       return undefined;
     } catch (error) {
       return error;
-    } finally {
-      limit.dispose();
     }
   }
 

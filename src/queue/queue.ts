@@ -227,7 +227,8 @@ export class Queue implements Due {
   #listen(): void {
     if (this.lastAnswer) return;
     this.lastAnswer = new LastAnswer();
-    const { channels, isSharded } = this.#server;
+    const { channels } = this.#server;
+    const isSharded = (): boolean => this.#server.isSharded;
     const hear = (payload: string): void => {
       // A message may come late, when everybody has left: who came since then is in another queue.
       const queue = queueOf(this.#lock);

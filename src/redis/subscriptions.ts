@@ -28,8 +28,8 @@ export interface SubscriptionsListener {
 /** A channel that is wanted. */
 interface Route {
   readonly channel: string;
-  /** The slot of a sharded channel; undefined: it is a classic one, which every server delivers. */
-  readonly slot: number | undefined;
+  /** Whether it is a sharded channel; a classic one is delivered by every server. A server that turns out to be a cluster's node changes that. */
+  readonly isSharded: () => boolean;
   /** Where its subscription stands. It is left there only when it stands at the new node, so that no message is missed in between. */
   stands?: Subscriber | undefined;
   /** Where it was asked for, and has not been answered. */
@@ -57,6 +57,7 @@ export class Subscriptions {
       ready: (isAnother) => {
         if (isAnother)
           for (const subscriber of this.#subscribers.values()) subscriber.commandsMoved();
+        this.#reconcile();
       },
       nodesChanged: () => {
         this.#reconcile();
@@ -64,8 +65,8 @@ export class Subscriptions {
     });
   }
 
-  subscribe(channel: string, isSharded: boolean): void {
-    const route: Route = { channel, slot: isSharded ? slotOf(hashTag(channel)) : undefined };
+  subscribe(channel: string, isSharded: () => boolean): void {
+    const route: Route = { channel, isSharded };
     this.#routes.set(channel, route);
     this.#reconcile([route]);
   }
@@ -94,13 +95,16 @@ export class Subscriptions {
   #reconcile(routes: Iterable<Route> = this.#routes.values()): void {
     const nowMs = this.#client.surroundings.clock.nowMs();
     for (const route of routes) {
-      const { channel, slot, stands, asked, refused } = route;
-      const node = this.#nodeFor(slot);
-      if (stands && stands.node === node) continue;
+      const { channel, stands, asked, refused } = route;
+      const isSharded = route.isSharded();
+      const node = this.#nodeFor(isSharded ? slotOf(hashTag(channel)) : undefined);
+      const isThere = (subscriber: Subscriber | undefined): boolean =>
+        subscriber?.node === node && subscriber?.isSharded === isSharded;
+      if (isThere(stands)) continue;
       this.#retryLater();
-      if (node === undefined || asked?.node === node) continue;
+      if (node === undefined || isThere(asked)) continue;
       if (refused?.node === node && refused.untilMs > nowMs) continue;
-      const subscriber = this.#subscriberAt(node, slot !== undefined);
+      const subscriber = this.#subscriberAt(node, isSharded);
       if (!subscriber.wire) continue;
       if (asked && asked !== stands) this.#leave(asked, channel);
       this.#ask(subscriber, route);
@@ -189,8 +193,8 @@ export class Subscriptions {
     this.#movedTimer = undefined;
     this.#client.cluster?.refresh();
     for (const route of this.#routes.values()) {
-      const { slot, stands, asked } = route;
-      if (slot !== undefined && stands?.wire && !asked) this.#ask(stands, route);
+      const { stands, asked } = route;
+      if (stands?.isSharded && stands.wire && !asked) this.#ask(stands, route);
     }
   };
 

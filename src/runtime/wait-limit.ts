@@ -54,6 +54,7 @@ export interface WaitLimitOptions {
   registry?: Set<Call> | undefined;
 }
 
+/** Bounds one await at a time: of two, only the later one would end with it. */
 export class WaitLimit implements TimeLimit, Call {
   readonly clock: Clock;
   readonly isSingleAttempt: boolean;

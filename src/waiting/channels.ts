@@ -100,7 +100,7 @@ export class Channels {
     });
   }
 
-  subscribe(name: string, isSharded: boolean, listener: ChannelListener): Subscription {
+  subscribe(name: string, isSharded: () => boolean, listener: ChannelListener): Subscription {
     // A Redlock may go on when the client of one of its masters is closed.
     if (this.#isClosed) return SILENCE;
     let channel = this.#channels.get(name);

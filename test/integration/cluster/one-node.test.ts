@@ -1,10 +1,11 @@
 // A client of one server that turns out to be a node of a cluster: from then on it is a client of the cluster.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import type { Hold, Holdfast, PermitHold } from '../../../src/index.js';
 import { slotOf } from '../../../src/redis/keys.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/time.js';
+import { eventually, NEVER, settledWithin } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
@@ -100,6 +101,28 @@ describe.skipIf(topologiesUnavailable)('a client of one node of a cluster', () =
     expect(await client.ping()).toBeGreaterThan(0);
     expect(client.status).toBe('ready');
   });
+
+  it.each(['lock', 'fair lock', 'write lock'])(
+    'and who waits there for a %s is woken by clients of the cluster, once it is one itself',
+    async (kind) => {
+      const acquire = KINDS[kind]!;
+      const name = nameHere();
+      const lockWatchdogTimeout = 180_000; // so nothing but a message wakes the waiter in time
+      await using holder = newClient({ ...at(1), lockWatchdogTimeout });
+      await using waiter = newClient({ ...at(0), lockWatchdogTimeout });
+      const hold = await acquire(holder, name);
+      const waiting = nextEvent(waiter, 'waiting');
+      const theirs = acquire(waiter, name);
+      await waiting;
+      await waiter.getLock(nameElsewhere()).withLock(() => undefined);
+      await sleep(500); // a subscription takes some round trips, and nothing tells that it stands
+      await hold.release();
+      const woken = await settledWithin(theirs, 10_000);
+      if (woken === NEVER) throw new Error('no message woke it');
+      await woken.release();
+    },
+    30_000,
+  );
 
   it.each(['lock', 'fair lock', 'semaphore', 'write lock'])(
     'whose %s moves away keeps it, releases it, and lets others in',

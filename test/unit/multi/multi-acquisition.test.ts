@@ -2,6 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Session } from '../../../src/core/session.js';
+import { Holdfast } from '../../../src/index.js';
+import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { LockLostError, LockTimeoutError, UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/events.js';
 import type { HoldOrigin, MemberTerms } from '../../../src/core/protocol.js';
@@ -9,6 +11,7 @@ import { MultiAcquisition } from '../../../src/locks/multi.js';
 import type { SingleLock } from '../../../src/locks/single-lock.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { rejectionOf } from '../../support/clients.js';
+import { settledWithin } from '../../support/time.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
 const ROUND_TRIP_MS = 10;
@@ -240,5 +243,22 @@ describe('who is woken lets others try first', () => {
     await deferring(12);
     const othersDeferMs = await deferring(1, 70);
     expect(othersDeferMs()).toBeLessThanOrEqual((70 - ROUND_TRIP_MS + 2) / 2);
+  });
+});
+
+describe('whether two members are the same key', () => {
+  it('is asked of each server by itself: one that stays down holds up nobody beyond the wait', async () => {
+    const [down, back] = [new MemoryRedis(), new MemoryRedis()];
+    for (const server of [down, back]) server.down();
+    await using one = new Holdfast({ redis: down, commandTimeout: 500 });
+    await using other = new Holdfast({ redis: back, commandTimeout: 500 });
+    for (const client of [one, other]) client.on('error', () => undefined);
+    const multi = one.getMultiLock(one.getLock('a'), other.getLock('a'));
+    const failed = rejectionOf(multi.acquire({ wait: 1_000 }));
+    back.up();
+    await back.advance(80); // connected again, before it is time to give up
+    await down.advance(5_000);
+    await back.advance(5_000);
+    expect(await settledWithin(failed, 2_000)).toBeInstanceOf(UnavailableError);
   });
 });

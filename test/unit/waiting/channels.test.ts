@@ -22,7 +22,7 @@ it('a closed client subscribes to nothing more, and leaves no timer', async () =
   const channels = new Channels(client as unknown as RedisClient, new Listeners(), 10_000);
   await channels.close();
   const listener = { subscribed: vi.fn(), message: vi.fn() };
-  const subscription = channels.subscribe('orders', false, listener);
+  const subscription = channels.subscribe('orders', () => false, listener);
   expect(subscription.isSubscribed).toBe(false);
   expect(subscription.mayHaveMissed(0)).toBe(false);
   subscription.close();
