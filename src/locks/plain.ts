@@ -448,6 +448,14 @@ class LocalLocks {
   readonly #grants = new Map<string, Granted>();
   readonly #turns = new Map<string, FairnessBetweenClients>();
 
+  constructor(connection: RedisClient) {
+    connection.listen({
+      refused: () => {
+        for (const line of this.lines.all) line.refused();
+      },
+    });
+  }
+
   /** The server gave the lock to this client. */
   granted(lock: string, grant: Granted): void {
     this.#grants.set(lock, grant);

@@ -170,6 +170,11 @@ export class Line<Next = unknown> implements ChannelListener {
     else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
   }
 
+  /** The server refuses this client: whoever tries hears of that, and so does the next. */
+  refused(): void {
+    this.#wake();
+  }
+
   /** This client holds the lock no longer: it was lost or released, or that is not known. */
   free(): void {
     if (!this.#attempt) this.#wake();
@@ -465,6 +470,10 @@ export class Lines<Line> {
     let line = this.#lines.get(lock);
     if (!line) this.#lines.set(lock, (line = create(() => this.#lines.delete(lock))));
     return line;
+  }
+
+  get all(): readonly Line[] {
+    return [...this.#lines.values()];
   }
 
   /** The line for a lock, if anybody waits for it. */
