@@ -78,6 +78,9 @@ export class Grant implements Granted, Due {
   readonly #origin: Origin | undefined;
   /** Until the hand-over is answered: the grant before this one, whose owner the server may still have instead. */
   #predecessor: Grant | undefined;
+  /** While it is handed over, and released after all if that fails: the end of that, whatever came of it. */
+  #handingOver: Promise<void> | undefined;
+  #hadHolds = false;
   #holds: GrantedHold[] = [];
   #state: State = HELD;
   #deadline: Deadline;
@@ -173,6 +176,7 @@ export class Grant implements Granted, Due {
 
   /** Adds a hold that begins; the server counts it already. */
   add(hold: GrantedHold): void {
+    this.#hadHolds = true;
     // Most grants have just one hold: an array that grows from nothing takes room for 17.
     if (this.#holds.length === 0) this.#holds = [hold];
     else this.#holds.push(hold);
@@ -334,16 +338,12 @@ export class Grant implements Granted, Due {
     this.#session.cleanup.remove(this.lock, this.ownerId);
   }
 
-  /** Removes the owner from the server. */
-  giveBack(): Promise<boolean> {
+  /** Removes the owner from the server. Until the hand-over is answered its predecessor does that, and finds out whether it was lost itself. */
+  async giveBack(): Promise<boolean> {
     const predecessor = this.#predecessor;
-    return predecessor ? predecessor.#giveBackWith(this.ownerId) : this.lock.release(this.ownerId);
-  }
-
-  /** Removes this owner before its successor, or a hand-over that arrives late would put that one in its place. */
-  async #giveBackWith(successorId: string): Promise<boolean> {
-    await this.lock.release(this.ownerId);
-    return await this.lock.release(successorId);
+    if (!predecessor) return await this.lock.release(this.ownerId);
+    await predecessor.#handingOver;
+    return true;
   }
 
   // What changes its hold count or its lease.
@@ -543,13 +543,13 @@ export class Grant implements Granted, Due {
   /** Repeats the release until it is answered, within `commandTimeout`. `begun`: its first command, if that was sent already. */
   #releaseUntilAnswered(isRepeat: boolean, done: Done, begun?: BegunRelease): void {
     const { name } = this.lock;
+    const isLast = this.holdCount === 0;
     const release = (waitLimit: WaitLimit): Promise<void> =>
       this.#release(waitLimit, isRepeat, begun?.answer);
     const failed = (failure: Error): void => {
-      const isOver = isUnanswered(failure) && this.holdCount === 0;
+      const isOver = isUnanswered(failure) && isLast;
       const error = isOver ? notReleased(failure, name, this.#session.connection.isReady) : failure;
-      const isHandingOver = this.#state === HANDING_OVER;
-      if (isOver && !isHandingOver && this.#session.grants.has(this)) this.#abandon();
+      if (isOver && !this.#handingOver && this.#session.grants.has(this)) this.#abandon();
       else if (isUnanswered(error) && this.#onlyReads) this.#shareLater();
       done(error);
     };
@@ -562,7 +562,11 @@ export class Grant implements Granted, Due {
     if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit))) return;
     const next = this.holdCount === 0 ? this.#nextWaiter : undefined;
     if (next) {
-      await waitLimit.within(this.#handOver(next));
+      const handedOver = this.#handOver(next);
+      this.#handingOver = handedOver.catch(() => undefined);
+      // What it leaves is known only at its end: a closing client waits for that.
+      this.#session.cleanup.expect(this.#handingOver);
+      await waitLimit.within(handedOver);
       return;
     }
     try {
@@ -674,18 +678,27 @@ export class Grant implements Granted, Due {
       else next.accept(successor(lease, token));
     } catch (error) {
       const failure = entered ? this.#takenIfConflict(error) : error;
-      if (entered) entered.#notHandedOver(failure);
-      else next.tryItself();
-      // The successor is removed last: that removes this owner, too, and whether it was lost before could not be told after that.
+      if (entered && entered.holdCount > 0) entered.lose(lossReasonOf(failure));
+      if (!entered) next.tryItself();
+      let loss: unknown;
       try {
         if (failure instanceof LockLostError) throw failure;
         await this.#releaseAfterAll(mayBeDone);
+      } catch (thrown) {
+        loss = thrown;
+        throw thrown;
       } finally {
-        const release = (): Promise<boolean> => this.#giveBackWith(successorId);
+        if (entered) entered.#notHandedOver(loss);
+        // Only now, since it removes this owner, too: whether that was lost before could not be told any more.
+        const release = async (): Promise<boolean> => {
+          await lock.release(ownerId); // first, or a hand-over that arrives late would put the successor in its place
+          return await lock.release(successorId);
+        };
         session.cleanup.remove({ id: lock.id, release }, successorId);
       }
     } finally {
       limit.dispose();
+      this.#handingOver = undefined;
       this.#passTurn();
     }
   }
@@ -706,13 +719,13 @@ export class Grant implements Granted, Due {
     if (outcome === 'done') this.#prolong(lease);
     else this.#loseTo(outcome);
     if (this.#state.kind === 'held') this.#watch();
+    else if (outcome === 'done') this.#abandon(); // lost in the instant of the answer
     this.#passTurn();
   }
 
-  /** As the successor: the hand-over has failed, or the owner before it was lost. Where nobody is inside any more, nobody is told of a loss. */
-  #notHandedOver(failure: unknown): void {
-    if (this.#state.kind === 'held' && this.#holds.length > 0)
-      this.lose(failure instanceof LockLostError ? failure.lossReason : 'unreachable');
+  /** As the successor: the hand-over has failed. `loss`: the owner before it was lost, and so was this one for whoever was inside. */
+  #notHandedOver(loss: unknown): void {
+    if (loss instanceof LockLostError && this.#hadHolds) this.lose(loss.lossReason);
     this.#become(RELEASING);
     this.#forget();
     this.#passTurn();
@@ -725,7 +738,12 @@ export class Grant implements Granted, Due {
       await this.#session.bounded(this.lock.name, 'not known to be released', release);
     } catch (error) {
       if (isUnanswered(error)) this.#abandon();
-      throw error;
+      throw this.#takenIfConflict(error);
     }
   }
+}
+
+/** How a successor is lost whose hand-over failed. */
+function lossReasonOf(failure: unknown): LossReason {
+  return failure instanceof LockLostError ? failure.lossReason : 'unreachable';
 }

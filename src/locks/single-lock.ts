@@ -46,8 +46,8 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   }
 
   override get held(): HeldHere | undefined {
-    for (const grant of this.#session.grants) {
-      const remainingMs = this.#isGrantOf(grant) ? grant.remaining() : 0;
+    for (const grant of this.#session.grants.of(this.id)) {
+      const remainingMs = this.#isOfOurHalf(grant) ? grant.remaining() : 0;
       if (remainingMs > 0) return { ownerId: grant.ownerId, remainingMs };
     }
     return undefined;
@@ -107,8 +107,8 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const { isShared } = this.#backend;
     if (count === 0 || isShared === undefined) return count;
     // Of a read-write lock the server knows that the owner has it; how often, and whether to read or to write, only this client knows.
-    for (const grant of this.#session.grants)
-      if (grant.ownerId === ownerId && this.#isGrantOf(grant)) return grant.countOf(isShared);
+    for (const grant of this.#session.grants.of(this.id))
+      if (grant.ownerId === ownerId && this.#isOfOurHalf(grant)) return grant.countOf(isShared);
     return 0;
   }
 
@@ -135,10 +135,10 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return acquire(this.#session, this.#backend, request, origin, scope, newOwnerId);
   }
 
-  /** Whether a grant is of this lock; of one half of a read-write lock, with holds of that half. */
-  #isGrantOf(grant: SessionGrant): boolean {
-    const { id, isShared } = this.#backend;
-    return grant.lock.id === id && (isShared === undefined || grant.countOf(isShared) > 0);
+  /** Whether a grant of this lock has holds of its half, if it is one half of a read-write lock. */
+  #isOfOurHalf(grant: SessionGrant): boolean {
+    const { isShared } = this.#backend;
+    return isShared === undefined || grant.countOf(isShared) > 0;
   }
 
   /** Whether it is the caller, outside any run, whose `lock()` or `tryLock()` failed. */

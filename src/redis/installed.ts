@@ -1,6 +1,6 @@
 // Which client library a user's Redis is for. Each is optional, and loaded only if it is needed.
 
-import { createRequire } from 'node:module';
+import nodeModule from 'node:module';
 import { resolve } from 'node:path';
 import { OptionError } from '../api/errors.js';
 import type { Ioredis } from './ioredis/connection.js';
@@ -20,7 +20,8 @@ export type RedisSource = string | object;
 
 // (In a bundle of CommonJS there is no URL of the module: then what is installed where the program stands counts.)
 const { url } = import.meta as Partial<ImportMeta>;
-const require = createRequire(url ?? resolve(process.argv[1] ?? '.'));
+// By the module's own name, since webpack puts something of its own in place of an imported `createRequire`.
+const require = nodeModule.createRequire(url ?? resolve(process.argv[1] ?? '.'));
 
 const NODE_REDIS = ['redis', '@redis/client'];
 

@@ -222,6 +222,88 @@ describe('a call that is known not to have run', () => {
   );
 });
 
+describe('a hand-over that fails', () => {
+  it('is a loss for a successor that has left by then, too, if the lock was lost before', async () => {
+    const { first, second } = await oneWaits();
+    server.delete('a');
+    const answer = holdUp();
+    const failed = rejectionOf(first.release());
+    const alsoFailed = rejectionOf((await second).release());
+    await settle();
+    await answer();
+    await pass(2_000);
+    for (const each of [failed, alsoFailed])
+      expect(await each).toMatchObject({ code: 'LOCK_LOST', lossReason: 'deleted' });
+  });
+
+  it.each<Fate>(['denied', 'loading'])(
+    '(%s) is a loss if something else is at the key by then, and close() does not wait for it',
+    async (fate) => {
+      server.fate = (command) => (command.startsWith('hand over') ? fate : 'answered');
+      const { first } = await oneWaits({ wanted: { lease: 1_000 } });
+      server.occupy('a');
+      const failed = rejectionOf(first.release());
+      await pass(3_000);
+      expect(await failed).toMatchObject({ code: 'LOCK_LOST', lossReason: 'taken' });
+      const closed = client.holdfast.close();
+      await pass(600);
+      await closed;
+    },
+  );
+});
+
+describe('nothing is left', () => {
+  it('of a successor that is lost in the instant of the answer', async () => {
+    const first = await lock.acquire({ lease: 1_000 });
+    const [second, third] = [lock.acquire(), lock.acquire()];
+    await settle();
+    const answer = holdUp();
+    const released = first.release();
+    const hold = await second;
+    vi.setSystemTime(Date.now() + 1_100); // the machine was suspended, and the answer is read before any timer rings
+    await answer();
+    await pass(5_000);
+    await released;
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'unreachable' });
+    await (await third).release();
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it.each([
+    ['fenced, and the release has failed', true, 5_100],
+    ['fenced, and the release goes on', true, 2_600],
+    ['not fenced, and the release has failed', false, 5_100],
+    ['not fenced, and the release goes on', false, 1_100],
+  ])('by a client that closes while a hand-over is unknown (%s)', async (_, isFenced, afterMs) => {
+    await connect({ commandTimeout: 5_000 });
+    const of = isFenced ? client.holdfast.getFencedLock('a') : lock;
+    const { first } = await oneWaits({ of, held: isFenced ? {} : { lease: 1_000 } });
+    const lose = (command: string): Fate =>
+      command.startsWith('hand over') ? 'lost reply' : 'loading';
+    server.fate = lose;
+    first.release().catch(() => undefined);
+    await pass(afterMs);
+    const closed = client.holdfast.close();
+    server.fate = () => 'answered';
+    await pass(5_000);
+    await closed;
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('and a release is none of a lost lock, by a client that closes while a hand-over is refused', async () => {
+    server.fate = (command) => (command.startsWith('hand over') ? 'loading' : 'answered');
+    const { first } = await oneWaits();
+    const released = first.release();
+    await pass(10);
+    const closed = client.holdfast.close();
+    await pass(10_000);
+    await released;
+    await closed;
+    expect(client.told('lost')).toHaveLength(1); // the successor, by the close
+    expect(server.heldNames).toEqual([]);
+  });
+});
+
 describe('a copy of the call', () => {
   async function copied(): Promise<{ hold: Hold; copy: () => unknown }> {
     const take = vi.spyOn(server, 'take');
