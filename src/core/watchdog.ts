@@ -1,7 +1,6 @@
 // Looks after all leases that a client has on the server: a round every third of `lockWatchdogTimeout`, in batches.
 // Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
 
-import { setImmediate } from 'node:timers'; // also where a test has faked the global one
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import {

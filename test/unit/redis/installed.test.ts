@@ -9,15 +9,17 @@ const URL = 'redis://user:hunter2-secret@localhost';
 const packages = vi.hoisted(() => new Map<string, object>());
 
 vi.mock('node:module', () => ({
-  createRequire: () =>
-    Object.assign(
-      (name: string) => {
-        const found = packages.get(name);
-        if (found) return found;
-        throw Object.assign(new Error(`no ${name}`), { code: 'MODULE_NOT_FOUND' });
-      },
-      { resolve: (name: string) => `/app/node_modules/${name}/index.js` },
-    ),
+  default: {
+    createRequire: () =>
+      Object.assign(
+        (name: string) => {
+          const found = packages.get(name);
+          if (found) return found;
+          throw Object.assign(new Error(`no ${name}`), { code: 'MODULE_NOT_FOUND' });
+        },
+        { resolve: (name: string) => `/app/node_modules/${name}/index.js` },
+      ),
+  },
 }));
 
 const createClient = vi.fn();
