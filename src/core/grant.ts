@@ -30,11 +30,8 @@ import { lossOf, notReleased, upgradeRefused } from './messages.js';
 import type { Session } from './session.js';
 import { LocalMutex } from '../scopes/local-mutex.js';
 import { WaitLimit } from '../runtime/wait-limit.js';
-import { LONGEST_CHAIN_MS } from '../waiting/line.js';
+import { LONGEST_CHAIN_MS, MOST_HAND_OVERS } from '../waiting/line.js';
 import { mayHaveRun, retry } from './retry.js';
-
-/** How often a lock is handed over within one client before other clients have their turn. */
-const MOST_HAND_OVERS = 16;
 
 type State =
   // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
@@ -300,7 +297,7 @@ export class Grant implements Granted, Due {
   }
 
   /** Resolves when the release that is under way is settled, whatever came of it. */
-  async released(): Promise<void> {
+  async whenSettled(): Promise<void> {
     if (this.#session.grants.has(this))
       await new Promise<void>((resolve) => (this.#onForgotten = resolve));
   }
@@ -553,7 +550,8 @@ export class Grant implements Granted, Due {
       else if (isUnanswered(error) && this.#onlyReads) this.#shareLater();
       done(error);
     };
-    this.#session.bounded(name, 'not known to be released', release, begun).then(() => {
+    const options = begun && { limitMs: begun.limitMs };
+    this.#session.bounded(name, 'not known to be released', release, options).then(() => {
       done();
     }, failed);
   }
@@ -654,6 +652,7 @@ export class Grant implements Granted, Due {
     if (entered) entered.#entersAfter(this, limit);
     this.#become(HANDING_OVER);
     // Whether a copy of the call may have run: before the one that is under way, and at all.
+    // (`as boolean`: the compiler does not see that a callback sets them.)
     let isRepeat = false as boolean;
     let mayBeDone = false as boolean;
     const answer = retry(connection, limit, this.#named, async (isSentAgain) => {

@@ -16,7 +16,7 @@ import {
   UnavailableError,
 } from '../api/errors.js';
 import { describe, failureKind, isReply } from '../redis/failure.js';
-import type { AcquirableLock } from './protocol.js';
+import type { AcquirableLock, KeyInTheWay } from './protocol.js';
 import { shownToken } from '../api/description.js';
 import type { LostEvent } from '../api/events.js';
 
@@ -210,21 +210,10 @@ function lastErrorIn(cause: Error | undefined): string {
   return cause ? ` (last error: ${describe(cause)})` : '';
 }
 
-/** A key that is in the way of a lock. */
-interface Obstacle {
-  readonly key: string;
-  /** What should be there. */
-  readonly expected: string;
-  /** What is there, as the server's `TYPE` says it. */
-  readonly type: string;
-  /** The master that has the key, where there are several. */
-  readonly node?: string | undefined;
-}
-
 /** A command met a key of another kind. */
 export function keyConflict(
   lockName: string,
-  found: Obstacle | undefined,
+  found: KeyInTheWay | undefined,
   cause: unknown,
 ): KeyConflictError {
   const remedy = 'choose another name or keyPrefix';

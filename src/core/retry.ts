@@ -49,8 +49,8 @@ export async function retry<T>(
         const found = look && (await waitLimit.within(look).catch(() => undefined));
         throw keyConflict(lock.name, found, error);
       }
-      const isOver = error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat;
-      if (kind === 'denied' || kind === 'defect' || isOver) throw refused(lock.name, error);
+      const isGone = error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat;
+      if (kind === 'denied' || kind === 'defect' || isGone) throw refused(lock.name, error);
       lastError = error as Error;
       connection.refusals?.heard(error);
     }

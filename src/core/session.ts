@@ -187,8 +187,12 @@ export class Session {
   }
 
   /** Asks something about a lock until it is answered, or Redis is known to be down. */
-  ask<T>(lock: Conflicting, question: (limit: TimeLimit) => Promise<T>): Promise<T> {
-    return this.#untilAnswered(lock, 'not looked at', true, question);
+  ask<T>(
+    lock: Conflicting,
+    question: (limit: TimeLimit) => Promise<T>,
+    what = 'not looked at',
+  ): Promise<T> {
+    return this.#untilAnswered(lock, what, true, question);
   }
 
   /** Closing the client ends it. */
@@ -216,7 +220,7 @@ export class Session {
     const grants = [...this.grants];
     const releases = grants.map((grant) => {
       // A second release beside one that is under way would take from that what it finds out.
-      if (grant.isReleased) return grant.released();
+      if (grant.isReleased) return grant.whenSettled();
       grant.lose('closed');
       return limit(() => this.#release(grant));
     });
@@ -266,7 +270,7 @@ export interface SessionGrant {
   countOf(isShared: boolean): number;
   lose(lossReason: LossReason): LockLostError;
   /** Resolves when the release that is under way is settled, whatever came of it. */
-  released(): Promise<void>;
+  whenSettled(): Promise<void>;
   /** Releases it on the server, whatever its state here. */
   giveBack(): Promise<boolean>;
 }

@@ -86,7 +86,8 @@ export class SingleSemaphore implements Semaphore {
   async setPermits(permits: number): Promise<void> {
     const capacity = parsePermits(this.#subject, permits);
     const backend = this.#backend(1);
-    await this.#session.ask(backend, (limit) => backend.setCapacity(capacity, limit));
+    const set = (limit: TimeLimit): Promise<void> => backend.setCapacity(capacity, limit);
+    await this.#session.ask(backend, set, 'not known to have another number of permits');
   }
 
   async availablePermits(): Promise<number> {

@@ -362,7 +362,8 @@ export class StandBack {
 
 // Lets the clients that want one lock take turns: a client that has released it stands back until the others have had it.
 
-/** For how long after it was acquired a lock may be handed over within one client, in milliseconds. */
+/** How often a lock is handed over within one client before other clients have their turn, and for how many milliseconds after it was acquired. */
+export const MOST_HAND_OVERS = 16;
 export const LONGEST_CHAIN_MS = 10;
 
 /** How long a client waits for the next release by another one before it tries anyway, in milliseconds: not in the middle of a chain of hand-overs. */
