@@ -109,7 +109,7 @@ async function drain(
     // A machine that is busy answers late; what waits for all that it needs to answer in time waits for longer.
     if (machineMs() - movedAt > patienceMs * (observer.isSlowSince(movedAt) ? 10 : 1)) {
       for (const member of working) member.send({ type: 'describe' });
-      await sleep(500);
+      await sleep(1_500);
       journals.read();
       const workers = new Set([...working].map(({ index }) => index));
       return [waitingInVain(history, movedAt, (worker) => workers.has(worker))];

@@ -192,8 +192,12 @@ export class Party {
 
   /** Writes down what its clients say of themselves. */
   describe(): void {
-    for (const client of this.#clients)
+    for (const client of this.#clients) {
       this.#journal.note({ what: 'warned', message: inspect(client, { depth: 4 }) });
+      client.ping({ timeout: 1_000 }).catch(({ message }: Error) => {
+        this.#journal.note({ what: 'warned', message });
+      });
+    }
   }
 
   /** All callers have stopped: all permits are there, after a moment, as many as were declared. Writes down how many are. */
