@@ -72,7 +72,7 @@ const reference: DefaultTheme.SidebarItem[] = [
     page('Events', 'reference/events'),
     page('Keys and channels', 'reference/keys'),
   ]),
-  { text: 'API', link: '/reference/api/', collapsed: true, items: apiPages() },
+  { text: 'API', link: '/reference/api/' },
 ];
 
 const explanation: DefaultTheme.SidebarItem[] = [
@@ -110,6 +110,7 @@ export default defineConfig({
   appearance: 'force-auto', // as the charts, which follow the reader's system, too
   metaChunk: true,
   markdown: { config: resolveFromRepository },
+  vite: { build: { chunkSizeWarningLimit: 2_000 } }, // the index of the search
   themeConfig: {
     nav: [
       tutorial,
@@ -117,7 +118,11 @@ export default defineConfig({
       { text: 'Reference', link: '/reference/locks.md', activeMatch: '^/reference/' },
       { text: 'How it works', link: '/explanation/ownership.md', activeMatch: '^/explanation/' },
     ],
-    sidebar: [tutorial, ...howTo, ...reference, ...explanation],
+    // The pages of the API have a menu of their own, which is long, and would be in each page.
+    sidebar: {
+      '/reference/api/': [page('Locks', 'reference/locks'), ...apiPages()],
+      '/': [tutorial, ...howTo, ...reference, ...explanation],
+    },
     outline: 'deep',
     search: { provider: 'local' },
   },
@@ -151,8 +156,8 @@ function resolveFromRepository(md: MarkdownIt): void {
   const originals = Object.fromEntries(Object.entries(COPIES).map(([file, copy]) => [copy, file]));
   const isRelative = (path: string): boolean => !/^([a-z][a-z+.-]*:|#|\/)/i.test(path);
   md.core.ruler.push('from-repository', ({ tokens, env }) => {
-    const { relativePath } = env as { relativePath: string };
-    if (relativePath.startsWith('reference/api/')) return;
+    const { relativePath } = env as { relativePath?: string }; // none: it is the title of a container
+    if (relativePath === undefined || relativePath.startsWith('reference/api/')) return;
     const folder = posix.dirname(originals[relativePath] ?? `docs/${relativePath}`);
     const inRepository = (path: string): string => posix.join(folder, path);
     const inSite = (href: string): string | undefined => {
