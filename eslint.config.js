@@ -11,7 +11,14 @@ function restricted(...names) {
 }
 
 export default defineConfig(
-  globalIgnores(['dist/', 'dist-bench/', 'docs/api/', 'coverage/', '**/*.generated.ts']),
+  globalIgnores([
+    'dist/',
+    'dist-bench/',
+    'docs/.vitepress/cache/',
+    'docs/.vitepress/dist/',
+    'coverage/',
+    '**/*.generated.ts',
+  ]),
   js.configs.recommended,
   {
     files: ['**/*.ts'],

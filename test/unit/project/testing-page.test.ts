@@ -1,4 +1,4 @@
-// docs/testing.md shows its examples as they are run: by vitest in test/unit/testing/page/, and here by node:test.
+// docs/how-to/testing.md shows its examples as they are run: by vitest in test/unit/testing/page/, and here by node:test.
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -12,8 +12,8 @@ const examples = readdirSync(PAGE).map((file) =>
     .replace("'../../../../src/testing/memory-redis.js'", "'holdfast/testing'"),
 );
 
-it('docs/testing.md shows the examples that are run', () => {
-  const page = readFileSync('docs/testing.md', 'utf8');
+it('docs/how-to/testing.md shows the examples that are run', () => {
+  const page = readFileSync('docs/how-to/testing.md', 'utf8');
   const shown = [...page.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code]) => code);
   expect([...shown].sort()).toEqual([...examples].sort());
 });
