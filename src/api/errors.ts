@@ -39,6 +39,8 @@ export interface ErrorContext {
 export abstract class HoldfastError extends Error {
   /** The stable, machine-readable name of this error. */
   abstract readonly code: ErrorCode;
+  /** The section of the docs to read on: `errors/lock-lost` is `docs/reference/errors.md#lock-lost`. */
+  abstract readonly help: `errors/${string}`;
   /** The lock that the error is about; undefined when it is about none. */
   readonly lockName: string | undefined;
 
@@ -69,6 +71,7 @@ export class LockTimeoutError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockTimeoutError';
   readonly code = 'LOCK_TIMEOUT';
+  readonly help = 'errors/lock-timeout';
   /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
   readonly holder: string | undefined;
   /** What was then left of that owner's lease, in milliseconds; -1: no expiry, 0: it was just over, or there was none yet. */
@@ -90,6 +93,7 @@ export class LockNotHeldError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockNotHeldError';
   readonly code = 'LOCK_NOT_HELD';
+  readonly help = 'errors/lock-not-held';
 }
 
 /**
@@ -115,6 +119,7 @@ export class LockLostError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockLostError';
   readonly code = 'LOCK_LOST';
+  readonly help = 'errors/lock-lost';
   /** How it was lost. */
   readonly lossReason: LossReason;
 
@@ -133,6 +138,7 @@ export class LockAbortedError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockAbortedError';
   readonly code = 'LOCK_ABORTED';
+  readonly help = 'errors/lock-aborted';
 }
 
 /**
@@ -144,6 +150,7 @@ export class ClosedError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'ClosedError';
   readonly code = 'CLIENT_CLOSED';
+  readonly help = 'errors/client-closed';
 }
 
 /**
@@ -155,6 +162,7 @@ export class UnavailableError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'UnavailableError';
   readonly code = 'REDIS_UNAVAILABLE';
+  readonly help = 'errors/redis-unavailable';
 }
 
 /**
@@ -166,6 +174,7 @@ export class QuorumError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'QuorumError';
   readonly code = 'NO_QUORUM';
+  readonly help = 'errors/no-quorum';
   /** What each master answered. */
   readonly nodes: readonly NodeAnswer[];
 
@@ -189,6 +198,7 @@ export class KeyConflictError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'KeyConflictError';
   readonly code = 'KEY_CONFLICT';
+  readonly help = 'errors/key-conflict';
   /** The key that is in the way; undefined when that could not be found out. */
   readonly key: string | undefined;
   /** The type of what is at that key, as Redis' `TYPE` names it. */
@@ -210,6 +220,7 @@ export class LockUpgradeError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockUpgradeError';
   readonly code = 'LOCK_UPGRADE';
+  readonly help = 'errors/lock-upgrade';
 }
 
 /**
@@ -221,6 +232,7 @@ export class OptionError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'OptionError';
   readonly code = 'INVALID_OPTION';
+  readonly help = 'errors/invalid-option';
 }
 
 // What one master of a Redlock said when it was asked for its vote.

@@ -127,13 +127,13 @@ async function oneAfterTheOther(first: Lock, second: Lock): Promise<void> {
     });
 }
 
-// What the README says that a user needs: its two lines, as arguments of ACL SETUSER.
+// The permissions that the docs say a user needs: two lines, as arguments of ACL SETUSER.
 
-const README = new URL('../../README.md', import.meta.url);
+const PAGE = new URL('../../docs/how-to/permissions.md', import.meta.url);
 
 /** The arguments behind ACL SETUSER <user>, for a key prefix of one's own. */
 export function readmePermissions(kind: 'server' | 'cluster', keyPrefix: string): string[] {
-  const lines = [...readFileSync(README, 'utf8').matchAll(/^ACL SETUSER app (.*(?:\n {2}.*)*)/gm)];
+  const lines = [...readFileSync(PAGE, 'utf8').matchAll(/^ACL SETUSER app (.*(?:\n {2}.*)*)/gm)];
   const [, rules = ''] = lines[kind === 'server' ? 0 : 1] ?? [];
   return rules.split(/\s+/).map((rule) => rule.replace('app:', keyPrefix));
 }

@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { COPIES, NAV, SIDEBAR } from '../../../docs/.vitepress/menu.js';
+import * as holdfast from '../../../src/index.js';
 import {
   blocksOf,
   brokenLinks,
@@ -27,6 +28,8 @@ const RUN: readonly (readonly [line: RegExp, file: string, words: string])[] = [
 /** What no test runs, and why not. */
 const NOT_RUN: readonly (readonly [line: RegExp, reason: string])[] = [
   [/^npm install holdfast/, 'not published yet; package.test.ts installs what would be'],
+  [/^npm install && npm pack$/, 'package.test.ts packs, and installs the package in a project'],
+  [/^npm install \.\.\/holdfast\//, 'package.test.ts packs, and installs the package in a project'],
   [/^redis-cli /, 'asks a server that the reader has, about locks that are held there'],
   [/^npx esbuild /, "bundles the reader's program; package.test.ts bundles one"],
   [/^NODE_OPTIONS=\S+ npx jest$/, 'Jest is not installed here'],
@@ -62,6 +65,23 @@ describe('the pages', () => {
     const recipe = readFileSync(`test/recipes/${file}`, 'utf8');
     const shown = blocksOf(pages, 'ts').map(({ code }) => code);
     expect(shown).toContain(recipe.replace("'../../src/index.js'", "'holdfast'"));
+  });
+});
+
+describe('the help of an error', () => {
+  const classes = Object.values(holdfast).filter(
+    (value) => typeof value === 'function' && value.prototype instanceof holdfast.HoldfastError,
+  );
+
+  it('is there for all of them', () => {
+    expect(classes.length).toBeGreaterThanOrEqual(10);
+  });
+
+  it.each(classes.map((each) => [each.name, each]))('%s names a section of the docs', (_, each) => {
+    const { code, help } = Reflect.construct(each, ['', {}]) as holdfast.HoldfastError;
+    const [page, anchor = ''] = [pages.find(({ path }) => path === 'docs/reference/errors.md'), help.split('/')[1]];
+    expect(anchor).toBe(code.toLowerCase().replaceAll('_', '-'));
+    for (const anchors of page?.anchors ?? [new Set()]) expect(anchors).toContain(anchor);
   });
 });
 
