@@ -46,24 +46,26 @@ export async function startPair(): Promise<Pair> {
 export interface Replicated extends AsyncDisposable {
   readonly master: RedisServer;
   readonly replicas: readonly RedisServer[];
-  /** The master's address for its replicas, and for all who look after them. */
-  readonly link: ReplicationLink;
+  /** The master's address for its replicas, and for Sentinels: its own, unless its replicas are to learn everything later. */
+  readonly address: Address;
 }
 
 /** Starts a master with replicas, and waits until they are in step; they learn everything `delayMs` later. */
 export async function startReplicated({ replicaCount = 1, delayMs = 0 } = {}): Promise<Replicated> {
   const master = await startRedisProcess({ args: SYNC_AT_ONCE });
-  const link = await openReplicationLink(master, delayMs);
+  // (With an address for each side, Sentinels would take a master that comes back for a further server.)
+  const link = delayMs > 0 ? await openReplicationLink(master, delayMs) : undefined;
+  const address = link ?? master;
   const replicas = await Promise.all(
-    Array.from({ length: replicaCount }, () => startReplica(master, link)),
+    Array.from({ length: replicaCount }, () => startReplica(master, address)),
   );
   return {
     master,
     replicas,
-    link,
+    address,
     [Symbol.asyncDispose]: async () => {
       await disposeAll([...replicas, master]);
-      await link[Symbol.asyncDispose]();
+      await link?.[Symbol.asyncDispose]();
     },
   };
 }
@@ -103,10 +105,10 @@ export async function startSentinel({
 } = {}): Promise<SentinelSetup> {
   const name = 'holdfast';
   const servers = await startReplicated({ replicaCount, delayMs });
-  const { master, link } = servers;
+  const { master, address } = servers;
   const replica = servers.replicas[0]!;
   const sentinels = await Promise.all([1, 2, 3].map(() => startRedisProcess({ mode: 'sentinel' })));
-  await Promise.all(sentinels.map((sentinel) => watchMaster(sentinel, name, link)));
+  await Promise.all(sentinels.map((sentinel) => watchMaster(sentinel, name, address)));
   await Promise.all(
     sentinels.map((sentinel) =>
       eventually(async () => {
