@@ -15,7 +15,7 @@ export const REPEATING: BackOff = { firstMs: 20, longestMs: 500, jitter: 0 };
 /** With jitter: callers between which the masters could not decide must not retry in step. */
 const UNDECIDED: BackOff = { ...REPEATING, jitter: 1 };
 
-/** The connection to one server; or stands for several masters, and then has no `refusals`, since each master records its own. */
+/** The connection to one server; for several masters there are no `refusals` here, since each master records its own. */
 type Asked = Pick<RedisClient, 'isReady' | 'whenReady'> &
   Partial<Pick<RedisClient, 'refusals'>> & { readonly surroundings?: Pick<Surroundings, 'random'> };
 
