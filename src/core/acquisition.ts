@@ -1,6 +1,6 @@
-// One call for a lock, from the request to the hold: look outwards for a holder to re-enter, else try on the server, else wait in line; and
-// after every wait look again, since whoever was in the way may have gone. The lock is mostly free, so the first try is one command, with
-// nothing set up for waiting: that is made when the call may have to end early, or when the first try does not settle it.
+// One acquisition, from the request to the hold: re-enter a holder in a scope around the call, else try on the server, else wait in line.
+// After every wait all of that is repeated, since the holder may be gone. Most locks are free, so the first try is one command with nothing
+// set up for waiting. The rest is set up when the call may have to end early, or when the first try does not settle it.
 
 import type { SeenHolder } from '../api/errors.js';
 import type { AcquireRequest } from '../api/options.js';
@@ -37,15 +37,15 @@ import {
 import { mayHaveRun, REPEATING, retry, Undecided } from './retry.js';
 import type { Session } from './session.js';
 
-/** How old the last answer may be when the wait should end: so it is at most a second old when the wait ends as late as it may. */
+/** How old the last answer may be at the end of the wait: if the wait ends as late as it may, the answer is at most a second old. */
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
 
-/** After so many late answers in a row no other outcome is expected. */
+/** After this many late answers in a row the call gives up. */
 const MOST_LATE = 3;
 
 /**
  * @param newOwnerId - makes the owner of each try, in place of the lock's own `newOwnerId`
- * @param selfWait - by what the caller would wait for itself, if it is not a `lock()` or `tryLock()` of its own
+ * @param selfWait - detects that the call waits for its own caller; by default for `lock()` and `tryLock()`
  */
 export function acquire(
   session: Session,
@@ -56,7 +56,7 @@ export function acquire(
   newOwnerId?: () => string,
   selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
-  // Each field by its name: a spread takes a KiB of the heap. (`Required`: none is forgotten.)
+  // Fields are copied by name, since a spread takes a KiB of heap. (`Required` ensures that none is forgotten.)
   const { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs } = asked;
   const request: Required<CallersRequest> = {
     waitMs,
@@ -75,14 +75,14 @@ export function acquire(
   return rejecting(() => new Acquisition(session, lock, request, newOwnerId).hold());
 }
 
-/** The first try, while nothing is set up for waiting. */
+/** The first try, sent before anything is set up for waiting. */
 interface FirstTry {
   readonly ownerId: string;
   readonly sentAt: Instant;
   readonly reply: Promise<AcquireReply>;
 }
 
-/** What one attempt came to: the hold; somebody else has the lock; or what was seen around the caller may have changed. */
+/** The outcome of an attempt: the hold; `held`: another owner has the lock; `look again`: the scopes around the caller may have changed. */
 type Attempt = SingleHold | 'held' | 'look again';
 
 class Acquisition implements Call {
@@ -91,22 +91,22 @@ class Acquisition implements Call {
   readonly #request: CallersRequest;
   readonly #newOwnerId: (() => string) | undefined;
   #endCall: (() => void) | undefined;
-  /** Goes on with a first try that has not settled the call; undefined: it has, or there was none. */
+  /** Continues after a first try that did not settle the call; undefined: it did, or there was none. */
   #goOn: (() => void) | undefined;
 
-  // What is set up for waiting.
+  // Set up for waiting.
   #waitLimit: WaitLimit | undefined;
-  /** Made for the first try, and gone when the acquisition leaves the line. */
+  /** Set from the first try until the acquisition leaves the line. */
   #waiter: Waiter | undefined;
-  /** The first try, until its answer is awaited. */
+  /** The first try, until the retry loop takes over its answer. */
   #begun: FirstTry | undefined;
-  /** The latest try that may have acquired the lock, and whose answer was not used. */
+  /** The latest try that may have acquired the lock and whose answer has not been used. */
   #unused: Promise<AcquireReply> | undefined;
   #endWaiting: (() => void) | undefined;
-  /** How many answers in a row granted the lock with a lease that was over by then, and whether the latest was one. */
+  /** How many answers in a row arrived after the lease they granted had ended, and whether the latest was one of them. */
   #lateInARow = 0;
   #isLate = false;
-  /** Whether what stays unanswered is to re-enter a grant: the holder whose grant it is is in nobody's way. */
+  /** Whether the unanswered command re-enters a grant: then the timeout error must not name its holder as the one in the way. */
   #isReentering = false;
 
   constructor(
@@ -126,7 +126,7 @@ class Acquisition implements Call {
   }
 
   /**
-   * @throws LockTimeoutError somebody else had the lock until the wait ran out
+   * @throws LockTimeoutError another owner had the lock until the wait ran out
    * @throws LockAbortedError, ClosedError, LockLostError, UnavailableError, KeyConflictError
    */
   hold(): Promise<SingleHold> {
@@ -140,20 +140,20 @@ class Acquisition implements Call {
     return first ? this.#settledBy(first) : this.#untilHeld();
   }
 
-  /** Somebody else ends the call. */
+  /** Ends the call from outside. */
   end(ending: Ending): void {
     this.#goOn?.();
     this.#limit.end(ending);
   }
 
-  /** Sends the first try. undefined: nothing was sent, since the call may take more than that. */
+  /** Sends the first try. undefined: nothing was sent, since the call needs more than one command, or a limit on its wait. */
   #firstTry(): FirstTry | undefined {
     const { waitMs, leaseMs, signal, position, ownScope } = this.#request;
     const { clock, connection, isClosed, untilClosed } = this.#session;
     const lock = this.#lock;
     const isBounded = waitMs !== Infinity || signal !== undefined;
     if (isBounded || isClosed || !connection.isReady || this.#newOwnerId) return undefined;
-    // A scope around the call may hold the lock, and is re-entered then; and the attempts of one run go one after another.
+    // A scope around the call may hold the lock, which the call then re-enters; and the attempts of one run are serialised.
     const isAlone = !actingScope(position) || ownScope !== undefined;
     if (!isAlone || holdersAround(position, lock.id).length > 0) return undefined;
     if (!lock.tryAtOnce || lock.isInUseHere) return undefined;
@@ -168,7 +168,7 @@ class Acquisition implements Call {
     return new Promise((resolve, reject) => {
       this.#goOn = () => {
         this.#goOn = undefined;
-        // This kind of lock makes all tries as one owner.
+        // Locks with `tryAtOnce` make all tries with the same owner.
         this.#waiter = this.#lock.waiter(() => first.ownerId, this.#request);
         this.#begun = first;
         this.#unused = first.reply;
@@ -187,12 +187,12 @@ class Acquisition implements Call {
           const grant = new Grant(this.#session, this.#lock, first.ownerId, deadline, reply.token);
           resolve(this.#begin(this.#holder(grant)));
         } catch (error) {
-          // Only a bug can throw here; the caller must get the error all the same, and not wait for ever.
+          // Only a bug can throw here; even then the caller must get the error instead of waiting for ever.
           reject(error instanceof Error ? error : new Error(String(error)));
         }
       };
       first.reply.then(answered, () => this.#goOn?.());
-      // On the way here a loss may have been told to a listener that closed the client.
+      // A loss may have been reported before this line, to a listener that closed the client.
       if (this.#waitLimit) this.#goOn();
     });
   }
@@ -217,11 +217,11 @@ class Acquisition implements Call {
       this.#session.acquisitions.delete(this);
     }
     if (hold) return hold;
-    await pauseIfLong(); // Redis need not have been asked
+    await pauseIfLong(); // the call may have failed without a round trip
     throw failure;
   }
 
-  /** Looks outwards. Not async itself: an acquire that need not wait awaits no more than it must. */
+  /** Re-enters a holder around the call, or tries on the server. Not async, to spare an acquisition that need not wait extra promises. */
   #attempt(): Attempt | Promise<Attempt> {
     this.#isReentering = false;
     const acting = this.#actingScope;
@@ -236,29 +236,29 @@ class Acquisition implements Call {
       : this.#claimOrTry();
   }
 
-  /** The acting scope holds the lock already: one hold more of the same grant. */
+  /** The acting scope already holds the lock: adds a hold to the same grant. */
   async #countUp(holder: GrantHolder): Promise<Attempt> {
     const begin = (): SingleHold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
     return (await this.#reenter(holder.grant, begin)) ?? 'look again';
   }
 
-  /** A scope around the acting one holds the lock: the acquisition becomes a child of that holder, one child at a time unless all read. */
+  /** A scope around the acting one holds the lock: the new holder becomes its child. One child at a time, unless all of them read. */
   async #enterBelow(outer: GrantHolder, acting: Scope | undefined): Promise<Attempt> {
     const { grant, turns } = outer;
     const { isShared } = this.#request;
     if (!turns.tryTake(isShared)) {
-      // If another call of the same scope is just entering, this one counts up as soon as that has entered.
+      // If another call of the same scope is just entering, this call re-enters that one's holder right afterwards.
       const isElsewhere = !acting || outer.entering !== acting;
       if (this.#request.waitMs === 0 && isElsewhere) throw heldElsewhere(this.#lock, 0, grant.seen);
       this.#beginWaiting(grant.seen);
-      // The call leaves its line: a wake-up there is for somebody who can try now.
+      // The call leaves the line: a wake-up there must go to a waiter that can try now.
       this.#leave();
       if (!(await turns.take(this.#limit, isShared))) return 'look again';
     }
     outer.entering = acting;
     let hold: SingleHold | undefined;
     try {
-      // That holder may have given the lock up while we waited for the turn, or only read now.
+      // While we waited for the turn, that holder may have released the lock, or downgraded to reading.
       if (nearestHolder(this.#request.position, this.#lock.id) !== outer) return 'look again';
       if (outer.isShared && !isShared) return 'look again';
       hold = await this.#reenter(grant, () => this.#begin(this.#holder(grant, outer)));
@@ -275,7 +275,7 @@ class Acquisition implements Call {
     return grant.reenter(leaseMs, this.#limit, begin, isShared);
   }
 
-  /** Two calls of one scope are one owner: the second must find what the first acquires. */
+  /** Two calls of one scope act as one owner: the second must find what the first acquires. */
   async #inTurnOf(acting: Scope): Promise<Attempt> {
     const turns = acting.attempts(this.#lock.id);
     if (!(await turns.take(this.#limit, false, true))) return 'look again';
@@ -286,7 +286,7 @@ class Acquisition implements Call {
     }
   }
 
-  /** Nobody around the caller holds the lock: a new grant is needed. (One that was handed over is taken at once: nothing is awaited.) */
+  /** No scope around the caller holds the lock: gets a new grant. (A grant that was handed over is taken without awaiting anything.) */
   #claimOrTry(): Attempt | Promise<Attempt> {
     this.#limit.assertNotOver();
     const claimed = this.#waiter?.claim?.();
@@ -314,16 +314,16 @@ class Acquisition implements Call {
       this.#sent(sent, waiter, at);
       return sent;
     });
-    // A lock that was granted in the instant in which the caller gave up is undone, like a try without an answer.
+    // If the lock is granted just as the caller gives up, the grant is undone, like a try without an answer.
     limit.assertNotOver();
     this.#unused = undefined;
     const deadline = deadlineOf(sentAt, leaseMs);
     if (reply.outcome === 'held') {
-      // A call that only goes on for this attempt joins no line for it.
+      // A call whose wait is over, and that goes on only for this attempt, does not join the line.
       if (!limit.isOverdue || waiter.lastAnswer) waiter.wait(reply, sentAt.monotonicMs);
       waiter.lastAnswer?.held(reply, sentAt.monotonicMs);
       this.#isLate = false;
-      if (leftMs(deadline) > 0) this.#lateInARow = 0; // an answer that is late itself is no sign that others come in time
+      if (leftMs(deadline) > 0) this.#lateInARow = 0; // a late "held" does not show that answers arrive in time
       return this.#held(reply);
     }
     const grant =
@@ -335,7 +335,7 @@ class Acquisition implements Call {
     return 'look again';
   }
 
-  /** A try is on its way: all who wait in line are told what it is answered, even if its own caller has gone by then. */
+  /** A try was sent: shares its answer with all waiters in line, even if its own caller is gone by then. */
   #sent(sent: Promise<AcquireReply>, { lastAnswer }: Waiter, at: Instant): void {
     const before = this.#unused === sent ? undefined : this.#unused;
     this.#unused = sent;
@@ -356,7 +356,7 @@ class Acquisition implements Call {
     return grant;
   }
 
-  /** undefined: the answer took longer than the lease, so what it granted is over. */
+  /** undefined: the answer took longer than the lease, so the lease it granted is over. */
   #granted(deadline: HandedOver['deadline'], token: bigint | undefined): Grant | undefined {
     const waiter = this.#waiter;
     if (!waiter) return undefined;
@@ -372,8 +372,8 @@ class Acquisition implements Call {
   }
 
   /**
-   * An answer granted the lock, and took longer than the lease. A blocked event loop makes one answer late; a lease that is shorter than
-   * the way to the server makes all of them late, and each try takes the lock from others for nothing.
+   * The lock was granted, but the answer took longer than the lease. A blocked event loop makes one answer late. A lease shorter than the
+   * round trip makes all of them late, and then each try keeps the lock from others for nothing.
    */
   async #pauseAfterLateAnswer(): Promise<void> {
     const { waitMs, leaseMs } = this.#request;
@@ -386,14 +386,17 @@ class Acquisition implements Call {
 
   #held(seen: SeenHolder): Attempt {
     const { waitMs } = this.#request;
-    // A scope around the caller may have got the lock while the server was asked.
+    // A scope around the caller may have acquired the lock during the round trip.
     if (this.#isHeldAround) return 'look again';
     if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
     this.#beginWaiting(seen);
     return 'held';
   }
 
-  /** Once in a call: the wait is told, wakes when a scope around the call gets the lock, and is warned of if it seems to be for itself. */
+  /**
+   * Once per call: emits `waiting`, wakes the call when a scope around it gets the lock, and warns if the call seems to wait for its own
+   * caller.
+   */
   #beginWaiting({ holder, holderTtlMs }: SeenHolder): void {
     if (this.#endWaiting) return;
     const { position, selfWait } = this.#request;
@@ -419,7 +422,7 @@ class Acquisition implements Call {
     };
   }
 
-  /** Begins the hold: enters it where nested calls and `unlock()` look for it, and emits `acquired`. */
+  /** Begins the hold: registers it for nested calls and `unlock()`, and emits `acquired`. */
   #begin(holder: GrantHolder): SingleHold {
     const { grant } = holder;
     const { leaseMs, isWatched: watched } = this.#request;
@@ -436,7 +439,7 @@ class Acquisition implements Call {
     return hold;
   }
 
-  /** Leaves the line: the lock was acquired, or is not wanted any more. What may be left on the server is removed. */
+  /** Leaves the line: the lock was acquired, or is no longer wanted. The clean-up removes what may be left on the server. */
   #leave(isAcquired = false): void {
     const waiter = this.#waiter;
     if (!waiter) return;
@@ -452,7 +455,7 @@ class Acquisition implements Call {
     return new Holder(grant, parent, this.#actingScope, this.#request.isShared);
   }
 
-  /** The scope that the call acts for; undefined: an anonymous caller. Looked up when needed: a run may have ended meanwhile. */
+  /** The scope that the call acts for; undefined: an anonymous caller. Looked up each time, since a run may have ended meanwhile. */
   get #actingScope(): Scope | undefined {
     return this.#request.ownScope ?? actingScope(this.#request.position);
   }
@@ -461,7 +464,7 @@ class Acquisition implements Call {
     return nearestHolder(this.#request.position, this.#lock.id) !== undefined;
   }
 
-  /** Made when the call first needs it, and counted from then. */
+  /** Created, and counted from, when the call first needs it. */
   get #limit(): WaitLimit {
     const { signal, waitMs, attemptMs = Infinity } = this.#request;
     const { clock, commandTimeoutMs } = this.#session;
@@ -469,20 +472,20 @@ class Acquisition implements Call {
       clock,
       limitMs: this.#limitMs,
       isSingleAttempt: waitMs === 0,
-      // A limit of the caller's may be too short for any answer; `commandTimeout` is not.
+      // The caller's limit may be too short for any answer; `commandTimeout` is not.
       sparesAttempts: waitMs > 0 || (attemptMs > 0 && attemptMs < commandTimeoutMs),
       signal,
     }));
   }
 
-  /** How long the call may take, in milliseconds: its wait, or for a single attempt `commandTimeout`, as for any command. */
+  /** How long the call may take, in milliseconds: its wait, or `commandTimeout` for a single attempt. */
   get #limitMs(): number {
     const { waitMs, attemptMs = Infinity } = this.#request;
     return waitMs === 0 ? Math.min(this.#session.commandTimeoutMs, attemptMs) : waitMs;
   }
 
-  // What the caller is told when the wait is over: that somebody else has the lock only if a young answer says so, or a grant of this very
-  // client; otherwise that Redis did not answer, or that its answers came later than the lease allows.
+  // The error when the wait is over. It says that another owner has the lock only if a recent answer, or a grant of this client, shows it;
+  // otherwise that Redis did not answer, or that its answers took longer than the lease.
 
   #explained(over: WaitEnded): Error {
     const session = this.#session;
@@ -495,19 +498,19 @@ class Acquisition implements Call {
     const known = isDecided && this.#isHolderKnown ? this.#waiter?.lastAnswer?.holder : undefined;
     const seen = this.#isReentering ? undefined : (known ?? this.#localGrant);
     if (seen) return heldElsewhere(this.#lock, waitMs, seen, this.#hint(seen));
-    // A try that was not sent any more, in the last instant of the wait, is no error.
+    // A try that was dropped unsent at the very end of the wait is no error.
     const hasFailed = lastError && !(lastError instanceof UnwantedError);
     if (this.#isLate && !hasFailed && this.#isReachable) return session.tooLate(name, leaseMs);
     const hadMs = Math.max(this.#limitMs, this.#limit.isOverdue ? LATE_MS : 0);
     return session.unanswered(name, 'not acquired', Math.round(hadMs), lastError);
   }
 
-  /** Whether the last answer that named a holder will still be young when the time is over. */
+  /** Whether the last answer that named a holder will still be recent enough when the wait ends. */
   get #isHolderKnown(): boolean {
     return (this.#waiter?.lastAnswer?.askedAtMs ?? -Infinity) >= this.#youngSinceMs;
   }
 
-  /** The earliest time (monotonic) at which the server may have been asked, for its answer still to count when the wait ends. */
+  /** An answer counts at the end of the wait if the server was asked at this time (monotonic) or later. */
   get #youngSinceMs(): number {
     return this.#limit.endsAtMs - OLDEST_ANSWER_MS;
   }
@@ -516,7 +519,7 @@ class Acquisition implements Call {
     return this.#lock.isReachable ?? this.#session.connection.isReady;
   }
 
-  /** What may help a caller whose wait ran out because of itself, or of another caller of this client. */
+  /** A hint for the error message, if the caller waited for itself or for another caller of this client. */
   #hint({ holder }: SeenHolder): string {
     const nested = this.#request.selfWait?.();
     if (nested) return `; ${nested.why}`;
@@ -524,7 +527,7 @@ class Acquisition implements Call {
     return heldByCallerOfClient(this.#session.anonymous.held(this.#lock.id) !== undefined);
   }
 
-  /** This client's own grant of the lock; but none that is shared if the caller asked for a shared one: that was not in its way. */
+  /** This client's own grant of the lock; not a shared one if the caller asked for a shared one, since that was not in its way. */
   get #localGrant(): SeenHolder | undefined {
     const grant = this.#session.grantOf(this.#lock.id);
     return grant?.isShared && this.#lock.isShared ? undefined : grant?.seen;

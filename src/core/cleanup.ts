@@ -1,5 +1,5 @@
-// Removes owners that may still hold a lock, or a place in line, though nobody wants them any more: those of an acquisition whose
-// answer never came, or of a release that did not get through. That is tried until the server does it, or refuses for good.
+// Removes owners that may still hold a lock, or a place in line, but are no longer wanted: after an acquisition without an answer, or a
+// release that failed. Repeats the removal until the server executes it, or refuses permanently.
 
 import { type Clock, PROCESS_CLOCK, type Timer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
@@ -8,13 +8,13 @@ import type { WaitLimit } from '../runtime/wait-limit.js';
 import type { Removable } from './protocol.js';
 import { Undecided } from './retry.js';
 
-/** How soon a removal that stayed unanswered, or was refused for now, is tried again. */
+/** The delay before a removal that was not answered, or was refused temporarily, is tried again; in milliseconds. */
 const RETRY_MS = 1_000;
 
-/** The same delay while the client is closing, when less time than RETRY_MS may be left. */
+/** The same delay while the client is closing, which may leave less time than RETRY_MS. */
 const CLOSING_RETRY_MS = 50;
 
-/** How many owners are remembered at most; beyond that the oldest is left to end with its lease. */
+/** The maximum number of owners to remember; beyond it, the oldest is left to expire with its lease. */
 const MAX_LEFTOVERS = 10_000;
 
 interface Leftover {
@@ -23,7 +23,7 @@ interface Leftover {
 }
 
 export class Cleanup {
-  /** The owners that were released last; undefined: no other server takes over that may have missed their releases. */
+  /** The recently released owners; undefined: there is no failover in which a new server may have missed their releases. */
   readonly released: ReleasedOwners | undefined;
   readonly #clock: Clock;
   readonly #isConnected: () => boolean;
@@ -31,10 +31,13 @@ export class Cleanup {
   readonly #underWay = new Set<Promise<unknown>>();
   #timer: Timer | undefined;
   #state: 'open' | 'closing' | 'closed' = 'open';
-  /** Called when nothing is left and nothing is under way. */
+  /** Called when no owner is left and no removal is under way. */
   #onEmpty: () => void = () => undefined;
 
-  /** `isConnected`: there is a connection, though none perhaps to one node of a cluster; nobody calls `tryAgain` when that comes back. */
+  /**
+   * `isConnected`: whether there is a connection, though perhaps not to every node of a cluster. (`tryAgain` is not called when such a node
+   * comes back.)
+   */
   constructor(
     isConnected: () => boolean = () => false,
     released?: ReleasedOwners,
@@ -46,9 +49,9 @@ export class Cleanup {
   }
 
   /**
-   * Removes an owner: now if the server can be reached, else as soon as it can.
+   * Removes an owner: now if the server is reachable, else as soon as it is.
    *
-   * @param isLeft - of a command that is on its way and may still acquire the lock for this owner: whether it left anything
+   * @param isLeft - for a command under way that may still acquire the lock for this owner: resolves to whether it left anything
    */
   remove(lock: Removable, ownerId: string, isLeft?: Promise<boolean>): void {
     const [oldest] = this.#owners.keys();
@@ -64,8 +67,8 @@ export class Cleanup {
   }
 
   /**
-   * Calls `remove` when a command has left something, or stayed unanswered. The removal that was sent before may have overtaken it where a
-   * slot is moving, or where replicas are asked by another connection.
+   * Calls `remove` if a command has left something, or was not answered. The removal that was already sent may have overtaken the command,
+   * while a slot is moving, or with `replicas`, which use another connection.
    */
   removeAfter(isLeft: Promise<boolean>, remove: () => void): void {
     const removal = isLeft.then(
@@ -79,21 +82,21 @@ export class Cleanup {
     this.expect(removal);
   }
 
-  /** Tries again everything that is left: the connection is back, or a while went by. */
+  /** Repeats all pending removals: the connection is back, or the delay is over. */
   readonly tryAgain = (): void => {
     this.#clock.clearTimer(this.#timer);
     this.#timer = undefined;
     for (const [id, leftover] of [...this.#owners]) this.#try(id, leftover);
   };
 
-  /** There is a new connection, perhaps to another server: what is left there is removed, and what was released elsewhere is again. */
+  /** There is a new connection. Repeats the pending removals; if it is to another server, also the recent releases. */
   readonly connected = (isAnother: boolean): void => {
     this.tryAgain();
     if (!isAnother) return;
     for (const { lock, ownerId } of this.released?.unexpired ?? []) this.remove(lock, ownerId);
   };
 
-  /** Has `close()` wait for an outcome that may leave an owner to be removed, or may still need the connection. */
+  /** Makes `close()` wait for an operation that may leave an owner to be removed, or still needs the connection. */
   expect(outcome: Promise<unknown>): void {
     const settled = outcome
       .catch(() => undefined)
@@ -105,8 +108,7 @@ export class Cleanup {
   }
 
   /**
-   * Goes on until nothing is left, or the limit is reached: a connection that is being made anew may come back in time.
-   * Nothing is tried again after that.
+   * Continues until nothing is left, or the limit is reached, since a reconnection may succeed in time. Afterwards nothing is tried again.
    */
   async close(waitLimit: WaitLimit): Promise<void> {
     this.#state = 'closing';
@@ -125,19 +127,19 @@ export class Cleanup {
   }
 
   #try(id: string, leftover: Leftover): void {
-    // A removal that was asked for since, of the same owner, has yet to be answered itself.
+    // A later removal of the same owner is still unanswered, and must not be forgotten.
     const forget = (): void => {
       if (this.#owners.get(id) === leftover) this.#owners.delete(id);
     };
     const removal = leftover.lock.release(leftover.ownerId).then(forget, (error: unknown) => {
       const kind = failureKind(error);
-      // What could not be removed on one master of a Redlock, the client of that master remembers.
+      // For a Redlock, each master's own client repeats what could not be removed on that master.
       const isLeftToMasters = error instanceof Undecided || error instanceof QuorumError;
       const isUnsent = kind === 'unsent';
       const isForNow =
         kind === 'unanswered' || kind === 'transient' || (isUnsent && this.#isConnected());
       const mayHelp = !isLeftToMasters && isForNow;
-      // Without a connection there is nothing to do until it is back. One who is refused for good cannot remove anything.
+      // Without a connection nothing can be done until it is back. A client that is refused permanently cannot remove anything.
       if (!mayHelp && !isUnsent) forget();
       if (mayHelp) this.#tryAgainSoon();
     });
@@ -151,10 +153,10 @@ export class Cleanup {
   }
 }
 
-// The owners that were released last. Where Sentinels name the master, a replica that takes over may have missed their releases, and would
-// keep their locks until the leases end.
+// The recently released owners. With Sentinels, a replica that takes over may have missed their releases, and would keep their locks until
+// the leases end.
 
-/** How many are remembered at most; of more than that, only the newest. */
+/** The maximum number of owners to remember: the newest ones. */
 const MOST = 1_000;
 
 /** Where an owner was released, and when its lease would have ended (monotonic). */
@@ -170,7 +172,7 @@ export class ReleasedOwners {
   readonly #newest: Released[] = [];
   #next = 0;
 
-  /** `leaseMs`: the lease of an owner of which no other is known. */
+  /** `leaseMs`: the assumed lease of owners added without one. */
   constructor(clock: Clock, leaseMs: number) {
     this.#clock = clock;
     this.#leaseMs = leaseMs;
@@ -181,7 +183,7 @@ export class ReleasedOwners {
     this.#next = (this.#next + 1) % MOST;
   }
 
-  /** Those that a server may still have if it missed their release. */
+  /** The owners that a server may still have if it missed their release. */
   get unexpired(): readonly Released[] {
     const nowMs = this.#clock.nowMs();
     return this.#newest.filter(({ endsAtMs }) => endsAtMs > nowMs);

@@ -1,4 +1,4 @@
-// Who listens to a client's events, and how they are told.
+// The listeners of a client's events.
 
 import { inspect } from 'node:util';
 import { EventEmitter } from 'eventemitter3';
@@ -8,15 +8,15 @@ import { outsideScopes } from '../scopes/scope.js';
 
 type Listener<Name extends keyof HoldfastEvents> = HoldfastEvents[Name];
 
-/** Calls listeners, outside all scopes. One that throws harms neither the lock that emits the event nor the other listeners. */
+/** Calls listeners, outside all scopes. A listener that throws affects neither the lock that emits the event nor other listeners. */
 export class Listeners implements Events {
   readonly #emitter = new EventEmitter();
-  /** The function that the emitter knows for each listener: it calls the listener, and reports what that throws. */
+  /** For each listener the function registered with the emitter: it calls the listener and reports errors. */
   readonly #guarded = new WeakMap<object, (event: unknown) => void>();
   /** The connections that are down. */
   readonly #down = new Set<unknown>();
   #isOutageWarned = false;
-  /** The errors without a listener, outside an outage, of which the process was warned already. */
+  /** The errors without a listener, outside an outage, for which a process warning was already emitted. */
   #unheard = new News();
 
   on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
@@ -52,7 +52,7 @@ export class Listeners implements Events {
     else if (name === 'error') this.#warn((describe() as ErrorEvent).error.message);
   }
 
-  /** Warns the process of an error without a listener: once in an outage, whatever fails in it, and once of each other error. */
+  /** Emits a process warning about an error without a listener: one per outage, and one for each other error. */
   #warn(message: string): void {
     const isOutage = this.#down.size > 0;
     if (isOutage ? this.#isOutageWarned : !this.#unheard.isNewMessage(message)) return;
@@ -86,11 +86,11 @@ export class Listeners implements Events {
   }
 }
 
-// Tells of what works but is probably a mistake: by an event, and by a process warning once for each mistake and lock name.
+// Reports what works but is probably a mistake: by an event, and by one process warning for each mistake and lock name.
 
 export type Mistake = 'nested call' | 'forgotten unlock' | 'overlapping calls' | 'short lease';
 
-/** Of how many pairs of mistake and lock name the process is warned. */
+/** For how many pairs of mistake and lock name a process warning is emitted; none after that. */
 const MAX_WARNED = 1_000;
 
 export class Warnings {
@@ -101,13 +101,13 @@ export class Warnings {
     this.#events = events;
   }
 
-  /** Emits the event each time; the process is warned only the first time for this mistake and lock name. */
+  /** Emits the event each time, but a process warning only the first time for this mistake and lock name. */
   warn(mistake: Mistake, lockName: string, message: string, ownerId?: string): void {
     this.#events.emit('warning', () => ({ message, lockName, ownerId }));
     if (this.#isNews(mistake, lockName)) process.emitWarning(message, 'HoldfastWarning');
   }
 
-  /** Emits the event, too, only the first time for this mistake and lock name, since a loop would repeat it each round. */
+  /** Also emits the event only the first time for this mistake and lock name, since a loop would repeat it each round. */
   warnOnce(mistake: Mistake, lockName: string, message: string): void {
     if (!this.#isNews(mistake, lockName)) return;
     this.#events.emit('warning', () => ({ message, lockName }));

@@ -1,5 +1,5 @@
-// What a server gave one owner of a lock. All holds that re-entered the lock share the grant. It ends lost, or released: to whoever comes
-// next, or to the next waiter of this client, who is named in the release.
+// A grant: a server gave a lock to one owner. All holds that re-entered the lock share the grant. A grant ends lost or released. The
+// release frees the lock for everybody, or hands it over to the next waiter of this client, which the release then names.
 
 import {
   ClosedError,
@@ -34,29 +34,29 @@ import { LONGEST_CHAIN_MS, MOST_HAND_OVERS } from '../waiting/line.js';
 import { mayHaveRun, retry } from './retry.js';
 
 type State =
-  // Also without any hold: one has just ended and its release waits for its turn, or the next hold is about to begin.
+  // Possibly without a hold: the last hold has ended and its release waits for its turn, or the next hold is about to begin.
   | { readonly kind: 'held' }
   | { readonly kind: 'lost'; readonly error: LockLostError }
-  // From the moment in which its release is sent: that may arrive late, so the owner must not be used again.
+  // From the moment the release is sent: the release may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly to: 'all' | 'successor'; readonly isConfirmed: boolean };
 
-// One object of each, since every lock passes through them.
+// Shared objects, since every lock passes through these states.
 const HELD: State = { kind: 'held' };
 const RELEASING = { kind: 'released', to: 'all', isConfirmed: false } as const;
 const RELEASED = { kind: 'released', to: 'all', isConfirmed: true } as const;
 const HANDING_OVER = { kind: 'released', to: 'successor', isConfirmed: false } as const;
 const HANDED_OVER = { kind: 'released', to: 'successor', isConfirmed: true } as const;
 
-/** How a grant came from others of this client: their owners since the lock was acquired, and when that was. */
+/** The chain of local hand-overs that led to a grant: the earlier owners, and when the first of them acquired the lock. */
 interface Origin {
   readonly owners: readonly string[];
   readonly acquiredAt: Instant;
 }
 
-/** What is called when a release is settled, with the error if it failed. */
+/** Called when a release is settled, with the error if it failed. */
 type Done = (error?: Error) => void;
 
-/** A release whose first command did not settle it: that command, and how much of `commandTimeout` is left. */
+/** A release that its first command did not settle: the answer to that command, and how much of `commandTimeout` is left. */
 interface BegunRelease {
   readonly answer: Promise<boolean>;
   readonly limitMs: number;
@@ -71,30 +71,30 @@ export class Grant implements Granted, Due {
   renewalLimit: RenewalLimit | undefined;
   readonly #session: Session;
   readonly #since: Instant;
-  /** undefined: it was acquired. */
+  /** undefined: the lock was acquired, not handed over. */
   readonly #origin: Origin | undefined;
-  /** Until the hand-over is answered: the grant before this one, whose owner the server may still have instead. */
+  /** Until the hand-over is answered: the previous grant, whose owner may still hold the lock on the server. */
   #predecessor: Grant | undefined;
-  /** While it is handed over, and released after all if that fails: the end of that, whatever came of it. */
+  /** Set during a hand-over. Resolves when it ends, including the plain release that follows a failure. Never rejects. */
   #handingOver: Promise<void> | undefined;
   #hadHolds = false;
   #holds: GrantedHold[] = [];
   #state: State = HELD;
   #deadline: Deadline;
-  /** When the command was sent that confirmed the grant last. */
+  /** When the command that last confirmed the grant was sent. */
   #confirmedAt: Instant;
-  /** A renewal was sent and not answered: if the deadline passes now, the loss is for want of an answer. */
+  /** A renewal has not been answered yet: if the deadline passes now, the loss reason is `unreachable`. */
   #isRenewalUnanswered = false;
-  /** Commands that set or confirm the hold count, the lease or the owner go one after another. */
+  /** Serialises the commands that set or confirm the hold count, the lease or the owner. */
   readonly #turns = new LocalMutex();
-  /** The confirmation of a hand-over that is under way. */
+  /** The time limit of a hand-over's confirmation that is under way. */
   #confirming: WaitLimit | undefined;
   #isShared: boolean;
-  /** A downgrade is to be sent as soon as the turn that is under way has ended. */
+  /** Whether a downgrade must be sent when the current turn ends. */
   #owesShare = false;
-  /** Ends the wait for the answer to the first command of a release, when its time is over. */
+  /** Ends the wait for the answer to a release's first command once its time is up. */
   #firstReleaseDue: (() => void) | undefined;
-  /** Called when nothing more will be found out about the grant; set by a closing client alone. */
+  /** Called when the grant's outcome is final. Only a closing client sets it. */
   #onForgotten: (() => void) | undefined;
 
   constructor(
@@ -118,7 +118,7 @@ export class Grant implements Granted, Due {
     lock.granted?.(this);
   }
 
-  // What it is now.
+  // State.
 
   get isHeld(): boolean {
     this.checkDeadline();
@@ -160,7 +160,7 @@ export class Grant implements Granted, Due {
     return this.#holds.filter((hold) => (hold.isShared ?? false) === isShared).length;
   }
 
-  /** Whether other owners may hold the lock beside it. Of a write lock, true as soon as its downgrade is going to be sent. */
+  /** Whether other owners may hold the lock beside this grant. For a write lock: true as soon as its downgrade is going to be sent. */
   get isShared(): boolean {
     return this.#isShared;
   }
@@ -169,12 +169,12 @@ export class Grant implements Granted, Due {
     return this.#holds.length > 0 && this.countOf(false) === 0;
   }
 
-  // Its holds.
+  // Holds.
 
-  /** Adds a hold that begins; the server counts it already. */
+  /** Adds a new hold, which the server already counts. */
   add(hold: GrantedHold): void {
     this.#hadHolds = true;
-    // Most grants have just one hold: an array that grows from nothing takes room for 17.
+    // Most grants have one hold only, and an empty array allocates room for 17 elements on its first push.
     if (this.#holds.length === 0) this.#holds = [hold];
     else this.#holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
@@ -188,21 +188,21 @@ export class Grant implements Granted, Due {
     if (this.#holds.length === 0) this.lock.unwatch(this);
   }
 
-  /** The caller to whom the lock was handed over does not want it any more: it goes to the next one, or is released. */
+  /** The waiter that was handed the lock no longer wants it: the lock goes to the next waiter, or is released. */
   decline(): void {
     if (this.#state.kind !== 'held' || this.#holds.length > 0) return;
     if (this.#session.isClosed) this.#abandon();
     else this.#releaseUntilAnswered(false, () => undefined); // after a failure the clean-up goes on
   }
 
-  // Its lease.
+  // Lease.
 
-  /** Whether any hold wants the lease to be renewed, and `renewalLimit` lets that happen now. */
+  /** Whether any hold wants its lease renewed and `renewalLimit` permits a renewal now. */
   get isWatched(): boolean {
     return this.#holds.some(({ isWatched }) => isWatched) && (this.renewalLimit?.isDue ?? true);
   }
 
-  /** The watchdog looks after a grant with holds; but not before it is known that the server has this owner. */
+  /** Puts a grant that has holds under the watchdog, once it is known that the server has this owner. */
   #watch(): void {
     if (this.#holds.length > 0 && !this.#predecessor) this.lock.watch(this);
   }
@@ -212,7 +212,7 @@ export class Grant implements Granted, Due {
   }
 
   checkDeadline(at?: Instant): void {
-    // Without holds nobody relies on the grant. While it is being released the server's answer tells whether it was lost.
+    // Without holds nobody relies on the grant. During a release the server's answer decides whether the grant was lost.
     const isReliedOn = this.#state.kind === 'held' && this.#holds.length > 0;
     if (!isReliedOn || leftMs(this.#deadline, at) > 0) return;
     this.lose(this.#isRenewalUnanswered ? 'unreachable' : 'expired');
@@ -223,25 +223,25 @@ export class Grant implements Granted, Due {
     this.#noticeEnd(at);
   }
 
-  /** What the grant was scheduled for: its deadline, which may have been prolonged since, or the end of its release's first command. */
+  /** The scheduled time has come: the deadline, which may have moved since, or the time limit of the release's first command. */
   due(): void {
     if (this.#firstReleaseDue) this.#firstReleaseDue();
     else this.checkEnd();
   }
 
-  /** Schedules the deadline if it comes before the watchdog's next round; a later one is looked at then, so few are ever scheduled. */
+  /** Schedules the deadline if it comes before the watchdog's next round. That round checks later ones, so few are ever scheduled. */
   #noticeEnd(at?: Instant): void {
     if (this.#state.kind !== 'held') return;
     const left = leftMs(this.#deadline, at);
     const isOver = left <= 0 && this.#holds.length === 0;
     const isLookedAt = !this.#predecessor && left > this.#session.lockWatchdogTimeoutMs / 3;
     if (isOver || isLookedAt) return;
-    // Counted from now: since `at`, others may have been told of their loss, which takes as long as their listeners take.
+    // Counted from now, not from `at`: loss listeners of other grants may have run in between, for any length of time.
     this.#session.schedule.within(this, leftMs(this.#deadline));
   }
 
   renewing(leaseMs: number): void {
-    this.#isRenewalUnanswered = leaseMs > 0; // a mere look would not have prolonged it
+    this.#isRenewalUnanswered = leaseMs > 0; // with 0, the command only checks the lease
   }
 
   renewed(reply: KeepReply, { sentAt, leaseMs, deadline, answeredAt }: Renewal): void {
@@ -259,7 +259,7 @@ export class Grant implements Granted, Due {
       this.#session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
   }
 
-  /** The server confirmed the grant until `deadline`, or, when it was a mere look, only that the grant is there. */
+  /** The server confirmed the grant until `deadline`; after a check without renewal, it confirmed only that the grant exists. */
   #prolong(deadline: Deadline, at: Instant = now(this.#session.clock)): void {
     if (this.#state.kind !== 'held') return;
     this.#deadline = later(this.#deadline, deadline, at);
@@ -267,9 +267,9 @@ export class Grant implements Granted, Due {
     this.checkDeadline(at);
   }
 
-  // How it ends.
+  // End of the grant.
 
-  /** The one place where the state changes: what was released may yet turn out to be lost, what is lost stays lost. */
+  /** The only place where the state changes. A released grant may still turn out to be lost; a lost grant stays lost. */
   #become(next: Exclude<State, { kind: 'held' }>): void {
     if (this.#state.kind === 'lost') return;
     this.#state = next;
@@ -277,12 +277,15 @@ export class Grant implements Granted, Due {
     this.#confirming?.end('closed');
     this.lock.unwatch(this);
     if (next === RELEASED) this.#wasReleased();
-    // Before its release is confirmed the grant stays among those of the session: a closing client waits for it.
+    // Until its release is confirmed, the grant stays in the session's list, so that a closing client waits for it.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
     if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
   }
 
-  /** Remembers the owners of its chain: a server that takes over may have missed what became of them. (Not before: they keep others out.) */
+  /**
+   * Records the owners of the hand-over chain as released: after a failover the new server may have missed their releases. Not recorded
+   * earlier, since until then these owners keep others out.
+   */
   #wasReleased(): void {
     const { released } = this.#session.cleanup;
     if (!released) return;
@@ -296,46 +299,49 @@ export class Grant implements Granted, Due {
     this.#onForgotten?.();
   }
 
-  /** Resolves when the release that is under way is settled, whatever came of it. */
+  /** Resolves when the release under way is settled, whether it succeeded or failed. */
   async whenSettled(): Promise<void> {
     if (this.#session.grants.has(this))
       await new Promise<void>((resolve) => (this.#onForgotten = resolve));
   }
 
-  /** Ends the grant as lost: whoever relies on it learns that now. */
+  /** Ends the grant as lost and notifies its holds at once. */
   lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
     const event = lossOf(this, lossReason);
     this.#become({ kind: 'lost', error: event.error });
     this.#session.events.emit('lost', () => event);
-    // The server may still have this owner, though this process does not rely on it any more.
+    // This process no longer relies on the grant, but the server may still have this owner.
     const isUncertain = lossReason === 'expired' || lossReason === 'unreachable';
     const mayStand = isUncertain || this.lock.leavesRemains;
-    // A predecessor, once the hand-over has failed, removes both.
+    // If there is a predecessor, it removes both owners when the hand-over has failed.
     if (mayStand && lossReason !== 'closed' && !this.#predecessor) this.#abandon();
     return event.error;
   }
 
-  /** The MultiLock that this lock is a member of was lost: the holders of this grant learn that, and the clean-up removes its owner. */
+  /** The MultiLock of which this lock is a member was lost: notifies the holds of this grant and has the clean-up remove its owner. */
   loseAsMember(error: LockLostError): void {
     if (this.#state.kind !== 'held') return;
     this.#become({ kind: 'lost', error });
     this.#abandon();
   }
 
-  /** The server has no such owner any more. A key that went after its lease was over was not deleted, it expired. */
+  /** The server no longer has this owner. A key that is gone after the lease has ended counts as expired, not as deleted. */
   #loseTo(reply: Exclude<KeepReply, 'kept'>): LockLostError {
     return this.lose(reply === 'deleted' && leftMs(this.#deadline) <= 0 ? 'expired' : reply);
   }
 
-  /** Nobody relies on the grant any more, but its owner may still be on the server: the clean-up removes it. */
+  /** Nobody relies on the grant any more, but the server may still have its owner: the clean-up removes it. */
   #abandon(): void {
     this.#become(RELEASING);
     this.#forget();
     this.#session.cleanup.remove(this.lock, this.ownerId);
   }
 
-  /** Removes the owner from the server. Until the hand-over is answered its predecessor does that, and finds out whether it was lost itself. */
+  /**
+   * Removes the owner from the server. Until the hand-over is answered the predecessor removes both owners, and detects whether its own
+   * grant was lost.
+   */
   async giveBack(): Promise<boolean> {
     const predecessor = this.#predecessor;
     if (!predecessor) return await this.lock.release(this.ownerId);
@@ -343,13 +349,13 @@ export class Grant implements Granted, Due {
     return true;
   }
 
-  // What changes its hold count or its lease.
+  // Changes of the hold count and the lease.
 
   /**
-   * Adds a hold, counted and confirmed on the server. `begin` makes it, within the same turn, so that no release can count in
-   * between. Returns undefined when `begin` does, or when the grant was released in the meantime.
+   * Adds a hold that the server has counted and confirmed. `begin` creates it within the same turn, so that no release can change the
+   * count in between. Returns undefined if `begin` does, or if the grant was released in the meantime.
    *
-   * @throws LockUpgradeError the hold is not to be shared, but readers may be in already beside the grant
+   * @throws LockUpgradeError the new hold is not shared, but readers may already hold the lock beside this grant
    */
   async reenter<H extends GrantedHold>(
     leaseMs: number,
@@ -363,7 +369,7 @@ export class Grant implements Granted, Due {
     return hold;
   }
 
-  /** Has the lease end no earlier than `leaseMs` from now. False when the grant was released in the meantime. */
+  /** Extends the lease to at least `leaseMs` from now. Returns false if the grant was released in the meantime. */
   async extend(leaseMs: number): Promise<boolean> {
     let isExtended = false;
     try {
@@ -371,13 +377,13 @@ export class Grant implements Granted, Due {
         this.#confirm(leaseMs, waitLimit, 0, () => (isExtended = true), true),
       );
     } catch (error) {
-      // The client was closed meanwhile, and so the lock was lost: the loss is what is thrown, whichever was found out first.
+      // Closing the client loses the lock. Throw the loss in preference to the ClosedError, whichever was detected first.
       throw error instanceof ClosedError ? (this.loss ?? error) : error;
     }
     return isExtended;
   }
 
-  /** Confirms that the lock is held, with `more` holds added, for `leaseMs` from now. `isShared`: whether those added are shared. */
+  /** Confirms the lock on the server for `leaseMs` from now, with `more` holds added. `isShared`: whether the added holds are shared. */
   async #confirm(
     leaseMs: number,
     waitLimit: WaitLimit,
@@ -392,7 +398,7 @@ export class Grant implements Granted, Due {
       if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
       const sentAt = await this.#keep(this.holdCount + more, leaseMs, waitLimit, isShared);
       this.#prolong(deadlineOf(sentAt, leaseMs));
-      if (this.remaining() > 0) confirmed(); // without holds it is not lost when its end has passed, but over
+      if (this.remaining() > 0) confirmed(); // a grant without holds is not lost when its deadline passes; it is merely over
     } catch (error) {
       throw this.#takenIfConflict(error);
     } finally {
@@ -401,7 +407,7 @@ export class Grant implements Granted, Due {
   }
 
   /**
-   * Tells the server the hold count, the lease, and whether others may hold the lock beside this owner. Returns the time at which that
+   * Sets the hold count and the lease on the server, and whether others may hold the lock beside this owner. Returns when the command
    * was sent. Throws if the lock is lost.
    */
   async #keep(
@@ -418,7 +424,7 @@ export class Grant implements Granted, Due {
     );
   }
 
-  /** Asks whether the lock is still held; returns the time at which that was sent. Throws if the lock is lost. */
+  /** Sends a command that is answered with whether the lock is still held. Returns when it was sent. Throws if the lock is lost. */
   async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
     const wasReleased = this.isReleased;
     const { connection, clock } = this.#session;
@@ -428,7 +434,7 @@ export class Grant implements Granted, Due {
       return send();
     });
     this.#throwIfLost();
-    // A grant that was given up meanwhile is not lost: the clean-up has removed its owner.
+    // A grant that was given up in the meantime is not lost: the clean-up has removed its owner.
     const isGivenUp = this.isReleased && !wasReleased;
     if (reply !== 'kept' && !isGivenUp) throw this.#loseTo(reply);
     return sentAt;
@@ -438,19 +444,19 @@ export class Grant implements Granted, Due {
     if (this.loss) throw this.loss;
   }
 
-  /** The lock for `retry`, but without `keyInTheWay`: a key conflict means here that the lock is lost, so nobody need look at the key. */
+  /** The lock for `retry`, without `keyInTheWay`: here a key conflict means that the lock is lost, so `retry` need not inspect the key. */
   get #named(): { name: string } {
     return { name: this.lock.name };
   }
 
-  /** After a key conflict the lock is lost: something else has taken the place of its key. */
+  /** After a key conflict the lock is lost: its key has been replaced by something else. */
   #takenIfConflict(error: unknown): unknown {
     return error instanceof KeyConflictError ? this.lose('taken') : error;
   }
 
   /**
-   * The lock was handed over with the lease of a place in the queue: sets, in the background, the lease that was asked for. That
-   * needs no turn, since it never takes back what another command confirmed.
+   * The lock was handed over with the lease of a place in the queue: sets the requested lease in the background. That needs no turn,
+   * since it never takes back what another command has confirmed.
    */
   confirmHandOver(leaseMs: number, confirm: () => Promise<KeepReply>): void {
     const { clock, acquisitions: registry } = this.#session;
@@ -460,21 +466,21 @@ export class Grant implements Granted, Due {
       .then((sentAt) => {
         this.#prolong(deadlineOf(sentAt, leaseMs));
       })
-      // Without an answer the grant keeps the deadline that it had; a loss has been told by then.
+      // Without an answer the grant keeps its deadline. A loss has already been reported.
       .catch((error: unknown) => this.#takenIfConflict(error))
       .finally(() => {
         waitLimit.dispose();
       });
   }
 
-  // A downgrade: from now on all its holds only read.
+  // Downgrade: from now on all holds only read.
 
-  /** The server may be another one now, that has not got the downgrade, though it was answered: it is told again. */
+  /** A new server may have missed a downgrade that the old one confirmed: sends it again. */
   serverMayHaveChanged(): void {
     if (this.isShared && !this.lock.isShared && this.isHeld) this.#share();
   }
 
-  /** Ends a turn: whoever had it has begun to write by now, or will not. */
+  /** Ends a turn: a call that had it has begun to write by now, or never will. */
   #passTurn(): void {
     const isDue = this.#owesShare && this.#onlyReads;
     this.#owesShare = false;
@@ -482,9 +488,9 @@ export class Grant implements Granted, Due {
     this.#turns.pass();
   }
 
-  /** A downgrade stayed unanswered, or had no turn to be sent in: the clean-up sends it as soon as the server can be reached. */
+  /** A downgrade was not answered, or got no turn: the clean-up sends it as soon as the server is reachable. */
   #shareLater(): void {
-    // Whoever has the turn may be about to write, unless that is refused already.
+    // The call that has the turn may be about to write, unless writing is already refused.
     if (this.#turns.isTaken && !this.isShared) this.#owesShare = true;
     else this.#share();
   }
@@ -499,9 +505,9 @@ export class Grant implements Granted, Due {
     this.#session.cleanup.remove({ id: `${lock.id} shared`, release: share }, ownerId);
   }
 
-  // Its release.
+  // Release.
 
-  /** Ends a hold, and with the last one releases the lock. Call it again after a failure. */
+  /** Ends a hold; releases the lock with the last one. May be called again after a failure. */
   release(hold: GrantedHold, isRepeat: boolean, done: Done): void {
     this.#drop(hold);
     const isLast = this.holdCount === 0 && this.#state.kind === 'held';
@@ -510,7 +516,7 @@ export class Grant implements Granted, Due {
     else this.#releaseUntilAnswered(isRepeat, done);
   }
 
-  /** Sends one command, while no other command of the grant is under way, and repeats it only if that does not settle the release. */
+  /** The caller has the turn: sends one command, and repeats it only if the first did not settle the release. */
   #releaseAtOnce(done: Done): void {
     const { clock, commandTimeoutMs, schedule } = this.#session;
     this.#become(RELEASING);
@@ -537,7 +543,7 @@ export class Grant implements Granted, Due {
     });
   }
 
-  /** Repeats the release until it is answered, within `commandTimeout`. `begun`: its first command, if that was sent already. */
+  /** Repeats the release until it is answered, within `commandTimeout`. `begun`: the first command, if it was sent already. */
   #releaseUntilAnswered(isRepeat: boolean, done: Done, begun?: BegunRelease): void {
     const { name } = this.lock;
     const isLast = this.holdCount === 0;
@@ -562,7 +568,7 @@ export class Grant implements Granted, Due {
     if (next) {
       const handedOver = this.#handOver(next);
       this.#handingOver = handedOver.catch(() => undefined);
-      // What it leaves is known only at its end: a closing client waits for that.
+      // Which owners it leaves behind is known only when it ends: a closing client waits for that.
       this.#session.cleanup.expect(this.#handingOver);
       await waitLimit.within(handedOver);
       return;
@@ -573,7 +579,7 @@ export class Grant implements Granted, Due {
         await this.#keep(this.holdCount, 0, waitLimit);
         return;
       }
-      if (this.#state.kind === 'released' && this.#state.isConfirmed) return; // by a release of another hold that was before us
+      if (this.#state.kind === 'released' && this.#state.isConfirmed) return; // an earlier release, of another hold, has done it
       await this.#sendRelease(waitLimit, isRepeat || (this.isReleased && !begun), begun);
     } catch (error) {
       throw this.#takenIfConflict(error);
@@ -597,12 +603,12 @@ export class Grant implements Granted, Due {
       answer = undefined;
       return sent;
     });
-    // Gone on a repeat: the first try was executed, its answer was lost. Gone on the first try: the lock was lost.
+    // Owner absent on a repeat: the first command was executed and its answer lost. Absent on the first command: the lock was lost.
     if (!isReleased && !mayBeDone) throw await this.#howLost(waitLimit);
     this.#become(RELEASED);
   }
 
-  /** The server does not have the owner, so the grant is lost, even if it stays unknown how. */
+  /** The server does not have the owner, so the grant is lost. Tries to find out how. */
   async #howLost(waitLimit: WaitLimit): Promise<LockLostError> {
     try {
       await this.#keep(1, 0, waitLimit);
@@ -613,13 +619,13 @@ export class Grant implements Granted, Due {
     return this.#loseTo('deleted');
   }
 
-  // The hand-over to the next waiter of this client: its release names the successor.
+  // Hand-over to the next waiter of this client: the release names the successor.
 
   get #chain(): Origin {
     return this.#origin ?? { owners: [], acquiredAt: this.#since };
   }
 
-  /** Whom the lock is to be handed over to; undefined: to nobody, it is to be free for all. */
+  /** The waiter to which a release hands the lock over; undefined: none, the lock becomes free for everybody. */
   get #nextWaiter(): NextWaiter | undefined {
     const next = this.lock.nextWaiter;
     const { isClosed, connection } = this.#session;
@@ -627,13 +633,13 @@ export class Grant implements Granted, Due {
     const { owners, acquiredAt } = this.#chain;
     if (owners.length >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS)
       return undefined;
-    // Until the answer the successor relies on what is left of this lease: enough for the call to fail and be repeated.
+    // Until the answer arrives the successor relies on the rest of this lease, which must leave time for the call to fail and be repeated.
     return leftMs(this.#deadline) >= this.#deadline.usableMs / 2 ? next : undefined;
   }
 
   /**
-   * Releases the lock to the next waiter, by one call that is repeated until it is answered. The waiter enters when that is sent; if it needs
-   * a token, on the answer. Until then neither of the two grants has another command under way.
+   * Releases the lock to the next waiter with one script call, repeated until it is answered. The waiter enters when the call is sent, or,
+   * if it needs a token, when the answer arrives. Until the answer, neither of the two grants has another command under way.
    */
   async #handOver(next: NextWaiter): Promise<void> {
     const session = this.#session;
@@ -646,12 +652,12 @@ export class Grant implements Granted, Due {
     const successor = (deadline: Deadline, token?: bigint): Grant =>
       new Grant(session, lock, successorId, deadline, token, origin);
     const entered = next.needsAnswer ? undefined : successor(earlier(lease, this.#deadline));
-    // Whoever waits for the answer goes on waiting if none comes: that leaves time to release the lock without a successor.
+    // A waiter that needs the answer keeps waiting if none comes. Half of `commandTimeout` leaves time for a release without a successor.
     const limitMs = entered ? entered.remaining() : commandTimeoutMs / 2;
     const limit = new WaitLimit({ clock, limitMs });
     if (entered) entered.#entersAfter(this, limit);
     this.#become(HANDING_OVER);
-    // Whether a copy of the call may have run: before the one that is under way, and at all.
+    // Whether the current call is a repeat of one that may have run (`isRepeat`); whether any copy may have run (`mayBeDone`).
     // (`as boolean`: the compiler does not see that a callback sets them.)
     let isRepeat = false as boolean;
     let mayBeDone = false as boolean;
@@ -669,7 +675,8 @@ export class Grant implements Granted, Due {
     else next.expect();
     try {
       const { outcome, token } = await answer;
-      // Gone at the first sending: this grant was lost before. Gone on a repeat: an earlier one was executed, the successor is lost since.
+      // Both owners absent at the first call: this grant was lost before. Absent on a repeat: an earlier call was executed, and the
+      // successor has been lost since.
       if (outcome !== 'done' && !isRepeat) throw this.#loseTo(outcome);
       this.#become(HANDED_OVER);
       if (entered) entered.#handedOver(outcome, lease);
@@ -688,9 +695,9 @@ export class Grant implements Granted, Due {
         throw thrown;
       } finally {
         if (entered) entered.#notHandedOver(loss);
-        // Only now, since it removes this owner, too: whether that was lost before could not be told any more.
+        // Only now: the clean-up also removes this owner, after which a loss of it could no longer be detected.
         const release = async (): Promise<boolean> => {
-          await lock.release(ownerId); // first, or a hand-over that arrives late would put the successor in its place
+          await lock.release(ownerId); // first, or a late hand-over would replace this owner with the successor
           return await lock.release(successorId);
         };
         session.cleanup.remove({ id: lock.id, release }, successorId);
@@ -702,7 +709,10 @@ export class Grant implements Granted, Due {
     }
   }
 
-  /** As the successor: enters, and does nothing else on the server until the hand-over is answered. If it is lost, nobody repeats that. */
+  /**
+   * As the successor: keeps the turn, so that this grant sends nothing until the hand-over is answered. If this grant is lost first, the
+   * hand-over is not repeated.
+   */
   #entersAfter(predecessor: Grant, limit: WaitLimit): void {
     this.#predecessor = predecessor;
     this.#turns.tryTake();
@@ -710,7 +720,10 @@ export class Grant implements Granted, Due {
     this.#isRenewalUnanswered = true;
   }
 
-  /** As the successor: the server has answered the hand-over. It is done, and the lease counts from when it was first sent; or it was undone since. */
+  /**
+   * As the successor: the server has answered the hand-over. If it is done, the lease counts from when the call was first sent; otherwise
+   * this grant has been lost since.
+   */
   #handedOver(outcome: HandOverReply['outcome'], lease: Deadline): void {
     this.#predecessor = undefined;
     this.#confirming = undefined;
@@ -718,11 +731,11 @@ export class Grant implements Granted, Due {
     if (outcome === 'done') this.#prolong(lease);
     else this.#loseTo(outcome);
     if (this.#state.kind === 'held') this.#watch();
-    else if (outcome === 'done') this.#abandon(); // lost in the instant of the answer
+    else if (outcome === 'done') this.#abandon(); // lost at the moment of the answer
     this.#passTurn();
   }
 
-  /** As the successor: the hand-over has failed. `loss`: the owner before it was lost, and so was this one for whoever was inside. */
+  /** As the successor: the hand-over has failed. `loss`, if the predecessor was lost: then this grant is lost for its holds, too. */
   #notHandedOver(loss: unknown): void {
     if (loss instanceof LockLostError && this.#hadHolds) this.lose(loss.lossReason);
     this.#become(RELEASING);
@@ -730,7 +743,7 @@ export class Grant implements Granted, Due {
     this.#passTurn();
   }
 
-  /** The hand-over has no successor any more: the lock is only released. `isRepeat`: the hand-over may have released it already. */
+  /** After a failed hand-over: a plain release. `isRepeat`: the hand-over may have released the lock already. */
   async #releaseAfterAll(isRepeat: boolean): Promise<void> {
     const release = (waitLimit: WaitLimit): Promise<void> => this.#sendRelease(waitLimit, isRepeat);
     try {
@@ -742,7 +755,7 @@ export class Grant implements Granted, Due {
   }
 }
 
-/** How a successor is lost whose hand-over failed. */
+/** The loss reason of a successor after its hand-over failed. */
 function lossReasonOf(failure: unknown): LossReason {
   return failure instanceof LockLostError ? failure.lossReason : 'unreachable';
 }

@@ -1,4 +1,4 @@
-// A hold of one lock on one server, or of one lock over a quorum of them.
+// A hold of one lock, on one server or on a quorum of servers.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { type HoldDescription, inspected, shownToken } from '../api/description.js';
@@ -21,7 +21,7 @@ export class SingleHold implements OwnHold {
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
-  /** Whether it was lost while its owner keeps the lock: the `unlock()` that is yet to come for it must find it, and undo no other hold. */
+  /** Whether it was lost while its owner keeps the lock: its own `unlock()`, still to come, must find it and not undo another hold. */
   isLostBeforeUnlock = false;
   #onEnd: (() => void) | undefined;
 
@@ -86,7 +86,7 @@ export class SingleHold implements OwnHold {
     return await scope.run(fn);
   }
 
-  /** Makes it the nearest holder of its lock in this scope. */
+  /** Makes this hold the nearest holder of its lock in this scope. */
   enterInto(scope: Scope): void {
     const refusal = this.#refusal('run within');
     if (refusal) throw refusal;
@@ -119,7 +119,7 @@ export class SingleHold implements OwnHold {
     return this.#origin === 'lock' && !this.#isGivenUp;
   }
 
-  /** Makes it a member of a MultiLock of `client`, acquired by a call of kind `origin`. That client takes it back when it closes. */
+  /** Makes it a member of a MultiLock of `client`, acquired by a call of kind `origin`. When that client closes, it revokes this hold. */
   becomeMember(client: Session, origin: HoldOrigin): void {
     this.#origin = origin;
     if (client === this.#session) return;
@@ -131,23 +131,23 @@ export class SingleHold implements OwnHold {
     return this.isWatched ? Infinity : this.remaining();
   }
 
-  /** Has the lease renewed no longer for this hold; another hold of the same owner may still want that. */
+  /** Stops renewals for this hold; another hold of the same owner may still want them. */
   stopRenewing(): void {
     this.isWatched = false;
   }
 
-  /** Takes the hold from its caller: its run has ended, or the client is closing whose MultiLock it is a member of. */
+  /** Takes the hold from its caller: its run has ended, or the client of the MultiLock that it is a member of is closing. */
   async revoke(error: LockLostError): Promise<void> {
-    // An unlock() that is yet to come for this hold must learn of the loss.
+    // A later unlock() for this hold must report the loss.
     if (!this.#holder.scope) this.#session.anonymous.lost(this.#grant.lock.id, this, error);
     const released = this.releaseQuietly();
     this.lost(error);
     await released;
   }
 
-  /** The MultiLock that it is a member of was lost. What its owner held before that, or holds in addition, stays held. */
+  /** The MultiLock that it is a member of was lost. Other holds of the same owner stay held. */
   async loseAsMember(error: LockLostError): Promise<void> {
-    if (this.#grant.loss || this.#loss || this.#isGivenUp) return; // it was lost itself, perhaps just now, or given up before
+    if (this.#grant.loss || this.#loss || this.#isGivenUp) return; // it was lost itself, perhaps just now, or already given up
     if (!this.#holder.parent && this.#grant.holdCount <= 1) {
       this.#grant.loseAsMember(error);
       emitReleased(this.#session, this.#grant, 0);
@@ -197,7 +197,7 @@ export class SingleHold implements OwnHold {
   #ended(error: Error | undefined): void {
     if (!error) emitReleased(this.#session, this.#grant);
     if (isUnanswered(error)) this.#release = undefined;
-    if (error instanceof LockLostError) this.lost(error); // found out by this very release
+    if (error instanceof LockLostError) this.lost(error); // detected by this release
     this.#leave();
   }
 
@@ -207,14 +207,14 @@ export class SingleHold implements OwnHold {
     if (!this.#holder.scope) this.#session.anonymous.delete(this.#grant.lock.id, this);
   }
 
-  /** Why it is of no use any more; undefined: it is held. */
+  /** Why it is no longer usable; undefined: it is held. */
   #refusal(what: string): Error | undefined {
     const released = this.#isGivenUp ? releasedAlready(this.lockName, what) : undefined;
     return this.#loss ?? this.#grant.loss ?? released;
   }
 }
 
-// Tells of the end of a hold by `released`, and of the failure of a release that no caller waits for by `error`.
+// Emits `released` at the end of a hold, and `error` if a release fails that no caller waits for.
 
 /** The grant of the hold that has ended. */
 interface Ended {
@@ -235,7 +235,7 @@ function emitReleased(session: Session, grant: Ended, holdCount = grant.holdCoun
   }));
 }
 
-/** Awaits a release; that Redis could not be asked becomes an `error` event, and no rejection. */
+/** Awaits a release. If Redis did not answer, emits an `error` event instead of rejecting. */
 function quietly(
   session: Session,
   { lockName, ownerId }: { readonly lockName: string; readonly ownerId: string },
@@ -247,7 +247,7 @@ function quietly(
   });
 }
 
-/** A release that calls back when it is settled, with the error if it failed, as a promise. */
+/** Turns a release with a callback into a promise. */
 function whenSettled(release: (done: (error?: Error) => void) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     release((error) => {
@@ -257,9 +257,9 @@ function whenSettled(release: (done: (error?: Error) => void) => void): Promise<
   });
 }
 
-// Runs what a hold guards, and releases the hold whatever happens.
+// Runs the guarded function, and releases the hold in any case.
 
-/** Rejects with the error of `fn` if it fails; with the loss of the lock only if `fn` succeeded. */
+/** Rejects with the error of `fn` if it fails, and with the loss of the lock only if `fn` succeeded. */
 export async function whileHeld<Held extends OwnHold, T>(
   acquiring: Promise<Held>,
   fn: (hold: Held) => T | Promise<T>,
@@ -269,21 +269,21 @@ export async function whileHeld<Held extends OwnHold, T>(
   try {
     result = await fn(hold);
   } catch (error) {
-    await hold.releaseQuietly().catch(() => undefined); // that it was lost is told by its signal and the event
+    await hold.releaseQuietly().catch(() => undefined); // a loss is reported by the signal and the event
     throw error;
   }
   await hold.releaseQuietly();
   return result;
 }
 
-// The holders that an acquisition may re-enter. Scopes know holders of anything that is `Held`; all that there are have a `Grant`,
-// since the core makes them.
+// The holders that an acquisition may re-enter. Scopes accept holders of anything `Held`; in fact each has a `Grant`, since the core makes
+// them.
 
 export type GrantHolder = Holder<Grant>;
 
 /**
- * The holder that an acquisition in `position` re-enters: `own` is one of the acting scope, whose hold count goes up; `outer` is
- * another one around the caller, whose child the acquisition becomes.
+ * The holder that an acquisition in `position` re-enters. `own`: a holder of the acting scope, to which the acquisition adds a hold;
+ * `outer`: another holder around the caller, of which the new holder becomes a child.
  */
 export function holderToReenter(
   position: Scope | undefined,
@@ -296,7 +296,7 @@ export function holderToReenter(
   return last ? { own: ofGrant(last) } : { outer: ofGrant(nearestHolder(position, lockId)) };
 }
 
-/** Throws if the request cannot re-enter this holder: it was lost, or it is shared or has no token, but the request needs more. */
+/** Throws if the request cannot re-enter this holder: it was lost, it only reads but the request writes, or it lacks a token. */
 export function assertEnterable(
   { grant, isShared }: GrantHolder,
   lock: AcquirableLock,

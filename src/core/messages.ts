@@ -1,4 +1,4 @@
-// Where an error becomes words: a lock that somebody else has, a Redis that does not answer or refuses, a mistake of the caller's, a loss.
+// The texts of the errors: a lock held by another owner, a Redis that does not answer or refuses, a mistake of the caller, a loss.
 
 import {
   ClosedError,
@@ -20,13 +20,13 @@ import type { AcquirableLock, KeyInTheWay } from './protocol.js';
 import { shownToken } from '../api/description.js';
 import type { LostEvent } from '../api/events.js';
 
-/** An attempt that began no longer ago than this when the wait ends is taken for slow, not for unanswered. */
+/** If an attempt is at most this old (in milliseconds) when the wait ends, its missing answer counts as slow, not as an outage. */
 export const SLOW_ANSWER_MS = 100;
 
-/** The lock that a caller wanted, and of one that several may hold how many permits. */
+/** The lock that a caller wanted, and how many permits if it has permits. */
 type Wanted = Pick<AcquirableLock, 'name' | 'weight' | 'isReentrant'>;
 
-/** Somebody else had the lock until the wait ran out, or its own caller: `hint` says what may help. */
+/** Another owner, or the caller itself, had the lock until the wait ran out. `hint`: what may help. */
 export function heldElsewhere(
   lock: Wanted,
   waitMs: number,
@@ -43,7 +43,7 @@ function wanted({ name, weight, isReentrant }: Wanted): string {
   return `semaphore "${name}": ${String(weight)} permit${weight === 1 ? '' : 's'}`;
 }
 
-/** Of a lock that several may hold one of them is known, or who is first in line; and of a fair lock that is free who is first. */
+/** Names the known owner: the holder; with several holders one of them, or the first in line; for a free fair lock the first in line. */
 function inTheWay({ weight }: Wanted, { holder, holderTtlMs }: SeenHolder): string {
   if (weight !== undefined) return `${holder} is in the way, perhaps among others`;
   if (holderTtlMs < 0) return `held by ${holder}, without expiry`;
@@ -51,7 +51,7 @@ function inTheWay({ weight }: Wanted, { holder, holderTtlMs }: SeenHolder): stri
   return `held by ${holder}, its lease ends in ${String(holderTtlMs)} ms unless renewed`;
 }
 
-/** `heldElsewhere` for a MultiLock, of which a member was held by somebody else. */
+/** `heldElsewhere` for a MultiLock of which another owner held a member. */
 export function memberHeldElsewhere(
   lockName: string,
   waitMs: number,
@@ -64,12 +64,12 @@ export function memberHeldElsewhere(
   );
 }
 
-/** The time that is left of a wait may have decimals, which a message need not show. */
+/** Rounded: the rest of a wait may have decimals. */
 function rounded(ms: number): string {
   return String(Math.round(ms));
 }
 
-/** A fenced lock is taken inside a hold of the same name that has no token to share. */
+/** The caller takes a fenced lock inside a hold of the same name that has no token to share. */
 export function heldWithoutToken(lockName: string): OptionError {
   return new OptionError(
     `lock "${lockName}" is held around this call without a token: it must be taken by getFencedLock() there, too`,
@@ -102,7 +102,7 @@ export function aborted(
   });
 }
 
-/** A hint for a wait that ran out while another caller of the same client had the lock: they may wait for each other, or it for itself. */
+/** A hint if another caller of the same client had the lock when the wait ran out: they may wait for each other, or the call for itself. */
 export function heldByCallerOfClient(isAnonymous: boolean): string {
   const nested = isAnonymous
     ? 'if this call is nested in its hold, it waits for itself: lock.withLock(…) or holdfast.run(…) around both lets it re-enter; '
@@ -110,7 +110,7 @@ export function heldByCallerOfClient(isAnonymous: boolean): string {
   return `; another caller of this client has it: ${nested}if they take several locks one by one, they may wait for each other, getMultiLock() takes all at once`;
 }
 
-/** Why a call waits for itself whose caller holds the lock by `lock()` or `tryLock()`. `onlyReads`: what it holds is a read lock. */
+/** Why a call waits for itself: its caller holds the lock by `lock()` or `tryLock()`. `onlyReads`: it holds the read lock. */
 export function callerHolds(holder: string, onlyReads: boolean): string {
   return (
     `the code that waits holds the lock itself (as ${holder}), by a lock() or tryLock() outside any run, and waits for itself ` +
@@ -118,7 +118,7 @@ export function callerHolds(holder: string, onlyReads: boolean): string {
   );
 }
 
-/** `onlyReads`: what the client holds is a read lock. */
+/** `onlyReads`: the client holds the read lock. */
 export function mayBeNestedMessage(lockName: string, holder: string, onlyReads: boolean): string {
   return (
     `lock "${lockName}" has been waited for for 30 s while this client holds it outside any scope (as ${holder}). ` +
@@ -133,7 +133,7 @@ function reenter(onlyReads: boolean): string {
   return `put both into holdfast.run(…), or use lock.withLock(…), so that the inner call can re-enter${upgrade}`;
 }
 
-/** The error of a release that failed, of a lock that nobody in this client holds any more: it also says what becomes of the lock. */
+/** The error of a failed release of a lock that this client no longer holds: it also says what happens to the lock. */
 export function notReleased(
   error: UnavailableError | QuorumError,
   lockName: string,
@@ -153,9 +153,9 @@ export function notReleased(
     : new UnavailableError(text, { lockName, cause });
 }
 
-// Redis did not do what it was asked to do.
+// Redis did not execute a command.
 
-/** Redis could not be asked about a lock: says what is not known, and what went wrong last. */
+/** Redis could not be asked about a lock: says what is not known, and the latest error. */
 export function redisUnavailable(
   lockName: string,
   what: string,
@@ -165,14 +165,14 @@ export function redisUnavailable(
   return new UnavailableError(message, { lockName, ...(lastError && { cause: lastError }) });
 }
 
-/** A server's answer is an error, and asking again does not help. */
+/** A server answered with an error that a repeat does not change. */
 export function refused(lockName: string, cause: unknown): HoldfastError {
   if (cause instanceof ClosedError)
     return new ClosedError(`lock "${lockName}": ${cause.message}`, { lockName });
   return new UnavailableError(`lock "${lockName}": ${inWords(cause)}`, { lockName, cause });
 }
 
-/** A server, or nodes of a cluster, were asked whether they are there. `limitMs`: how long the answer could have taken. */
+/** A `ping()` of a server, or of a cluster's nodes, failed. `limitMs`: the time limit, if that ended it. */
 export function notAnswered(
   where: string,
   limitMs: number | undefined,
@@ -183,13 +183,13 @@ export function notAnswered(
   return new UnavailableError(message, cause && { cause });
 }
 
-/** Renewals stay unanswered, and will be tried again. */
+/** Renewals were not answered, and will be tried again. */
 export function renewalFailed(cause: unknown, leaseCount: number): UnavailableError {
   const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${inWords(cause)}`;
   return new UnavailableError(message, { cause });
 }
 
-/** A script did its work, but may not publish that. `kind`: how the names of such channels begin. */
+/** A script did its work, but may not publish that. `kind`: how the names of these channels begin. */
 export function publishRefused(
   channel: string,
   kind: string,
@@ -237,13 +237,13 @@ const TYPES: Readonly<Record<string, string>> = {
   stream: 'a stream',
 };
 
-// What is probably a mistake of the caller's.
+// Probable mistakes of the caller.
 
 /** Why an `unlock()` has nothing to undo. */
 export type UnlockMistake =
   'failed' | 'under way' | 'held around' | 'none in this run' | 'none outside a run';
 
-/** `isShared`: which half of a read-write lock it is; undefined: it is another kind of lock. */
+/** `isShared`: which half of a read-write lock it is; undefined: another kind of lock. */
 export function unlockRefused(
   lockName: string,
   isShared: boolean | undefined,
@@ -263,7 +263,7 @@ export function unlockRefused(
   });
 }
 
-/** A call waits for itself, and says why. */
+/** The warning about a call that waits for itself. */
 export function selfWaitMessage(name: string, isLock: boolean, why: string): string {
   return `${isLock ? 'lock' : 'semaphore'} "${name}" has been waited for for 5 s: ${why}`;
 }
@@ -282,7 +282,7 @@ export function overlapMessage(name: string): string {
   );
 }
 
-// The error and the event that tell of the loss of a lock.
+// The error and the event about the loss of a lock.
 
 const WHAT_HAPPENED: Record<LossReason, string> = {
   expired: 'its lease ended before it was released or renewed',
@@ -293,7 +293,7 @@ const WHAT_HAPPENED: Record<LossReason, string> = {
   closed: 'its client was closed, or its run ended, while it was held',
 };
 
-/** What is known of a lock that was lost. */
+/** What is known about a lost lock. */
 export interface LostLock {
   readonly lockName: string;
   readonly ownerId: string;
@@ -308,14 +308,14 @@ export function lockLost(lost: LostLock, lossReason: LossReason): LockLostError 
   );
 }
 
-/** A grant that was lost. */
+/** A lost grant. */
 interface LostGrant extends Omit<LostLock, 'lockName'> {
   readonly lock: { readonly name: string };
   readonly heldSince: Date;
   readonly token: bigint | undefined;
 }
 
-/** The loss of a grant, as its error and the event tell it. */
+/** The loss of a grant, for the error and the event. */
 export function lossOf(
   grant: LostGrant,
   lossReason: LossReason,

@@ -1,8 +1,7 @@
-// What is probably a mistake of the caller's, and how that is told.
+// Detects probable mistakes of the caller, and reports them.
 
-// Calls that wait for themselves. One that is made by code that holds the lock already, as far as its asynchronous context tells, is warned
-// of after 5 s. A hold of acquire() leaves nothing in the context: there a call that waited for long for one and the same hold may be
-// nested in it.
+// Calls that wait for themselves. If the asynchronous context shows that the caller already holds the lock, a warning follows after 5 s. A
+// hold of acquire() leaves no trace in the context: there, a call that has waited long for one and the same hold may be nested in it.
 
 import type { AcquirableLock, HoldOrigin, NamedLock, SelfWait } from './protocol.js';
 import {
@@ -22,15 +21,15 @@ import type { Call } from '../runtime/wait-limit.js';
 import type { LockNotHeldError } from '../api/errors.js';
 
 /**
- * After how long a wait is warned of that is one for itself. Most holds are shorter: work that a loop starts without awaiting it inherits
- * the marks of what the loop started before, and waits for that, which ends.
+ * How long a call waits for itself before the warning, in milliseconds. Longer than most holds, to avoid false alarms: work that a loop
+ * starts without awaiting it inherits the marks of the work started before, and waits for that, which ends.
  */
 const SELF_WAIT_WARNING_MS = 5_000;
 
-/** After how long a wait for one anonymous hold of this client is warned of, if it may be nested in that hold. */
+/** How long a call waits for one anonymous hold of this client, in which it may be nested, before the warning; in milliseconds. */
 const MAY_BE_NESTED_MS = 30_000;
 
-/** How the call that is made now waits for itself, by a `lock()` or `tryLock()` of its caller outside any run; undefined: it does not. */
+/** Whether the current call waits for itself: for a `lock()` or `tryLock()` of its own caller, outside any run. undefined: it does not. */
 export function selfWaitOf(holds: AnonymousHolds, lock: ScopedLock): SelfWait | undefined {
   const hold = heldByCaller({ holds, lock });
   if (!hold) return undefined;
@@ -49,13 +48,13 @@ interface Surroundings {
   readonly warnings: Warnings;
 }
 
-/** A call that waits, and is warned of once if it waits for itself, or may do so. */
+/** A waiting call. Emits one warning if it waits for itself, or may do so. */
 export class NestedCall implements Due {
   scheduled: Scheduled | undefined;
   readonly #session: Surroundings;
   readonly #lock: AcquirableLock;
   readonly #sinceMs: number;
-  /** Whether it is made in a run, where a `lock()` around that run has left no mark. */
+  /** Whether the call is made in a run, where a `lock()` around that run leaves no mark. */
   readonly #isInRun: boolean;
   readonly #selfWait: SelfWait | undefined;
 
@@ -72,7 +71,7 @@ export class NestedCall implements Due {
     this.#isInRun = actingScope(position) !== undefined;
     this.#selfWait = selfWait;
     if (selfWait) schedule.within(this, SELF_WAIT_WARNING_MS);
-    // Permits are held for long beside others that wait for them: that says nothing.
+    // Not for permits: long waits for them are normal.
     else if (lock.isReentrant !== false) schedule.within(this, MAY_BE_NESTED_MS);
   }
 
@@ -93,12 +92,12 @@ export class NestedCall implements Due {
     this.#session.warnings.warn('nested call', name, message, found.ownerId);
   }
 
-  /** Looks again later unless it has waited for long enough for one and the same hold. */
+  /** Warns if the call has waited long enough for one and the same hold; otherwise checks again later. */
   #warnIfNested(): void {
     const { anonymous, schedule, warnings } = this.#session;
     const { id, name } = this.#lock;
     const hold = anonymous.held(id);
-    // Of a lock() or tryLock() the context of a call outside any run says that it is not nested in it.
+    // Outside any run, the context already shows that the call is not nested in a lock() or tryLock().
     const mayBeNested = hold !== undefined && (!hold.isUnlockable || this.#isInRun);
     const waitedMs = schedule.clock.nowMs() - this.#sinceMs;
     const leftMs = MAY_BE_NESTED_MS - (mayBeNested ? Math.min(waitedMs, hold.heldForMs) : 0);
@@ -110,8 +109,7 @@ export class NestedCall implements Due {
   }
 }
 
-// The lock() and tryLock() calls that are under way, the warnings of those that are probably mistakes, and the error of an unlock()
-// without one.
+// The lock() and tryLock() calls under way, warnings about probable mistakes in them, and the error of an unlock() without such a call.
 
 /** What is needed of the session. */
 interface Calls {
@@ -119,12 +117,12 @@ interface Calls {
   readonly acquisitions: ReadonlySet<Call>;
 }
 
-/** A shorter lease was probably meant in seconds. */
+/** A shorter lease, in milliseconds, was probably meant in seconds. */
 const SHORT_LEASE_MS = 100;
 
 /**
- * A `lock()` or `tryLock()` begins, in the scope `position`. Returns what to call when it ends; undefined: nothing is kept of it, since
- * it is outside any run, or a call of another kind.
+ * A `lock()` or `tryLock()` begins, in the scope `position`. Returns the function to call when it ends; undefined: the call is not
+ * recorded, since it is outside any run, or of another kind.
  */
 export function lockCallBegins(
   session: Pick<Calls, 'warnings'>,
@@ -139,7 +137,7 @@ export function lockCallBegins(
   const calls = actingScope(position)?.lockCalls;
   if (!calls) return undefined;
   const before = calls.get(id) ?? 0;
-  // (Readers are side by side whoever they are.)
+  // (Readers may overlap.)
   if (before > 0 && !isShared)
     session.warnings.warnOnce('overlapping calls', name, overlapMessage(name));
   calls.set(id, before + 1);
@@ -150,7 +148,7 @@ export function lockCallBegins(
   };
 }
 
-/** The lock's id, by which a `lock()` or `tryLock()` outside any run is found while it is under way; undefined for any other call. */
+/** The lock's id if the call is a `lock()` or `tryLock()` outside any run, to find it while it is under way; undefined for other calls. */
 export function anonymousLockId(
   origin: HoldOrigin,
   id: string,
@@ -160,8 +158,8 @@ export function anonymousLockId(
 }
 
 /**
- * The error of an `unlock()` that has no call to undo. `isHeldAround`: the caller is inside a hold of the lock, or of that half of it.
- * `hasFailed`: the caller's own `lock()` or `tryLock()` did not get it.
+ * The error of an `unlock()` that has no call to undo. `isHeldAround`: the caller is inside a hold of the lock, or of this half of it.
+ * `hasFailed`: the caller's own `lock()` or `tryLock()` did not get the lock.
  */
 export function nothingToUnlock(
   { acquisitions }: Pick<Calls, 'acquisitions'>,

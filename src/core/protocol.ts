@@ -1,4 +1,4 @@
-// What a server answers about a lock, whatever kind of lock it is.
+// The types that all kinds of locks share. First: what a server answers about a lock.
 
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
@@ -8,90 +8,92 @@ import type { Scope } from '../scopes/scope.js';
 import type { Hold } from '../api/lock.js';
 import type { HoldInScope } from '../scopes/anonymous.js';
 
-/** What a try to acquire a lock found. */
+/** The outcome of a try to acquire a lock. */
 export type AcquireReply = Acquired | HandedOver | HeldReply;
 
-/** The lock is ours. */
+/** The caller has the lock. */
 interface Acquired {
   readonly outcome: 'acquired';
-  /** Since when the lease counts, if not since the try was sent. */
+  /** When the lease began; left out: when the try was sent. */
   readonly sentAt?: Instant;
   /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
 }
 
-/** Somebody else has the lock. */
+/** Another owner has the lock. */
 export interface HeldReply extends Readonly<SeenHolder> {
   readonly outcome: 'held';
-  /** When to look again, in milliseconds, where that is not when the holder's lease ends. */
+  /** When to try again, in milliseconds; left out: when the holder's lease ends. */
   readonly retryInMs?: number | undefined;
 }
 
-/** The holder before us gave the lock to us, while we waited. */
+/** The previous holder handed the lock over to this caller while it waited. */
 export interface HandedOver {
   readonly outcome: 'handed over';
   /** Until when the lock may be relied on with the lease that it was handed over with. */
   readonly deadline: Deadline;
-  /** Sets the lease that was asked for, where that is not what a renewal would set anyway. */
+  /** Sets the lease that was asked for; undefined: a renewal sets it anyway. */
   readonly confirm: (() => Promise<KeepReply>) | undefined;
   /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
 }
 
-/** Whether the lock is ours now, or was handed over to us. */
+/** Whether the caller has the lock: acquired, or handed over. */
 export function isAcquired({ outcome }: { readonly outcome: AcquireReply['outcome'] }): boolean {
   return outcome !== 'held';
 }
 
-/** What the server says of a lock that its caller should hold: it is kept, or how it was lost. */
+/** The server's answer about a lock that the caller should hold: it is kept, or how it was lost. */
 export type KeepReply = 'kept' | Extract<LossReason, 'taken' | 'deleted' | 'forced'>;
 
 export function isKept(reply: KeepReply): boolean {
   return reply === 'kept';
 }
 
-// What a grant, the lock that was granted, and those who hold it or are to have it next know of each other.
+// How a grant, its lock, its holds and the next waiter see each other.
 
-/** A grant, as its lock and those who wait for it see it. */
+/** A grant as its lock and the waiters see it. */
 export interface Granted extends Renewable {
   readonly isHeld: boolean;
   readonly holdCount: number;
   /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
-  /** The owner and the time that is left, for the error of a caller who is refused the lock because of this grant. */
+  /** The owner and the remaining time, for the error of a caller that did not get the lock because of this grant. */
   readonly seen: SeenHolder;
   renewalLimit: RenewalLimit | undefined;
-  /** Milliseconds for which this process may rely on the grant; 0: it is not held any more. */
+  /** For how many more milliseconds this process may rely on the grant; 0: it is no longer held. */
   remaining(): number;
-  /** The caller to whom the lock was handed over does not want it. */
+  /** The waiter that was handed the lock no longer wants it. */
   decline(): void;
 }
 
-/** A hold as its grant sees it: whether it wants the lease to be renewed, and how it learns that the grant was lost. */
+/** A hold as its grant sees it. */
 export interface GrantedHold {
+  /** Whether the hold wants the lease to be renewed. */
   readonly isWatched: boolean;
   /** Whether other owners may hold the lock beside it (a reader, a permit). */
   readonly isShared?: boolean;
+  /** The grant was lost. */
   lost(error: LockLostError): void;
 }
 
-/** The waiter of the same client to whom a release hands the lock over. */
+/** The waiter of the same client to which a release hands the lock over. */
 export interface NextWaiter {
-  /** The lease that it wants, in milliseconds. */
+  /** The lease that the waiter wants, in milliseconds. */
   readonly leaseMs: number;
-  /** Whether it may enter only when the hand-over is answered: it needs a fencing token. */
+  /** Whether the waiter must not enter before the hand-over is answered, because it needs a fencing token. */
   readonly needsAnswer: boolean;
-  /** Sends the release of `ownerId` to `successorId`. It may be repeated. */
+  /** Sends the command that releases the lock of `ownerId` to `successorId`. May be repeated. */
   handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply>;
-  /** The hand-over is on its way: until it is answered, nobody in the line tries. */
+  /** The hand-over was sent: until it is answered, no waiter in the line tries. */
   expect(): void;
-  /** It has the lock: its hold is to begin, or it declines. */
+  /** The waiter has the lock: it begins a hold, or declines the grant. */
   accept(grant: Granted): void;
-  /** The hand-over has failed: it tries to acquire the lock. */
+  /** The hand-over has failed: the waiter tries to acquire the lock. */
   tryItself(): void;
 }
 
-/** What the server says of a hand-over: it is done, perhaps by an earlier copy; or neither of the two owners is there, and why. */
+/** The server's answer to a hand-over: done, perhaps by an earlier copy of the command; or neither owner is there, and why. */
 export interface HandOverReply {
   readonly outcome: 'done' | Exclude<KeepReply, 'kept'>;
   /** The fencing token, if the lock is fenced. */
@@ -100,30 +102,30 @@ export interface HandOverReply {
 
 /** A lock of any kind. */
 export interface NamedLock {
-  /** The same for the same lock of the same client, whatever object stands for it. */
+  /** Equal for all objects that are the same lock of the same client. */
   readonly id: string;
-  /** The name that its caller gave. */
+  /** The name that the caller gave. */
   readonly name: string;
 }
 
 /** A lock from which an owner can be removed. */
 export interface Removable {
-  /** The same for the same lock of the same client, whatever object stands for it. */
+  /** Equal for all objects that are the same lock of the same client. */
   readonly id: string;
-  /** Gives up the lock, or a place in line for it; who waits is told. False when this owner does not hold it (any more). */
+  /** Gives up the lock, or a place in line for it, and notifies the waiters. False if this owner does not hold it (any more). */
   release(ownerId: string): Promise<boolean>;
 }
 
-/** What a grant needs of the lock that was granted. */
+/** What a grant needs from its lock. */
 export interface GrantedLock extends Removable, NamedLock {
   /** Whether several owners may hold the lock at a time: a semaphore, or the read half of a read-write lock. (Its halves have one `id`.) */
   readonly isShared?: boolean;
-  /** Whether something of the lock may be left on its servers when it was lost to somebody else. */
+  /** Whether some of its servers may still have the owner after the lock was lost to another owner. */
   readonly leavesRemains?: boolean;
   /**
-   * Sets the hold count of a lock that must still be held, and prolongs its lease to at least `leaseMs` from now (0: not
-   * at all); or says how it was lost. `limit`: how long its caller will wait. `isShared`: all holds of a read-write lock only read
-   * from now on, so that other owners may read beside them.
+   * If the owner still holds the lock: sets its hold count and extends its lease to at least `leaseMs` from now (0: does not extend it).
+   * Otherwise returns how the lock was lost. `limit`: how long the caller waits. `isShared`: all holds of this owner of a read-write
+   * lock only read from now on, so that other owners may read beside them.
    */
   reenter(
     ownerId: string,
@@ -134,120 +136,119 @@ export interface GrantedLock extends Removable, NamedLock {
   ): Promise<KeepReply>;
   /** The server has granted the lock to this client. */
   granted?(grant: Granted): void;
-  /** This client neither holds the lock as this owner any more, nor waits for it as this owner. */
+  /** This client no longer holds the lock, or waits for it, as this owner. */
   forget?(ownerId: string): void;
-  /** Who of this client waits for the lock and is handed it over by a release; undefined: nobody, or not by this kind of lock. */
+  /** The waiter of this client to which a release hands the lock over; undefined: none, or this kind of lock does not hand over. */
   readonly nextWaiter?: NextWaiter | undefined;
-  /** Looks after a grant until `unwatch`: renews it if it is watched, and finds out if it is lost. */
+  /** Checks a grant regularly until `unwatch`: renews it if it is watched, and detects its loss. */
   watch(grant: Granted): void;
   unwatch(grant: Granted): void;
 }
 
-// The seam between what all locks share (scopes, holds, grants, the watchdog) and what one kind of lock does on its server or
-// servers.
+// The interface between what all locks share (scopes, holds, grants, the watchdog) and what each kind of lock does on its servers.
 
 /**
- * One kind of lock, for one name. Each method sends its script once and rejects when no answer came. All of them may be repeated:
- * every outermost acquisition has an owner of its own, and a hold count is the number to be reached, not a difference.
+ * One kind of lock, for one name. Each method sends its script once and rejects if no answer comes. All of them may be repeated, because
+ * every outermost acquisition has an owner of its own, and hold counts are absolute, not increments.
  */
 export interface AcquirableLock extends GrantedLock {
   /** Whether each holder is given a fencing token. */
   readonly isFenced?: boolean;
   /** Whether an owner may acquire the lock again while it holds it; left out: it may. */
   readonly isReentrant?: boolean;
-  /** How many permits are wanted, of a lock that several may hold. */
+  /** How many permits are wanted, for a lock that several owners may hold. */
   readonly weight?: number;
-  /** The ids of the locks that it is made of, if it is made of others. */
+  /** The ids of its members, if it is made of other locks. */
   readonly memberIds?: readonly string[];
-  /** The key that is the lock, on each server that it is on. */
+  /** The key of the lock on each of its servers. */
   readonly keyPlaces?: readonly KeyPlace[];
-  /** Whether the servers of the lock can be asked now; left out where its client's own connection tells that. */
+  /** Whether the lock's servers can be asked now; left out: the client's own connection decides. */
   readonly isReachable?: boolean;
-  /** Finds out, after a command has met a key of another kind, which key that is and what it holds. */
+  /** After a command met a key of another kind: finds out which key that is and what it holds. */
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
   /** A new owner, never used before. */
   readonly newOwnerId: () => string;
-  /** Whether this client holds the lock already, or one of its callers waits for it: then no try is sent at once. */
+  /** Whether this client already holds the lock, or one of its callers waits for it: then `tryAtOnce` is not used. */
   readonly isInUseHere?: boolean;
-  /** The waiter for a caller who wants the lock. It tries as an owner that `newOwnerId` makes; for some kinds each try needs a new one. */
+  /** Makes the waiter of one acquisition. It tries with an owner from `newOwnerId`; some kinds need a new owner for each try. */
   waiter(newOwnerId: () => string, request: LockRequest): Waiter;
   /**
-   * Sends the one command of a first try; undefined, or left out: a try takes more than one command, and nothing was sent.
+   * Sends a first try that is a single command; undefined, or left out: a try takes more than one command, and nothing was sent.
    *
-   * @param limit - how long the caller will wait
+   * @param limit - how long the caller waits
    */
   tryAtOnce?(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined;
 }
 
-/** What stands where a key of a lock should be. */
+/** A key of another kind where a key of a lock should be. */
 export interface KeyInTheWay {
   readonly key: string;
-  /** What should be there, in words: "a lock". */
+  /** What the key should hold, in words: "a lock". */
   readonly expected: string;
-  /** As the server's `TYPE` says it. */
+  /** The server's answer to `TYPE`. */
   readonly type: string;
   /** The master that has the key, as `host:port`, where there are several. */
   readonly node?: string | undefined;
 }
 
-/** A key, and the way to its server. */
+/** A key, and the connection to its server. */
 export interface KeyPlace {
   readonly key: string;
   readonly connection: Pick<RedisClient, 'isReady' | 'place' | 'homeOf'>;
 }
 
-/** An acquirable lock with all else that callers may ask of a lock. */
+/** An acquirable lock with all other operations of the public API. */
 export interface LockBackend extends AcquirableLock {
-  /** What kind of lock it is, for people. */
+  /** The kind of lock, for messages and debugging. */
   readonly kind: string;
   /**
-   * Frees the lock whoever holds it, and leaves a note for its holders on the server, for at most `forcedNoteTtlMs`. Returns the owners that were
-   * forced out.
+   * Releases the lock for all its owners, and leaves them a note on the server for at most `forcedNoteTtlMs`. Returns the owners that
+   * were forced out.
    */
   forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]>;
-  /** How often this owner holds the lock; 0: not at all. */
+  /** How many holds this owner has; 0: none. */
   holdCount(ownerId: string): Promise<number>;
   isLocked(): Promise<boolean>;
-  /** How long the lock's lease still lasts, in milliseconds; -2: not locked, -1: no expiry. */
+  /** The remaining lease, in milliseconds; -2: not locked, -1: no expiry. */
   remainTimeToLive(): Promise<number>;
 }
 
-// One caller in a line: how an acquisition tries to get its lock, and where it waits between the tries.
+// A waiter: how an acquisition tries to get its lock, and where it waits between the tries.
 
 export interface Waiter {
   readonly ownerId: string;
   /**
-   * Tries to acquire the lock. It may be repeated: the owner is never used for anything else.
+   * Tries to acquire the lock. May be repeated, since the owner is never used for anything else.
    *
-   * @param limit - how long the caller will wait; left out: for ever
+   * @param limit - how long the caller waits; left out: for ever
    */
   try(limit?: TimeLimit): Promise<AcquireReply>;
-  /** The grant is made that its latest try was answered with. */
+  /** The answer to the latest try has become a grant. */
   won?(grant: Granted): void;
-  /** Waits in line without asking, if this client has the lock or others of this client wait; returns what is known of the holder. */
+  /** Joins the line without a command if this client has the lock or has waiters for it; then returns what is known of the holder. */
   queue?(): HeldReply | undefined;
-  /** Takes, without asking, what was handed over while it waited; undefined: nothing that may be relied on. */
+  /** Takes a hand-over that came while it waited, without a command; undefined: none that may be relied on. */
   claim?(): HandedOver | Granted | undefined;
-  /** A try, begun at `triedAtMs` (monotonic), found that somebody else has the lock: waits in line, at the same place as before. */
+  /** A try that began at `triedAtMs` (monotonic) found the lock held: waits in line, at the same place as before. */
   wait(seen: HeldReply, triedAtMs: number): void;
-  /** What those of this client who wait for the lock know of it; undefined: it does not wait. */
+  /** The latest answer that this client's waiters for the lock share; undefined: this waiter is not in line. */
   readonly lastAnswer?: LastAnswer | undefined;
-  /** Sees to it that the server is asked, now unless that was done since `sinceMs` (monotonic): once for all who wait. */
+  /** Has the server asked now, once for all waiters, unless it was asked since `sinceMs` (monotonic). */
   look(sinceMs: number): void;
-  /** Whether it is its turn to try: it stands in no line, or was woken. */
+  /** Whether it may try: it is in no line, or was woken. */
   readonly mayTry: boolean;
   /** Resolves when `mayTry` is true. */
   readonly woken: Promise<void>;
   /**
-   * Leaves the line: the lock was acquired, for `leaseMs`, or it is not wanted any more. Returns whether something of the
-   * waiter may be left on the server.
+   * Leaves the line: the lock was acquired, for `leaseMs`, or, without it, is no longer wanted. Returns whether the server may still
+   * have something of the waiter.
    */
   leave(leaseMs?: number): boolean;
 }
 
-// What one call asks of one lock, and who asks it from where.
+// What one call asks of one lock, and where the call comes from.
 
-/** What a MultiLock asks of its members, besides what its caller asked for. */
+/** What a MultiLock asks of its members in addition to the caller's request. */
 export interface MemberTerms extends Seniority {
   /** Bounds a single attempt, besides `commandTimeout`. */
   readonly attemptMs?: number | undefined;
@@ -262,64 +263,64 @@ export interface LockRequest extends MemberTerms {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Tells in which hold a call is nested that it waits for, and what to do; undefined: it does not wait for itself any more. */
+/** If a call waits for a hold that it is nested in: that hold, and advice for the message. undefined: it does not (any more). */
 export type SelfWait = () => { readonly ownerId: string; readonly why: string } | undefined;
 
 export interface CallersRequest extends LockRequest {
   readonly origin: HoldOrigin;
   /** Whether other owners may hold the lock beside the caller (a reader, a permit). */
   readonly isShared: boolean;
-  /** The innermost scope of the code that called. */
+  /** The innermost scope of the calling code. */
   readonly position: Scope | undefined;
-  /** The scope that the call opens, if it is `withLock`; undefined: the call acts for the innermost run. */
+  /** The scope that `withLock` opens; undefined: another call, which acts for the innermost run. */
   readonly ownScope: Scope | undefined;
-  /** undefined: nothing says that the call is nested in a hold that it cannot re-enter. */
+  /** undefined: the call is not known to be nested in a hold that it cannot re-enter. */
   readonly selfWait: SelfWait | undefined;
 }
 
-/** What a hold keeps of the request that it was made for. */
+/** The part of its request that a hold keeps. */
 export type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched'>;
 
-// What the watchdog looks after, how leases of one kind are renewed, and what a renewal says.
+// Renewals by the watchdog.
 
-/** What the watchdog looks after: a grant, or a place in line. */
+/** A lease that the watchdog renews or checks: that of a grant, or of a place in line. */
 export interface Renewable<Reply = KeepReply> {
   readonly ownerId: string;
-  /** Whether the watchdog prolongs the lease; if not, it only looks whether the lease is still there. */
+  /** Whether the watchdog extends the lease; if not, it only checks that the lease still exists. */
   readonly isWatched: boolean;
   /**
-   * Finds out, before anything else is done with the lease, whether it is over while somebody relies on it; and schedules its end, if
-   * that comes before the next round.
+   * Called before the watchdog does anything else with the lease: detects whether it ended while a caller relies on it, and schedules its
+   * end if that comes before the next round.
    */
   checkEnd?(at: Instant): void;
   /**
-   * How many milliseconds before `at`, by default now, the command was sent that confirmed the lease last; -1: the lease is not relied
-   * on any more.
+   * How many milliseconds before `at`, by default now, the command that last confirmed the lease was sent; -1: nothing relies on the
+   * lease any more.
    */
   ageMs(at?: Instant): number;
-  /** The server that has answered, or is about to, may be another one than the one that was told last. */
+  /** The current server may not be the one that received the latest commands. */
   serverMayHaveChanged?(): void;
-  /** A renewal by `leaseMs`, 0 for a mere look, is on its way. */
+  /** A renewal by `leaseMs` (0: only a check) is being sent. */
   renewing?(leaseMs: number): void;
-  /** The server's answer to a renewal; an unanswered one is never reported. */
+  /** The server has answered a renewal. Not called for unanswered ones. */
   renewed(reply: Reply, renewal: Renewal): void;
 }
 
-/** A renewal that was answered; one for all leases of its batch. */
+/** An answered renewal; all leases of its batch share it. */
 export interface Renewal {
   readonly sentAt: Instant;
-  /** What it prolonged leases by, in milliseconds; 0: it was a mere look. */
+  /** The lease it set, in milliseconds; 0: it was only a check. */
   readonly leaseMs: number;
-  /** Until when the leases that it prolonged may be relied on. */
+  /** Until when the renewed leases may be relied on. */
   readonly deadline: Deadline;
   readonly answeredAt: Instant;
 }
 
-/** How often one lease may be prolonged, where that is limited. */
+/** A limit on how often one lease may be extended. */
 export interface RenewalLimit {
-  /** Whether the lease may be prolonged now; if not, the watchdog only looks whether it is still there. */
+  /** Whether the lease may be extended now; if not, the watchdog only checks that it still exists. */
   readonly isDue: boolean;
-  /** A renewal that was sent at `sentAt` was answered. */
+  /** A renewal sent at `sentAt` was answered. */
   renewed(sentAt: Instant): void;
 }
 
@@ -332,57 +333,57 @@ export interface Watched<Target> {
 /** How leases of one kind are renewed. */
 export interface Renewer<Target> {
   readonly kind: string;
-  /** What may go into one script call has the same batch key. */
+  /** Leases with the same batch key may share one script call. */
   batchKey(target: Target): string;
-  /** Sends one batch, with a lease of 0 for a mere look; the answers are in the same order. */
+  /** Sends one batch; a lease of 0 only checks. The answers are in the order of the batch. */
   renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]>;
 }
 
-// A hold as the library itself sees it: how it came to be, and a release that no caller waits for.
+// A hold as the library itself sees it.
 
-/** How a hold came to be, and so what may undo it. */
+/** The kind of call that made a hold, which decides what may undo it. */
 export type HoldOrigin = 'lock' | 'acquire' | 'withLock';
 
-/** A hold as the lock that gave it out sees it. */
+/** A hold as its lock sees it. */
 export interface OwnHold extends Hold {
-  /** What `unlock()` may undo of it: itself, or those of a MultiLock's members, in their order. */
+  /** The holds that `unlock()` undoes: itself, or those of a MultiLock's members, in their order. */
   readonly members: readonly HoldInScope[];
-  /** Releases the lock; that Redis could not be reached is an `error` event, no rejection: what the lock guarded is done. */
+  /** Releases the lock. If Redis cannot be reached, emits `error` instead of rejecting: the guarded work is done. */
   releaseQuietly(): Promise<void>;
 }
 
-// Until when a process may rely on a lease that a server confirmed.
+// Deadlines: until when a process may rely on a lease that a server confirmed.
 
 /**
- * The end of a confirmed lease as the client sees it. The lease counts from before the command was sent, so the deadline
- * comes before the server's lease ends, whatever the network did; the margin covers clocks that run at different speeds.
+ * The end of a confirmed lease as the client sees it. It is counted from when the command was sent, so it comes before the end of the
+ * server's lease, whatever the network delay; the drift margin covers clocks that run at different speeds.
  */
 export interface Deadline {
   readonly since: Instant;
   readonly usableMs: number;
 }
 
-/** Drift margin as in Redis' description of Redlock: 1 % of the lease and 2 ms, at most half the lease. */
+/** The drift margin of Redis' description of Redlock: 1 % of the lease plus 2 ms; but at most half the lease. */
 function driftMarginMs(leaseMs: number): number {
   return Math.min(leaseMs * 0.01 + 2, leaseMs / 2);
 }
 
-/** The server confirmed a lease of `leaseMs` to a command that was sent at `sentAt`, or later. */
+/** The deadline of a lease of `leaseMs` that the server confirmed to a command sent at `sentAt` or later. */
 export function deadlineOf(sentAt: Instant, leaseMs: number): Deadline {
   return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };
 }
 
-/** Milliseconds that are left at `at`, by default now; 0 or less when the deadline has passed. */
+/** The milliseconds left at `at`, by default now; 0 or less once the deadline has passed. */
 export function leftMs(deadline: Deadline, at?: Instant): number {
   return deadline.usableMs - elapsedMs(deadline.since, at);
 }
 
-/** Of two deadlines the one that comes first. */
+/** The earlier of two deadlines. */
 export function earlier(one: Deadline, other: Deadline): Deadline {
   return later(one, other) === one ? other : one;
 }
 
-/** A confirmation never shortens a lease: of two deadlines the later one counts. */
+/** The later of two deadlines: a confirmation never shortens a lease. */
 export function later(
   one: Deadline,
   other: Deadline,

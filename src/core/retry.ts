@@ -1,5 +1,5 @@
-// Asks Redis until it answers, or the wait is over. Nothing below repeats anything by itself; `retry` does, and tells `send` so, since a
-// repeat may find the work already done.
+// Sends a command to Redis until it answers, or the wait is over. No lower layer repeats commands; `retry` does, and tells `send` so, since
+// a repeat may find the work already done.
 
 import type { KeyInTheWay } from './protocol.js';
 import { HoldfastError } from '../api/errors.js';
@@ -10,12 +10,12 @@ import { type BackOff, backOffMs, PROCESS_RANDOM } from '../runtime/clock.js';
 import { WaitEnded, type WaitLimit } from '../runtime/wait-limit.js';
 import { keyConflict, refused } from './messages.js';
 
-/** Between attempts at what a caller waits for. */
+/** The pauses between attempts. */
 export const REPEATING: BackOff = { firstMs: 20, longestMs: 500, jitter: 0 };
-/** Callers between whom the servers could not decide must not go on asking in step. */
+/** With jitter: callers between which the masters could not decide must not retry in step. */
 const UNDECIDED: BackOff = { ...REPEATING, jitter: 1 };
 
-/** One server, or several, each of which is told by itself what it has refused. */
+/** The connection to one server; for several masters there are no `refusals` here, since each master records its own. */
 type Asked = Pick<RedisClient, 'isReady' | 'whenReady'> &
   Partial<Pick<RedisClient, 'refusals'>> & { readonly surroundings?: Pick<Surroundings, 'random'> };
 
@@ -44,7 +44,7 @@ export async function retry<T>(
       isRepeat ||= mayHaveRun(error);
       const kind = failureKind(error);
       if (kind === 'conflict') {
-        // (A user who may not call TYPE is told less.)
+        // (Without permission for TYPE the error says less.)
         const look = lock.keyInTheWay?.();
         const found = look && (await waitLimit.within(look).catch(() => undefined));
         throw keyConflict(lock.name, found, error);
@@ -67,12 +67,12 @@ export function mayHaveRun(error: unknown): boolean {
   return error instanceof Undecided ? error.mayHaveRun : failureKind(error) === 'unanswered';
 }
 
-// Several servers were asked, and what they answered decides nothing: asked again a little later, they may decide.
+// The answers of several servers allow no decision; a later attempt may.
 
 export class Undecided extends Error {
-  /** What the caller is told when nobody asks again. */
+  /** The error for the caller if there is no further attempt. */
   readonly told: HoldfastError;
-  /** Whether one of the servers may have done what it was asked to do: asked again, it may find that done. */
+  /** Whether one of the servers may have executed the command, so that a repeat may find the work done. */
   readonly mayHaveRun: boolean;
 
   constructor(told: HoldfastError, mayHaveRun: boolean) {
@@ -82,25 +82,23 @@ export class Undecided extends Error {
   }
 }
 
-// A key that is in the way of a lock: which one, and what it is, looked for once a command has met it.
+// A key of another kind in the way of a lock: found out after a command has met it.
 
-/** A lock that can say what is in its way. */
+/** A lock that can find out which key is in its way. */
 export interface Conflicting {
   readonly name: string;
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
 }
 
-// What the keys of a lock should be, and a look at what they are.
-
-/** A key of a lock. */
+/** A key of a lock, and the type that it should have. */
 export interface ExpectedKey {
   readonly key: string;
   readonly type: 'hash' | 'string' | 'zset';
-  /** What should be there, in words. */
+  /** What the key should hold, in words. */
   readonly expected: string;
 }
 
-/** The first key that is not what it should be; undefined: there is none (any more). The first of `keys` is the lock's own. */
+/** The first key of another type than it should have; undefined: there is none (any more). The first of `keys` is the lock's own. */
 export async function keyOfAnotherType(
   connection: RedisClient,
   keys: readonly ExpectedKey[],
@@ -112,7 +110,7 @@ export async function keyOfAnotherType(
     const found = types[index] ?? 'none';
     if (found !== type && found !== 'none') return { key, expected, type: found };
   }
-  // All are of the right types: what the lock's own key holds is not.
+  // All types are right: the content of the lock's own key is wrong.
   const [lock] = keys;
   return lock && types[0] === 'hash' ? { ...lock, type: 'hash' } : undefined;
 }

@@ -1,4 +1,4 @@
-// One Redis, as the locks of one client use it: commands, channels, waiting lines, renewals.
+// One Redis as the locks of one client use it: commands, channels, waiting lines and renewals.
 
 import { ClosedError, HoldfastError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
@@ -17,19 +17,19 @@ import { type RenewerRow, RowRenewer, Watchdog } from './watchdog.js';
 
 export interface NodeOptions extends RedisClientOptions {
   lockWatchdogTimeoutMs: number;
-  /** The `keyPrefix` option; it follows the prefix of what was given as `redis`. */
+  /** The `keyPrefix` option. It is appended to the prefix of the `redis` that was given. */
   keyPrefix: string;
-  /** Whether releases are published on classic channels also where there are sharded ones. */
+  /** Whether releases are published on classic channels even if the server has sharded ones. */
   hasClassicUnlockChannels: boolean;
 }
 
 export class Server {
-  /** The end of the names of the channels on which this client hears of its grants. It is unique: grants must reach nobody else. */
+  /** The suffix of the channels on which this client receives its grants. Unique, since grants must reach no other client. */
   readonly channelSuffix: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly #hasClassicUnlockChannels: boolean;
   readonly connection: RedisClient;
-  /** What stands in front of every lock name. */
+  /** The prefix of every lock name. */
   readonly keyPrefix: string;
   readonly channels: Channels;
   readonly watchdog: Watchdog;
@@ -37,7 +37,7 @@ export class Server {
   readonly schedule: Schedule;
   readonly #shared = new Map<object, unknown>();
   readonly #events: Events;
-  /** On which kinds of channels publishing is refused. */
+  /** The kinds of channels on which refused publishing was reported. */
   readonly #refused = new News();
 
   constructor(options: NodeOptions, events: Events, schedule: Schedule) {
@@ -53,7 +53,7 @@ export class Server {
       schedule,
       leaseMs: options.lockWatchdogTimeoutMs,
       failed: (error, leaseCount) => {
-        // The connection itself tells that it is down, or refused; but that of a cluster is up while a node is down.
+        // The connection itself reports that it is down or refused; but a cluster's connection is up while a single node is down.
         if (this.connection.refusal) return;
         if (failureKind(error) !== 'unsent' || this.connection.isReady)
           events.emit('error', () => ({ error: renewalFailed(error, leaseCount) }));
@@ -61,31 +61,31 @@ export class Server {
     });
     this.connection.listen({
       ready: this.watchdog.renewAll,
-      refused: this.watchdog.renewAll, // so that who stands in a line hears of it
+      refused: this.watchdog.renewAll, // so that waiters in a queue get the error
       disturbed: this.watchdog.doubt,
     });
   }
 
-  /** What all locks of a kind have in common on this server, such as how they are renewed: made for the first that asks for it. */
+  /** An object that all locks of a kind share on this server; created on first use. */
   shared<T>(Kind: new (connection: RedisClient) => T): T {
     let made = this.#shared.get(Kind) as T | undefined;
     if (made === undefined) this.#shared.set(Kind, (made = new Kind(this.connection)));
     return made;
   }
 
-  /** What renews leases of one kind on this server. */
+  /** The renewer for leases of one kind on this server. */
   renewer<Target>(row: RenewerRow<Target>): Renewer<Target> {
     let made = this.#shared.get(row) as Renewer<Target> | undefined;
     if (!made) this.#shared.set(row, (made = new RowRenewer(this.connection, row)));
     return made;
   }
 
-  /** How long whoever is first in a line sleeps at most, whatever messages come or do not. */
+  /** The polling interval: the longest time, in milliseconds, that the first waiter of a line sleeps without a message. */
   get #lookEveryMs(): number {
     return this.lockWatchdogTimeoutMs / 3;
   }
 
-  /** Whether the server has sharded channels, which can be used where a lock and its channel share a slot. */
+  /** Whether the server has sharded channels, which can be used if a lock and its channel share a slot. */
   get isSharded(): boolean {
     return this.connection.server.isSharded;
   }
@@ -96,7 +96,7 @@ export class Server {
     return isSharded ? 'SPUBLISH' : 'PUBLISH';
   }
 
-  /** A script did its work, but may not publish that to those who wait: emits `error`, once for each kind of channel. */
+  /** A script did its work, but may not publish that to the waiters: emits `error`, once for each kind of channel. */
   publishRefused(channel: string, reason: string): void {
     const [kind = channel] = channel.split(':', 1);
     if (!this.#refused.isNews(kind)) return;
@@ -110,7 +110,7 @@ export class Server {
     return this.channels.subscribe(keys.channel, isSharded, listener);
   }
 
-  /** Returns in how many milliseconds the server answers. It is asked once: what counts is how it is now. */
+  /** Returns the server's response time in milliseconds. Sent once only: it measures the current state. */
   async ping(limitMs: number, registry: Set<Call>): Promise<number> {
     const { clock } = this.schedule;
     const waitLimit = new WaitLimit({ clock, limitMs, registry, isSingleAttempt: true });
@@ -127,7 +127,7 @@ export class Server {
     }
   }
 
-  /** `silent`: those who were asked and have not answered. */
+  /** `silent`: the nodes that have not answered. */
   #unanswered(error: unknown, limitMs: number, silent: ReadonlySet<string>): Error {
     if (error instanceof HoldfastError) return error;
     const isOver = error instanceof WaitEnded;

@@ -1,4 +1,4 @@
-// What the locks of one Holdfast share: its connection, its times, its events, and all that is held or awaited.
+// What the locks of one Holdfast share: the connection, timeouts and events, and all holds and acquisitions.
 
 import { setImmediate } from 'node:timers';
 import pLimit from 'p-limit';
@@ -32,23 +32,23 @@ import { Warnings } from './events.js';
 import { lockLost, type LostLock, redisUnavailable } from './messages.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
-/** How many releases a closing client has under way at a time. */
+/** How many releases a closing client sends at a time. */
 const CLOSE_CONCURRENCY = 64;
 
 export interface SessionOptions {
-  /** Identifies this client on the server: the first half of every owner. No other client has it. */
+  /** Identifies this client on the server, as the first half of every owner. Unique. */
   clientId: string;
   lockWatchdogTimeoutMs: number;
   commandTimeoutMs: number;
-  /** How long a call waits that does not say it, in milliseconds; left out: for ever. */
+  /** The wait of calls that do not set one, in milliseconds; left out: for ever. */
   defaultWaitMs?: number;
-  /** The schedule of its client; it may be shared with another session. */
+  /** The client's schedule. Another session may share it. */
   schedule?: Schedule;
-  /** Makes the owners of its client; it may be shared with another session. */
+  /** Makes the client's owners. Another session may share it. */
   newOwnerId?: () => string;
 }
 
-/** The part of a connection that locks need to know of. */
+/** What locks need to know about a connection. */
 export type Reachable = Pick<RedisClient, 'isReady' | 'whenReady' | 'lastError'> &
   Partial<Pick<RedisClient, 'refusals' | 'hasSentinels'>> & {
     /** Left out: those of the process. */
@@ -64,27 +64,27 @@ export class Session {
   readonly newOwnerId: () => string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
-  /** How long a call waits that does not say it, in milliseconds; but one that only tries waits for 0 ms. */
+  /** The wait of calls that do not set one, in milliseconds. Not for `tryLock()` and `tryAcquire()`, which do not wait by default. */
   readonly defaultWaitMs: number;
   readonly events: Events;
   readonly warnings: Warnings;
   readonly connection: Reachable;
   readonly cleanup: Cleanup;
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
-  /** The timer that deadlines, renewal rounds and the limits of releases share. */
+  /** The timer shared by deadlines, renewal rounds and the time limits of releases. */
   readonly schedule: Schedule;
-  /** The grants that are held, or whose release is not confirmed so far. */
+  /** The grants that are held, or whose release is not confirmed yet. */
   readonly grants: Grants = new Grants();
   /** The holds of other clients' locks that are members of this client's MultiLocks. */
   readonly memberHolds: Set<MemberHold> = new Set<MemberHold>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Call> = new Set<Call>();
-  /** For calls that only the client's close can end. */
+  /** The limit of calls that only closing the client ends. */
   readonly untilClosed: TimeLimit;
   readonly #closeConcurrency: number;
   #isClosed = false;
 
-  /** `closeConcurrency`: how many holds are released at a time when it is closed. */
+  /** `closeConcurrency`: how many holds a close releases at a time. */
   constructor(
     options: SessionOptions,
     connection: Reachable,
@@ -129,32 +129,32 @@ export class Session {
     return new ClosedError(`${which}the client is closed`, { lockName });
   }
 
-  /** A grant of this lock that this client may rely on, if it has one. */
+  /** A grant of this lock that this client may rely on, if there is one. */
   grantOf(lockId: string): SessionGrant | undefined {
     return this.grants.of(lockId).find((grant) => grant.remaining() > 0);
   }
 
-  /** Redis gave no usable answer within `limitMs`: it was silent, out of reach, or refused all the time. */
+  /** The error if Redis gave no usable answer within `limitMs`: it was silent or unreachable, or refused every attempt. */
   unanswered(lockName: string, what: string, limitMs: number, cause?: Error): HoldfastError {
     const refused = isReply(this.connection.lastError ?? cause);
     const limit = `${refused ? 'refused for' : 'did not answer within'} ${String(limitMs)} ms`;
     return this.unavailable(lockName, `${what}: Redis ${limit}`, cause);
   }
 
-  /** Redis granted a lock, and its answer took longer than the lease. */
+  /** The error if Redis granted a lock but its answer took longer than the lease. */
   tooLate(lockName: string, leaseMs: number): HoldfastError {
     const lease = `the lease of ${String(leaseMs)} ms`;
     return this.unavailable(lockName, `not acquired: Redis took longer to answer than ${lease}`);
   }
 
-  /** Redis could not be asked about a lock: says what is not known, and what is wrong with the connection. */
+  /** The error if Redis could not be asked about a lock. `what`: what is not known, or not done. */
   unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
     if (cause instanceof Undecided) return cause.told;
-    // What is wrong with the connection says more than "the command was lost with it".
+    // The connection's own error says more than "the command was lost with the connection".
     return redisUnavailable(lockName, what, this.connection.lastError ?? cause);
   }
 
-  /** Runs an operation that `commandTimeout` bounds. */
+  /** Runs an operation, bounded by `commandTimeout` unless `options` say otherwise. */
   async bounded<T>(
     lockName: string,
     what: string,
@@ -177,7 +177,7 @@ export class Session {
     }
   }
 
-  /** Asks for something that must not be done twice, since a repeat might hit a holder who came since. */
+  /** Sends a request that must not be repeated, since a repeat might affect a holder that came later. */
   askOnce<T>(lock: Conflicting, what: string, request: () => Promise<T>): Promise<T> {
     return this.#untilAnswered(lock, what, false, (_, isRepeat, lastError) => {
       if (!isRepeat) return request();
@@ -186,7 +186,7 @@ export class Session {
     });
   }
 
-  /** Asks something about a lock until it is answered, or Redis is known to be down. */
+  /** Sends a query about a lock until it is answered, or Redis is known to be down. */
   ask<T>(
     lock: Conflicting,
     question: (limit: TimeLimit) => Promise<T>,
@@ -195,7 +195,7 @@ export class Session {
     return this.#untilAnswered(lock, what, true, question);
   }
 
-  /** Closing the client ends it. */
+  /** Bounded by `commandTimeout`; closing the client ends it earlier. */
   async #untilAnswered<T>(
     lock: Conflicting,
     what: string,
@@ -210,8 +210,8 @@ export class Session {
   }
 
   /**
-   * Ends what waits, takes back and releases what is held, and removes what is left. A server that is down has `commandTimeout` to come
-   * back. `others`: the end of what else may leave owners to be removed; it is awaited before the last clean-up.
+   * Ends all waiting calls, releases everything held, and removes leftover owners. A server that is down has `commandTimeout` to come
+   * back. `others`: other work that may leave owners behind; it is awaited before the last clean-up.
    */
   async close(others?: Promise<void>): Promise<void> {
     this.#isClosed = true;
@@ -219,14 +219,14 @@ export class Session {
     const limit = pLimit(this.#closeConcurrency);
     const grants = [...this.grants];
     const releases = grants.map((grant) => {
-      // A second release beside one that is under way would take from that what it finds out.
+      // A second, parallel release would spoil what the first one finds out about the lock.
       if (grant.isReleased) return grant.whenSettled();
       grant.lose('closed');
       return limit(() => this.#release(grant));
     });
     for (const hold of this.memberHolds) releases.push(hold.revoke(lockLost(hold, 'closed')));
-    // Within this turn of the event loop the calls that were ended give up their places, and leave their owners to the clean-up.
-    releases.push(new Promise(setImmediate)); // from node:timers, since a test may have faked the global one
+    // Within this turn of the event loop the ended calls give up their places and leave their owners to the clean-up.
+    releases.push(new Promise(setImmediate)); // from node:timers, since a test may fake the global one
     if (others) releases.push(others);
     const waitLimit = new WaitLimit({ clock: this.clock, limitMs: this.commandTimeoutMs });
     try {
@@ -236,7 +236,7 @@ export class Session {
       limit.clearQueue();
       this.#endCalls('timeout');
     }
-    // Also if there is no time left: it is what ends the retries.
+    // Even without time left, since this is what ends the retries.
     await this.cleanup.close(waitLimit).catch(() => undefined);
     waitLimit.dispose();
   }
@@ -245,7 +245,7 @@ export class Session {
     for (const call of [...this.acquisitions]) call.end(ending);
   }
 
-  /** Releases a grant that was lost by the close. Its callers know of that, so nobody is told what came of the release. */
+  /** Releases a grant that the close has ended. Its callers know of the loss, so the outcome of the release is not reported. */
   async #release(grant: SessionGrant): Promise<void> {
     const { name } = grant.lock;
     const untilAnswered = (waitLimit: WaitLimit): Promise<boolean> =>
@@ -255,7 +255,7 @@ export class Session {
   }
 }
 
-/** A grant, as the session deals with it. */
+/** A grant as the session sees it. */
 export interface SessionGrant {
   readonly lock: { readonly id: string; readonly name: string };
   readonly ownerId: string;
@@ -264,25 +264,25 @@ export interface SessionGrant {
   readonly isShared: boolean;
   readonly heldForMs: number;
   readonly seen: SeenHolder;
-  /** Milliseconds for which this process may rely on it. */
+  /** For how many more milliseconds this process may rely on it. */
   remaining(): number;
   /** How many of its holds are shared, or how many are not. */
   countOf(isShared: boolean): number;
   lose(lossReason: LossReason): LockLostError;
-  /** Resolves when the release that is under way is settled, whatever came of it. */
+  /** Resolves when the release under way is settled, whether it succeeded or failed. */
   whenSettled(): Promise<void>;
-  /** Releases it on the server, whatever its state here. */
+  /** Releases it on the server, whatever its local state. */
   giveBack(): Promise<boolean>;
 }
 
-/** A hold of another client's lock, which is a member of a MultiLock of this client. */
+/** A hold of another client's lock that is a member of a MultiLock of this client. */
 export interface MemberHold extends LostLock {
   revoke(error: LockLostError): Promise<void>;
 }
 
-/** The grants of one client, by lock: a lock has several at a time if it is shared, or if an earlier one is being released. */
+/** The grants of one client, by lock. A lock has several at a time if it is shared, or while an earlier one is being released. */
 class Grants implements Iterable<SessionGrant> {
-  /** Most locks have one grant: a set for each would take much room. */
+  /** Most locks have one grant, and a set for each would take much memory. */
   readonly #ofLock = new Map<string, SessionGrant | Set<SessionGrant>>();
   #size = 0;
 
@@ -324,13 +324,13 @@ class Grants implements Iterable<SessionGrant> {
   }
 }
 
-// The id of a client, and the owners as which it holds locks: whoever reads "held by …" at night must know where to look. Neither comes
-// twice; but a client whose library brings its own random numbers has the same ids in every run.
+// The id of a client, and its owners. By default they name host and process, so that "held by …" in a log says where to look. Both are
+// unique; but a client whose library brings its own random numbers has the same ids in every run.
 
-/** Numbers from 0 to 1; undefined: the process has better ones. */
+/** A source of numbers from 0 to 1; undefined: the process's cryptographic one. */
 type Random = (() => number) | undefined;
 
-/** `<name>-<12 hex digits>`, whatever other clients are called; without a name `<host>-<pid>-<12 hex digits>`. */
+/** `<name>-<12 hex digits>`, so that clients of the same name differ; without a name `<host>-<pid>-<12 hex digits>`. */
 export function newClientId(name = `${host()}-${String(process.pid)}`, random?: Random): string {
   return `${name}-${hexDigits(12, random)}`;
 }
@@ -341,7 +341,7 @@ function ownersOf(clientId: string): () => string {
   return () => `${clientId}:${String(++lastNumber)}`;
 }
 
-/** So many random hex digits, an even number. */
+/** `count` random hex digits; `count` must be even. */
 export function hexDigits(count: number, random?: Random): string {
   const bytes = random
     ? Buffer.from(Array.from({ length: count / 2 }, () => Math.floor(random() * 256)))
@@ -353,11 +353,11 @@ function host(): string {
   try {
     return hostname();
   } catch {
-    return 'unknown'; // not allowed, as by Deno without --allow-sys
+    return 'unknown'; // not permitted, as in Deno without --allow-sys
   }
 }
 
-// Runs code as one owner. A lock that it still holds when it ends was forgotten: a `warning` tells of it, and it is released.
+// Runs code as one owner. Locks that it still holds at the end are released, with a `warning` about the forgotten unlock.
 
 export async function runAsOneOwner<T>(fn: () => T | Promise<T>, warnings: Warnings): Promise<T> {
   const scope = new Scope(currentScope(), true);
@@ -382,7 +382,8 @@ async function releaseForgotten(scope: Scope, warnings: Warnings): Promise<void>
       try {
         await hold.revoke(error);
       } catch (loss) {
-        // It was lost before, and that was told: nobody forgot to unlock it. But the members of a MultiLock are lost with the first of them.
+        // The lock was lost before, which was reported: then no unlock was forgotten. Except that a MultiLock's members are lost here,
+        // together with the first of them.
         if (!(loss instanceof LockLostError && revocations.has(loss.cause))) return;
       }
       const message = `a run ended while it still held lock "${lockName}", which is given up now: ${remedy} before the run ends`;

@@ -1,5 +1,5 @@
-// Looks after all leases that a client has on the server: a round every third of `lockWatchdogTimeout`, in batches.
-// Watched leases are renewed, fixed ones only looked at, so that their loss does not go unnoticed.
+// The watchdog: every third of `lockWatchdogTimeout` it renews, in batches, all leases that a client has on the server. Leases that the
+// caller has fixed are only checked, to detect their loss.
 
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
@@ -18,19 +18,19 @@ import type { RedisClient } from '../redis/client.js';
 import { hashTag } from '../redis/keys.js';
 import type { Script } from '../redis/scripts.generated.js';
 
-/** How soon a renewal that stayed unanswered is sent again at the latest: others may get in as soon as the server is back. */
+/** The longest delay before an unanswered renewal is repeated, in milliseconds: others may get the lock as soon as the server is back. */
 const LONGEST_RETRY_MS = 250;
 
 export interface WatchdogOptions {
   schedule: Schedule;
   leaseMs: number;
-  /** Called at the first failure of an outage: the renewals of so many leases stayed unanswered, and will soon be sent again. */
+  /** Called at the first failure of an outage: the renewals of `leaseCount` leases were not answered, and will soon be sent again. */
   failed: (error: unknown, leaseCount: number) => void;
 }
 
 /**
- * `in doubt`: the server may have lost the lease, and is being asked; `unanswered`: it did not answer, and is asked again soon; `over`: the
- * lease is not watched any more.
+ * `in doubt`: the server may have lost the lease, and is being asked; `unanswered`: it did not answer, and is soon asked again; `over`: the
+ * lease is no longer watched.
  */
 type EntryState = 'trusted' | 'in doubt' | 'unanswered' | 'over';
 
@@ -39,7 +39,7 @@ interface Entry extends Watched<unknown> {
   state: EntryState;
 }
 
-/** A lease whose renewal stayed unanswered, and why. */
+/** A lease whose renewal was not answered, and why. */
 interface Failure {
   readonly entry: Entry;
   readonly error: unknown;
@@ -53,7 +53,7 @@ export class Watchdog implements Due {
   readonly #retryMs: number;
   readonly #splitting: Splitting<Entry>;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
-  /** How many leases are unanswered: while there are any, it is one outage. */
+  /** The number of `unanswered` leases. An outage lasts while there are any. */
   #unansweredCount = 0;
 
   constructor(options: WatchdogOptions) {
@@ -65,10 +65,10 @@ export class Watchdog implements Due {
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
-    // A place in line is watched anew whenever its caller goes on waiting: its entry stays, since a renewal may be on its way.
+    // A place in line calls `watch` each time it waits again. Its entry is kept, since a renewal may be under way.
     if (!this.#watched.has(lease))
       this.#watched.set(lease, { lease, target, renewer, state: 'trusted' });
-    // The lease began when it was asked for, which may have been a while ago.
+    // The lease began when it was requested, which may be a while ago.
     this.#schedule.within(this, this.#intervalMs - lease.ageMs());
   }
 
@@ -80,17 +80,17 @@ export class Watchdog implements Due {
     if (this.#watched.size === 0) this.#schedule.delete(this);
   }
 
-  /** Renews everything at once: the connection is new, and the server may be another. */
+  /** Renews all leases at once: the connection is new, and may lead to another server. */
   readonly renewAll = (): void => {
     if (this.#watched.size === 0) return;
     this.#round(0);
     for (const { lease } of [...this.#watched.values()]) lease.serverMayHaveChanged?.();
   };
 
-  /** Renews at once the leases in affected batches, whose server was lost or is another now, and soon again while there is no answer. */
+  /** Renews the leases of the affected batches at once: their server was lost or replaced. Repeats it soon while there is no answer. */
   readonly doubt = (isAffected: (batchKey: string) => boolean): void => {
-    // A lease that is in doubt already is being renewed, or will be soon: that attempt may itself find the server lost once more, and must
-    // not start another one.
+    // A lease already in doubt is being renewed, or will be soon. That attempt may itself find the server lost again, and must not start
+    // another one.
     const at = now(this.#schedule.clock);
     const affected: Entry[] = [];
     for (const entry of this.#watched.values()) {
@@ -104,7 +104,7 @@ export class Watchdog implements Due {
     this.#renewInBatches(affected);
   };
 
-  /** Renews these at once. */
+  /** Renews these leases at once. */
   renew(leases: Iterable<Renewable<unknown>>): void {
     const entries = [...leases].flatMap((lease) => this.#watched.get(lease) ?? []);
     this.#renewInBatches(entries);
@@ -119,8 +119,8 @@ export class Watchdog implements Due {
   }
 
   /**
-   * A lease is due at half the interval, and when it stayed unanswered: so a round leaves out what was just acquired or
-   * renewed, and a round that retries leaves out what was answered.
+   * A lease is due at half the interval, or if it is `unanswered`. So a round skips leases that were just acquired or renewed, and a
+   * retrying round skips those that were answered.
    */
   #round(dueAgeMs = this.#intervalMs / 2): void {
     if (this.#watched.size === 0) return;
@@ -135,7 +135,7 @@ export class Watchdog implements Due {
     this.#renewInBatches(due);
   }
 
-  /** Whether a lease is prolonged is asked once: that may change while others are sent. */
+  /** Reads `isWatched` only once per lease, since it may change while other batches are sent. */
   #renewInBatches(entries: readonly Entry[]): void {
     const watched: Entry[] = [];
     const fixed: Entry[] = [];
@@ -146,7 +146,7 @@ export class Watchdog implements Due {
 
   #send(entries: readonly Entry[], leaseMs: number): void {
     for (const { lease } of entries) lease.renewing?.(leaseMs);
-    // What is sent in one call is of one kind, and of one slot.
+    // One call contains leases of one kind and one slot.
     const keyOf = ({ renewer, target }: Entry): string => {
       const batchKey = renewer.batchKey(target);
       return batchKey === '' ? renewer.kind : `${renewer.kind} ${batchKey}`;
@@ -165,9 +165,9 @@ export class Watchdog implements Due {
     this.#failed(failures.filter(({ entry }) => entry.state !== 'over'));
   }
 
-  /** Renews them by one call, or each alone when that is refused. Returns those that stayed unanswered. */
+  /** Renews a batch in one call, or each lease alone if the call is refused. Returns those that were not answered. */
   async #attempt(whole: readonly Entry[], leaseMs: number): Promise<readonly Failure[]> {
-    // The batch may have waited for its turn, and some of its leases are not watched any more.
+    // The batch may have waited for its turn; some of its leases may no longer be watched.
     const batch = whole.filter(({ state }) => state !== 'over');
     const [first] = batch;
     if (!first) return [];
@@ -180,7 +180,7 @@ export class Watchdog implements Due {
       for (const [index, entry] of batch.entries()) {
         const reply = replies[index];
         if (reply === undefined) unknown.push(entry);
-        // Released or lost while the renewal was on its way: what it found says nothing about that.
+        // `over`: released or lost while the renewal was under way, so its answer no longer matters.
         if (reply === undefined || entry.state === 'over') continue;
         const wasInDoubt = entry.state !== 'trusted';
         this.#become(entry, 'trusted');
@@ -214,14 +214,14 @@ export class Watchdog implements Due {
   }
 }
 
-// Puts renewals together into batches of one script call each, and spreads those calls over turns of the event loop.
+// Groups renewals into batches of one script call each, and spreads the calls over turns of the event loop.
 
-/** Leases in one script call: enough that many cost few calls, few enough that one call takes well under 10 ms. */
+/** The leases in one script call: many, to need few calls; few enough that a call takes well under 10 ms. */
 const BATCH_SIZE = 500;
 
 /**
- * The most turns of the event loop over which calls are spread: other work runs between them, and what one turn allocates is garbage
- * before the next.
+ * The most turns of the event loop over which calls are spread. Other work runs in between, and the memory of one turn is garbage before
+ * the next.
  */
 const MOST_TURNS = 32;
 
@@ -243,8 +243,8 @@ export function inBatches<T>(items: readonly T[], keyOf: (item: T) => string, si
 }
 
 /**
- * Calls `send` for each item, in order: for the first ones at once, for the others in later turns of the event loop. When `limitMs`
- * have gone by, as they may in a busy process, all that are left are sent in one turn: their leases could end meanwhile.
+ * Calls `send` for each item, in order: for the first ones at once, for the others in later turns of the event loop. After `limitMs`, as
+ * may happen in a busy process, sends all remaining items in one turn, since their leases might end.
  */
 function spreadOverTicks<T>(
   items: readonly T[],
@@ -262,26 +262,26 @@ function spreadOverTicks<T>(
   sendFrom(0);
 }
 
-// When a call for many leases that was refused is made again for each of them alone: one that the server refuses, or that is in another
-// slot, must not take all others with it. Not by halves: alone each is answered after one more round trip, however many they are, and so
-// well before its lease ends.
+// Decides when a refused call for many leases is repeated for each of them alone, so that one lease that the server refuses, or that is in
+// another slot, does not cost the others. Not by halving: sent alone, each is answered after one more round trip, however many there are,
+// and so well before its lease ends.
 
 export class Splitting<Item extends object> {
   readonly #clock: Clock;
   readonly #pauseMs: number;
-  /** When each was last refused alone. */
+  /** When each item was last refused alone. */
   readonly #refusedAt = new WeakMap<Item, Instant>();
 
   /**
-   * @param pauseMs - for how long an item that was refused alone is asked for together with others only, however often that is: a server
-   *   that refuses many is not sent one command for each all the time
+   * @param pauseMs - for how many milliseconds an item that was refused alone is sent only together with others: so a server that refuses
+   *   many items does not constantly get one command for each
    */
   constructor(clock: Clock, pauseMs: number) {
     this.#clock = clock;
     this.#pauseMs = pauseMs;
   }
 
-  /** A call for these has failed. Returns those for each of which it is to be made again alone. */
+  /** A call for these items has failed. Returns the items for which it must be repeated alone. */
   due(items: readonly Item[], error: unknown): ReadonlySet<Item> {
     const none = new Set<Item>();
     if (!mayConcernSome(error)) return none;
@@ -298,10 +298,10 @@ export class Splitting<Item extends object> {
   }
 }
 
-// One script call that renews many leases; with `replicas`, it counts only when so many of them have acknowledged it.
+// One script call that renews many leases; with `replicas`, it counts only when that many replicas have acknowledged it.
 
 /**
- * A `leaseMs` of 0 only looks. The answers are in the order of `ownerIds`; undefined: kept, but too few replicas acknowledged it.
+ * A `leaseMs` of 0 only checks. The answers are in the order of `ownerIds`; undefined: kept, but too few replicas acknowledged it.
  *
  * @param limit - how long replicas may take to acknowledge it, besides `commandTimeout`
  */
@@ -322,13 +322,13 @@ export async function sendRenewal(
     const areKept = (all: readonly KeepReply[]): boolean => all.some(isKept);
     return await connection.runReplicated(script, keys, args, read, areKept, limit);
   } catch (error) {
-    // What is lost is lost, whatever the replicas know.
+    // Losses count even without acknowledgement.
     if (replies?.every(isKept) ?? true) throw error;
     return replies?.map((reply) => (isKept(reply) ? undefined : reply)) ?? [];
   }
 }
 
-// The table of renewers: leases of one kind on one server are renewed by one script, many in one call.
+// The renewers: one script renews many leases of one kind on one server in one call.
 
 /** How leases of one kind are renewed. */
 export interface RenewerRow<Target> {
@@ -336,7 +336,7 @@ export interface RenewerRow<Target> {
   readonly script: Script;
   /** The keys that the script takes for a lease; the first is the lock. */
   readonly keysOf: (target: Target) => readonly string[];
-  /** Sends one batch, with a lease of 0 for a mere look. Left out: the script takes the lease and the owners. */
+  /** Sends one batch; a lease of 0 only checks. Left out: the script takes the lease and the owners. */
   readonly send?: (
     connection: RedisClient,
     script: Script,

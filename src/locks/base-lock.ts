@@ -1,4 +1,4 @@
-// What all kinds of lock have in common: they read what the caller gave, and run what is to be guarded in a scope of its own.
+// What all kinds of lock have in common: they parse the caller's arguments, and run the guarded function in a scope of its own.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected, type LockDescription } from '../api/description.js';
@@ -21,7 +21,7 @@ import { rejecting } from '../runtime/node.js';
 import { actingScope, currentScope, Scope } from '../scopes/scope.js';
 import { leaveMarks, type MarkedLock } from '../scopes/anonymous.js';
 
-/** As which owner a client holds a lock, and for how long it may rely on that. */
+/** The owner by which a client holds a lock, and for how long it may rely on that. */
 export interface HeldHere {
   readonly ownerId: string;
   readonly remainingMs: number;
@@ -105,21 +105,21 @@ export abstract class BaseLock implements Lock {
     return inspected(kind, description, depth, options);
   }
 
-  /** What kind of lock it is, for people. */
+  /** The kind of lock, for messages and debugging. */
   protected abstract readonly kind: string;
 
-  /** How long a call waits that does not say it, in milliseconds; one that only tries waits for 0 ms. */
+  /** The wait of calls that do not set one, in milliseconds. Not for `tryLock()` and `tryAcquire()`, which do not wait by default. */
   protected abstract readonly defaultWaitMs: number;
 
-  /** As which owner this client holds the lock, and for how long; undefined: it does not, as far as it may rely on that. */
+  /** By which owner this client holds the lock, and for how long; undefined: it does not hold it, or may not rely on that. */
   abstract readonly held: HeldHere | undefined;
 
-  /** What `unlock()` undoes: it, or the members of a MultiLock. */
+  /** The locks that `unlock()` undoes: this one, or the members of a MultiLock. */
   abstract readonly marked: readonly MarkedLock[];
 
   /**
-   * Acquires for a call that `unlock()` undoes, and leaves marks in the context of the caller, by which an `unlock()` is refused where
-   * that call failed: so nothing may be awaited on the way here.
+   * Acquires for a call that `unlock()` undoes, and leaves marks in the caller's context, by which an `unlock()` is refused if that call
+   * failed. Callers must not await anything before calling this.
    */
   protected async marking<Held extends OwnHold | undefined, T>(
     acquire: () => Promise<Held>,
@@ -144,7 +144,7 @@ export abstract class BaseLock implements Lock {
     return this.acquireHold(parseRequest(this.name, options, this.defaultWaitMs), 'lock');
   }
 
-  /** Acquires for `tryLock()` or `tryLockAndGetToken()`, which `call` names in errors; undefined: somebody else has the lock. */
+  /** Acquires for `tryLock()` or `tryLockAndGetToken()`, which `call` names in errors; undefined: another owner has the lock. */
   protected tryLockHold(
     call: string,
     wait: number | AcquireOptions | undefined,
@@ -164,7 +164,7 @@ export abstract class BaseLock implements Lock {
     return unlessHeldElsewhere(() => this.acquireHold(request, 'lock'));
   }
 
-  /** Acquires the lock; `scope`: the one that a `withLock` opens. */
+  /** Acquires the lock. `scope`: the scope that a `withLock` opens. */
   protected abstract acquireHold(
     request: AcquireRequest,
     origin: HoldOrigin,
@@ -181,10 +181,10 @@ export abstract class BaseLock implements Lock {
   }
 }
 
-/** What is given to a method that runs a function while something is held: options, if any, and the function. */
+/** The arguments of a method that runs a function while something is held: options, if any, and the function. */
 export type Guarded<Options, Fn> = [fn: Fn] | [options: Options, fn: Fn];
 
-/** `call`: the method that it was given to, for errors. */
+/** `call`: the method that got these arguments, for errors. */
 export function parseGuarded<Options, Fn>(
   call: string,
   subject: Subject,
@@ -202,7 +202,7 @@ export function parseGuarded<Options, Fn>(
   return [options, fn];
 }
 
-/** What was acquired; undefined: somebody else has it. */
+/** The result of `acquire`; undefined: another owner has the lock. */
 export async function unlessHeldElsewhere<T>(acquire: () => Promise<T>): Promise<T | undefined> {
   try {
     return await rejecting(acquire);
@@ -212,8 +212,8 @@ export async function unlessHeldElsewhere<T>(acquire: () => Promise<T>): Promise
   }
 }
 
-// The methods that locks have, and semaphores and read-write locks have not: whoever calls one, in plain JavaScript, is told what to call
-// instead of "is not a function".
+// Methods that locks have, but semaphores and read-write locks do not: instead of "is not a function", a call from plain JavaScript gets an
+// error that names the right method.
 
 /**
  * Adds methods that reject with a TypeError. No type declares them, so TypeScript refuses the call as before.

@@ -1,4 +1,4 @@
-// The fair lock on one Redis: first come, first served. It is the reentrant lock, with a queue beside it.
+// The fair lock on one Redis: first come, first served. It is the reentrant lock plus a queue.
 
 import type { FairLock } from '../api/lock.js';
 import {
@@ -127,13 +127,13 @@ export class FairLockBackend implements LockBackend, QueuedLock {
 
   async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
     const forced = this.#plain.forceUnlock(forcedNoteTtlMs);
-    // Sent right behind the script that forces: whoever comes in between joins the queue. If it fails, the next renewal of a place does
-    // this.
+    // Sent right behind the script that forces; callers that come in between join the queue. If it fails, the next renewal of a place
+    // grants the lock.
     grantNext(this).catch(() => undefined);
     return await forced;
   }
 
-  /** The owners that wait in the queue, in order. */
+  /** The owners in the queue, in order. */
   waiters(): Promise<string[]> {
     const { lock, line, places } = this.keys;
     const { connection } = this.server;
@@ -153,7 +153,7 @@ export class FairLockBackend implements LockBackend, QueuedLock {
     ]);
   }
 
-  // What is held is the reentrant lock.
+  // The lock itself is the reentrant lock.
 
   reenter(...request: Parameters<ReentrantLockBackend['reenter']>): Promise<KeepReply> {
     return this.#plain.reenter(...request);

@@ -1,4 +1,4 @@
-// A fenced lock, on one Redis or on a quorum of them: a lock of one name, and the tokens that it gave.
+// A fenced lock, on one Redis or on a quorum of them: a lock of one name that gives each grant a token.
 
 import type { FencedHold, FencedLock, Hold } from '../api/lock.js';
 import {
@@ -31,7 +31,7 @@ class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens 
     const { session, backend } = this.parts;
     return await session.ask(backend, async () => {
       const token = await backend.counter?.last();
-      if (token === undefined) await backend.remainTimeToLive(); // throws where something else has the name
+      if (token === undefined) await backend.remainTimeToLive(); // throws if the key holds something else
       return token;
     });
   }
@@ -48,22 +48,22 @@ class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens 
   }
 }
 
-/** The hold's token. Every hold of a fenced lock has one: its grant was made with a token, or the acquisition was refused. */
+/** The hold's token. Every hold of a fenced lock has one: its grant has a token, or the acquisition was refused. */
 function tokenOf(hold: Hold): bigint {
   return (hold as FencedHold).token;
 }
 
-/** Every hold that such a lock returns is a {@link FencedHold}, though the types of {@link SingleLock} do not say so. */
+/** Every hold that such a lock returns is a {@link FencedHold}, though the types of {@link SingleLock} do not show it. */
 export function fencedLockOver(session: Session, backend: TokenGivingBackend): FencedLock {
   return new FencedSingleLock(session, backend) as FencedLock;
 }
 
-// Reads the options of `getFencedLock()`.
+// Parses the options of `getFencedLock()`.
 
 const DAY_MS = 86_400_000;
 const DEFAULT_TOKEN_TTL_MS = 7 * DAY_MS;
 
-/** Whether a fenced lock is fair, and for how long its tokens are remembered, in milliseconds; 0: for ever. */
+/** Returns whether a fenced lock is fair, and for how long its last token is remembered, in milliseconds; 0: for ever. */
 export function parseFencedLock(
   lockName: string,
   options: unknown,
@@ -83,27 +83,27 @@ function parseTokenTtl(tokenTtl: unknown, lockName: string): number {
   throw invalid('tokenTtl', tokenTtl, right, lockName);
 }
 
-// The last fencing token of one lock, as it stands on the server: the scripts that grant the lock count it up.
+// The last fencing token of one lock, as stored on the server. The scripts that grant the lock increase it.
 
 const EXPECTED = 'the last fencing token';
 
-/** The largest token that is given out. Scripts count exactly up to 2^53: a counter that comes near to that can come from no clock before the year 2255. */
+/** The largest token that is given out. Scripts count exactly up to 2^53; no clock leads to a token near that before the year 2255. */
 const LARGEST_TOKEN: bigint = 2n ** 53n - 2n ** 40n;
 
-/** Given to a lock, it makes it a fenced one: each grant of the lock counts it up. */
+/** Makes a lock a fenced one: each grant of the lock increases the counter. */
 export class TokenCounter implements Fencing {
   readonly keys: readonly [string];
   readonly args: readonly [number];
   readonly #connection: RedisClient;
 
-  /** `tokenTtlMs`: how long a token is remembered; 0: for ever. */
+  /** `tokenTtlMs`: how long the last token is remembered; 0: for ever. */
   constructor(connection: RedisClient, keys: LockKeys, tokenTtlMs: number) {
     this.#connection = connection;
     this.keys = [keys.counter(connection.isCluster)];
     this.args = [tokenTtlMs];
   }
 
-  /** The last token; undefined: none was given, or it is forgotten. */
+  /** The last token; undefined: none was given, or it has expired. */
   async last(): Promise<bigint | undefined> {
     const last = await this.#read();
     if (last !== null && !isNumber(last))
@@ -112,8 +112,8 @@ export class TokenCounter implements Fencing {
   }
 
   /**
-   * Stores `token` and returns undefined if it is larger than the last one; otherwise changes nothing and returns the last one. A token
-   * counts only if replicas have acknowledged it, too: one that takes over as the master must know it.
+   * Stores `token` and returns undefined if it is larger than the last one; otherwise changes nothing and returns the last one. With
+   * `replicas`, a token counts only if they have acknowledged it, since a replica that takes over must know it.
    */
   raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
     const read = (reply: unknown): bigint | undefined =>
@@ -134,7 +134,7 @@ export class TokenCounter implements Fencing {
     return { key: this.key, type: 'string', expected: EXPECTED };
   }
 
-  /** A string at the counter's key that is no token, if there is one. (A value of another type is found by its type.) */
+  /** Reports a string at the counter's key that is not a token. (A value of another type is found by its type.) */
   async inTheWay(): Promise<KeyInTheWay | undefined> {
     const last = await this.#read().catch(() => null);
     const isToken = last === null || (isNumber(last) && BigInt(last) < LARGEST_TOKEN);

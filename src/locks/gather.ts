@@ -1,5 +1,5 @@
-// The acquires and releases that a client sends to one Redis. While the connection is idle each is sent at once, by itself; while
-// something is under way, those of one turn of the event loop go together: one call of a script for up to 64 locks.
+// The acquires and releases that a client sends to one Redis. While the connection is idle, each is sent at once and alone. While an answer
+// is outstanding, those of one turn of the event loop are sent together: one script call for up to 64 locks.
 
 import { inBatches } from '../core/watchdog.js';
 import { NO_LIMIT, type TimeLimit } from '../runtime/clock.js';
@@ -9,27 +9,27 @@ import { hashTag, type LockKeys } from '../redis/keys.js';
 import { type Script, scripts } from '../redis/scripts.generated.js';
 import type { Argument } from '../redis/port.js';
 
-/** For how many locks one call is at most: the commands of all other clients wait for as long as it takes. */
+/** The most locks in one script call: the commands of all other clients wait while it runs. */
 const MOST_LOCKS = 64;
 
-/** How those who wait are told of a release; empty: they are not. */
+/** The command that notifies waiters of a release; empty: they are not notified. */
 export type Publish = 'PUBLISH' | 'SPUBLISH' | '';
 
 /** An acquire or a release. */
 interface Call<T = unknown> {
   readonly keys: LockKeys;
   readonly ownerId: string;
-  /** For how long the lock is to be acquired; 0: it is to be released. */
+  /** The lease to acquire, in milliseconds; 0: release the lock. */
   readonly leaseMs: number;
   readonly fencing: Fencing;
   readonly publish: Publish;
-  /** For how long the caller still waits for the answer. */
+  /** How long the caller still waits for the answer. */
   readonly limit: TimeLimit;
   /** Turns the script's reply into the caller's answer. */
   readonly read: (reply: unknown) => T;
 }
 
-/** A call that is to be sent with others. */
+/** A call that is sent together with others. */
 interface GatheredCall {
   readonly call: Call;
   readonly resolve: (answer: unknown) => void;
@@ -38,7 +38,7 @@ interface GatheredCall {
 
 export class GatheredCalls {
   readonly #connection: RedisClient;
-  /** In the order in which they were made. */
+  /** In the order of the calls. */
   #gathered: GatheredCall[] = [];
 
   constructor(connection: RedisClient) {
@@ -57,7 +57,7 @@ export class GatheredCalls {
     return this.#send({ keys, ownerId, leaseMs, fencing, publish: '', limit, read });
   }
 
-  /** Releases by release.lua, or with other calls by gather.lua. It is sent whether or not the caller still waits. */
+  /** Releases by release.lua, or with other calls by gather.lua. Sent whether or not the caller still waits. */
   release<T>(
     keys: LockKeys,
     ownerId: string,
@@ -107,7 +107,7 @@ export class GatheredCalls {
     const read = (answers: unknown): void => {
       for (const [index, each] of batch.entries()) {
         const answer = (answers as readonly unknown[])[index];
-        // null: gather.lua did not execute this call; sent by itself, it gets its own reply or error.
+        // null: gather.lua did not execute this call; sent alone, it gets its own reply or error.
         if (answer === null) this.#sendByItself(each);
         else each.resolve(each.call.read(answer));
       }
@@ -115,7 +115,7 @@ export class GatheredCalls {
     this.#connection
       .run(scripts.gather, keysFor(calls), argumentsFor(calls), read, limitOf(calls), sender)
       .catch((error: unknown) => {
-        // After an error that answers the whole call, or if it was never sent, nothing was done.
+        // After an error reply to the whole call, or if it was never sent, nothing was done.
         const isUndone =
           isReply(error) || error instanceof UnsentError || error instanceof RefusedError;
         for (const each of batch) {
@@ -138,8 +138,8 @@ function isWanted({ call, reject }: GatheredCall): boolean {
 }
 
 /**
- * The limit of a call for several: it is over when the first of them is. A script that the server does not know is then not sent in full,
- * and those who still wait are sent alone.
+ * The limit of a combined call: it is over with the first limit of its calls. If the server does not know the script, the script is then
+ * not sent in full, and the calls with callers that still wait are sent alone.
  */
 function limitOf(calls: readonly Call[]): TimeLimit {
   return {
@@ -167,7 +167,7 @@ function keysFor(calls: readonly Call[]): string[] {
   );
 }
 
-/** What gather.lua takes besides keys: as few arguments as can be, since each costs about as much as its work on the server. */
+/** The arguments of gather.lua: as few as possible, since each costs the server about as much as the work itself. */
 function argumentsFor(calls: readonly Call[]): Argument[] {
   const commonLeaseMs =
     calls.find(({ leaseMs, fencing }) => leaseMs > 0 && fencing === NO_FENCING)?.leaseMs ?? 0;
@@ -190,7 +190,7 @@ function argumentsFor(calls: readonly Call[]): Argument[] {
   return [kinds, commonLeaseMs, told?.publish ?? '', ...owners];
 }
 
-// The keys and arguments that a script takes besides when it is to grant a lock with a fencing token.
+// The additional keys and arguments of a script that grants a lock with a fencing token.
 
 export interface Fencing {
   /** The key of the last token. */
@@ -199,5 +199,5 @@ export interface Fencing {
   readonly args: readonly number[];
 }
 
-/** For locks without tokens: their scripts take nothing besides. */
+/** For locks without tokens: no additional keys and arguments. */
 export const NO_FENCING: Fencing = { keys: [], args: [] };

@@ -100,7 +100,7 @@ export class MultiLock extends BaseLock {
     return new MultiAcquisition(this.#session, wanted).hold();
   }
 
-  /** Does the same with all members, whatever becomes of the others; throws the first error. */
+  /** Calls all members, even if some of the calls fail; throws the first error. */
   async #all<T>(call: (member: SingleLock) => Promise<T>): Promise<T[]> {
     const calls = this.#members.map(call);
     await Promise.allSettled(calls);
@@ -108,20 +108,20 @@ export class MultiLock extends BaseLock {
   }
 }
 
-// Acquires several locks, all or nothing: tries all at once, and when one was in the way waits for that one while holding
-// nothing, then tries the others. So no order among the locks is needed, and no two callers wait for each other.
+// Acquires several locks, all or nothing: tries all at once; if another owner holds one, waits for that one while holding nothing, then
+// tries the others. So the locks need no order, and no two callers wait for each other.
 
-/** Once a caller of this client has had so many rounds, the locks are taken for contended. */
+/** Once a caller of this client has failed this many rounds, the locks count as contended. */
 const MANY_ROUNDS = 3;
 
-/** How many round trips whoever is new to contended locks lets go by when it is woken: enough for others to try twice. */
+/** How many round trips a new caller of contended locks waits after a wake-up: enough for others to try twice. */
 const DEFERRED_ROUND_TRIPS = 6;
 
-/** What is taken for a round trip, in milliseconds: callers would run in step if it took no time at all. */
+/** The bounds of the estimated round trip, in milliseconds. Not 0, or callers would run in step. */
 const SHORTEST_ROUND_TRIP_MS = 1;
 const LONGEST_ROUND_TRIP_MS = 20;
 
-/** How long a failing call waits for the members that it gives back; one that went silent must not keep the caller. */
+/** How long a failed round waits for the release of its members, in milliseconds; a silent server must not delay the caller. */
 const UNDO_LIMIT_MS = 100;
 
 interface MultiRequest extends AcquireRequest {
@@ -132,13 +132,13 @@ interface MultiRequest extends AcquireRequest {
   readonly scope: Scope | undefined;
 }
 
-/** A member that could not be had. */
+/** A member that could not be acquired, and why. */
 interface Refusal {
   readonly member: SingleLock;
   readonly error: unknown;
 }
 
-/** All such acquisitions of one client that are under way. */
+/** The MultiLock acquisitions under way, by client. */
 const underWay = new WeakMap<Session, Set<MultiAcquisition>>();
 
 export class MultiAcquisition {
@@ -147,12 +147,12 @@ export class MultiAcquisition {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #others: Set<MultiAcquisition>;
-  /** Old callers are woken before younger ones, whichever member they wait for: else some would need very many rounds. */
+  /** Older calls are woken before younger ones, whichever member they wait for; otherwise some would need very many rounds. */
   readonly #sinceMs: number;
   readonly #endsAtMs: number;
-  /** Aborts when nobody wants the locks any more. */
+  /** Aborted when the caller no longer wants the locks. */
   readonly #stop = new AbortController();
-  /** The error of the member that was last seen in the way. */
+  /** The error of the latest member that was found held. */
   #lastHeld: LockTimeoutError | undefined;
   /** How many rounds have failed. */
   #rounds = 0;
@@ -173,13 +173,13 @@ export class MultiAcquisition {
     underWay.set(session, this.#others);
   }
 
-  /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was in the way */
+  /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was held */
   async hold(): Promise<MultiHold> {
     const { lockName, signal, origin, leaseMs } = this.#request;
     const position = currentScope();
     const named = { id: lockName, name: lockName };
     const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
-    // The members' waits keep to the time limit: only an abort and a closing client must be watched for here.
+    // The members' own waits enforce the time limit: this one handles only an abort and the close of the client.
     const waitLimit = new WaitLimit({
       clock: this.#clock,
       limitMs: Infinity,
@@ -207,25 +207,28 @@ export class MultiAcquisition {
 
   async #playRounds(): Promise<MultiHold> {
     const { members, waitMs, suspects } = this.#request;
-    // Nobody but us has its signal, so there is nothing to dispose of.
+    // The signal is this object's own, so the WaitLimit needs no disposal.
     const signal = this.#stop.signal;
     const untilStopped = new WaitLimit({ clock: this.#clock, limitMs: Infinity, signal });
     let inTheWay = waitMs > 0 ? members.find(isUnreachable) : undefined;
     for (;;) {
       if (suspects.length > 0) {
         const conflict = await this.#conflict(Math.min(this.#leftMs / 2, SLOW_ANSWER_MS));
-        if (conflict instanceof OptionError) throw conflict; // anything else the members say themselves
+        if (conflict instanceof OptionError) throw conflict; // other errors also come from the members themselves
       }
       const outcome = await this.#playRound(inTheWay);
       if (outcome instanceof MultiHold) return outcome;
       inTheWay = outcome;
       this.#rounds++;
-      // Random, so that callers do not run in step.
+      // A random pause, so that callers do not run in step.
       await untilStopped.pause(Math.min(this.#random() * this.#roundTripMs, this.#leftMs));
     }
   }
 
-  /** Waits for `first`, if given, while holding nothing, and then tries all others at once. Returns the hold, or which member was in the way. */
+  /**
+   * Waits for `first`, if given, while holding nothing, and then tries all others at once. Returns the hold, or the member to wait for in
+   * the next round.
+   */
   async #playRound(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
     const { lockName, members, leaseMs, origin } = this.#request;
     const acquired = new Map<SingleLock, SingleHold>();
@@ -254,19 +257,19 @@ export class MultiAcquisition {
     const refusals = refused ? [refused] : [];
     if (!refused) {
       const waited = first && acquired.get(first);
-      // A waiter may have tried as one owner after another: the members share the last one. (A member that was held already keeps its own.)
+      // A waiter may have used several owners: the members share the last one. (A member that was re-entered keeps its own.)
       const commonId = waited?.ownerId === ownerId ? ownerId : newOwnerId();
       triedAtMs = this.#clock.nowMs();
-      // However short the wait is, there is an attempt; but none after one that took longer.
+      // Even the shortest wait allows one attempt; but none after a wait for `first` that used up the time.
       const attemptMs = first ? this.#leftMs : Math.max(this.#leftMs, 1);
       const tries = members
         .filter((member) => member !== first)
         .map((member) => {
-          // Asked again, since what was asked for as that owner is being taken back, a member gets an owner of its own.
+          // A second try of a member gets an owner of its own, since its try as the common owner is being undone.
           const ids = [commonId];
           return acquire(member, 0, attemptMs, () => ids.pop() ?? this.#session.newOwnerId());
         });
-      // All leases count from one instant.
+      // Extend the first member's lease, so that all leases begin at the same time.
       if (first && waited && leaseMs !== undefined)
         tries.push(this.#extend(first, waited, leaseMs));
       for (const refusal of await Promise.all(tries)) if (refusal) refusals.push(refusal);
@@ -277,7 +280,7 @@ export class MultiAcquisition {
     const holds = members.flatMap((member) => acquired.get(member) ?? []);
     const conflict =
       refusals.length === 0 && (await this.#conflict(Math.max(this.#leftMs, SLOW_ANSWER_MS)));
-    const areHeld = holds.every((hold) => hold.remaining() > 0); // also the first, while the others were asked
+    const areHeld = holds.every((hold) => hold.remaining() > 0); // including the first, during the tries of the others
     if (!conflict && refusals.length === 0 && areHeld) {
       for (const hold of holds) hold.becomeMember(this.#session, origin);
       return new MultiHold(lockName, holds);
@@ -295,14 +298,14 @@ export class MultiAcquisition {
     throw this.#session.unavailable(lockName, `not acquired: ${what}`, cause);
   }
 
-  /** Extends the lease of the member that was waited for, within the time that is left, and for as long as that is wanted. */
+  /** Extends the lease of the member that was waited for, within the remaining wait; ends early when the call is aborted. */
   async #extend(
     member: SingleLock,
     hold: SingleHold,
     leaseMs: number,
   ): Promise<Refusal | undefined> {
     const limitMs = this.#leftMs;
-    // The other members must not stay held until Redis answers, if nobody wants them any more.
+    // After an abort, the other members must not stay held until Redis answers.
     const { signal } = this.#stop;
     const clock = this.#clock;
     const waitLimit = new WaitLimit({ clock, limitMs, signal, sparesAttempts: limitMs > 0 });
@@ -311,7 +314,7 @@ export class MultiAcquisition {
       await waitLimit.attempt(() => hold.extend(leaseMs));
       return undefined;
     } catch (error) {
-      if (error instanceof LockLostError) return undefined; // a lost hold has nothing remaining
+      if (error instanceof LockLostError) return undefined; // the caller sees that a lost hold has no time remaining
       if (!(error instanceof WaitEnded)) return { member, error };
       const what = `not extended: Redis did not answer within ${String(Math.round(limitMs))} ms`;
       return { member, error: this.#session.unavailable(member.name, what) };
@@ -320,28 +323,28 @@ export class MultiAcquisition {
     }
   }
 
-  /** Gives back what a round acquired. */
+  /** Releases what a round acquired. */
   async #undo(holds: readonly SingleHold[]): Promise<void> {
     const limit = new WaitLimit({ clock: this.#clock, limitMs: UNDO_LIMIT_MS });
     const releases = Promise.allSettled(holds.map((hold) => hold.releaseQuietly()));
-    // Those that take longer are released as soon as their servers answer.
+    // Releases that take longer go on in the background.
     await limit.within(releases).catch(() => undefined);
     limit.dispose();
   }
 
-  /** Which of the members that refused is to be waited for. Throws if a refusal was worse than that, or if no time is left to wait. */
+  /** The member to wait for, among those not acquired. Throws if waiting does not help, or if no time is left. */
   #inTheWay(
     refusals: readonly Refusal[],
     first: SingleLock | undefined,
     triedAtMs: number,
   ): SingleLock | undefined {
-    // An unreachable member is waited for like one that somebody holds: while nothing is held here. If waiting does not help, its error
-    // says so. (Not `first`, of which only the extension failed: acquiring it worked.)
+    // An unreachable member is waited for like a held one, while this call holds nothing. If waiting does not help, its error says so. (Not
+    // `first`: it was acquired, and only its extension failed.)
     const unreachable = refusals.find(
       ({ member, error }) => member !== first && isUnanswered(error),
     );
     if (unreachable && !this.#isOver) {
-      this.#lastHeld = undefined; // out of date when that member was waited for
+      this.#lastHeld = undefined; // will be out of date after the wait for that member
       return unreachable.member;
     }
     const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
@@ -354,15 +357,15 @@ export class MultiAcquisition {
     return held?.member;
   }
 
-  /** Whether the wait ran out while tries were on their way whose answers may only be slow: what was seen before counts. */
+  /** Whether the wait ended while recent tries were unanswered: their answers may only be slow, so the last known holder counts. */
   #isCutShort(error: unknown, triedAtMs: number): boolean {
     const isYoung = Math.min(this.#clock.nowMs(), this.#endsAtMs) - triedAtMs <= SLOW_ANSWER_MS;
     return error instanceof UnavailableError && this.#leftMs <= 0 && isYoung;
   }
 
   /**
-   * Why the members may not be held together: an OptionError if two are the same key, or what kept that from being known; undefined:
-   * nothing. A server that may not say which one it is counts as one of its own, and so does a Redlock's master that is not connected.
+   * Why the members cannot be held together: an OptionError if two are the same key, or the error that prevented the check; undefined: no
+   * conflict. A server that does not permit the query for its identity counts as distinct, and so does an unconnected master of a Redlock.
    */
   async #conflict(mostMs: number): Promise<unknown> {
     const { suspects, lockName } = this.#request;
@@ -398,8 +401,8 @@ export class MultiAcquisition {
   }
 
   /**
-   * For how long it lets others try first when it is woken. Where locks are contended somebody would always be unlucky: so who
-   * has been disappointed more often goes first, by the only means there is among processes, time.
+   * How long this call lets others try first after a wake-up, in milliseconds. Under contention some callers would always lose, so callers
+   * that have failed more often go first. Between processes, time is the only means for that.
    */
   readonly #deferMs = (): number => {
     const most = Math.max(...[...this.#others].map((caller) => caller.#rounds));
@@ -418,12 +421,12 @@ export class MultiAcquisition {
   }
 }
 
-/** Whether this member cannot be asked now: then it is waited for first, while nothing is held. */
+/** Whether this member is unreachable now: then the call waits for it first, while holding nothing. */
 function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
   return !(backend.isReachable ?? session.connection.isReady);
 }
 
-// A hold of several locks at once: as good as its weakest member, and gone with the first that is lost.
+// A hold of several locks. It lasts as long as its shortest-lived member, and is lost with the first member that is lost.
 
 export class MultiHold implements OwnHold {
   readonly lockName: string;
@@ -434,7 +437,7 @@ export class MultiHold implements OwnHold {
 
   constructor(lockName: string, members: readonly SingleHold[]) {
     this.lockName = lockName;
-    this.ownerId = members[0]?.ownerId ?? ''; // they share it, unless some were re-entered
+    this.ownerId = members[0]?.ownerId ?? ''; // the members share it, except re-entered ones
     this.members = members;
     for (const { signal } of members) {
       const lost = (): void => {
@@ -471,7 +474,7 @@ export class MultiHold implements OwnHold {
   }
 
   toJSON(): HoldDescription {
-    const remainingMs = Math.round(this.remaining()); // each member finds out whether its lease is over
+    const remainingMs = Math.round(this.remaining()); // makes each member check its deadline
     const isHeld = this.members.every((member) => member.toJSON().state === 'held');
     const state = this.#loss ? 'lost' : isHeld ? 'held' : 'released';
     const { lockName, ownerId } = this;
@@ -491,7 +494,7 @@ export class MultiHold implements OwnHold {
     await this.#all((member) => member.releaseQuietly());
   }
 
-  /** Each member finds out whether its lease is over. */
+  /** Makes each member check whether its deadline has passed. */
   #look(): void {
     for (const member of this.members) member.remaining();
   }
@@ -501,7 +504,7 @@ export class MultiHold implements OwnHold {
     if (this.#loss) throw this.#loss;
   }
 
-  /** Calls all members, whatever becomes of the others. If a member was lost, it throws that rather than any other error. */
+  /** Calls all members, even if some of the calls fail. The loss of a member takes precedence over other errors. */
   async #all(call: (member: SingleHold) => Promise<void>): Promise<void> {
     this.#look();
     const outcomes = await Promise.allSettled(this.members.map(call));
@@ -509,7 +512,7 @@ export class MultiHold implements OwnHold {
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
 
-  /** A member was lost: the others are no use by themselves. */
+  /** A member was lost: gives up the others. */
   #lose(cause: LockLostError): void {
     if (this.#loss) return;
     const { lockName } = this;
@@ -521,21 +524,21 @@ export class MultiHold implements OwnHold {
     });
     this.#loss = error;
     this.#aborter.abort(error);
-    for (const member of this.members) member.loseAsMember(error).catch(() => undefined); // one that was lost itself has told so
+    for (const member of this.members) member.loseAsMember(error).catch(() => undefined); // a member's own loss was already reported
   }
 }
 
-// Members of a MultiLock that are one and the same key of one server, by two clients of it or by prefixes that come to the same key. All
-// members have one owner, so each would take the other's hold for its own.
+// Detects members of a MultiLock that are the same key on the same server: through two clients, or prefixes that result in the same key.
+// All members share one owner, so each would mistake the other's hold for its own.
 
-/** A key of a member: its own, or if it is a Redlock that of one of its masters. */
+/** A key of a member; a Redlock has one for each of its masters. */
 interface Place extends KeyPlace {
   readonly lockName: string;
-  /** Whether the member may be held without it. */
+  /** Whether the member can be held without this key. */
   readonly isDispensable: boolean;
 }
 
-/** Places that have the same key, and perhaps the same server. */
+/** Groups of places with the same key, and perhaps on the same server. */
 type Suspects = readonly (readonly Place[])[];
 
 function suspectsAmong(members: readonly SingleLock[]): Suspects {

@@ -1,4 +1,4 @@
-// The reentrant lock on one Redis: what its scripts are sent and what they answer. The data is Redisson's RLock.
+// The reentrant lock on one Redis: the arguments and answers of its scripts. The keys are those of Redisson's RLock.
 
 import {
   type AcquireReply,
@@ -38,7 +38,7 @@ const FREE = -2;
 
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
-/** How the locks that a client holds on one Redis are renewed: many in one call. */
+/** How a client renews the locks that it holds on one Redis: many in one call. */
 const HOLDS: RenewerRow<LockKeys> = {
   kind: 'hold',
   script: scripts.renew,
@@ -50,7 +50,7 @@ export class ReentrantLockBackend implements LockBackend {
   readonly id: string;
   readonly keys: LockKeys;
   readonly newOwnerId: () => string;
-  /** What gives each holder its token, if it is a fenced lock. */
+  /** The source of the holders' tokens, if it is a fenced lock. */
   readonly counter: TokenCounter | undefined;
   readonly #server: Server;
 
@@ -95,7 +95,7 @@ export class ReentrantLockBackend implements LockBackend {
     return this.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs, limit);
   }
 
-  /** @param limit - how long the caller will wait, and so how long replicas may take to acknowledge it */
+  /** @param limit - how long the caller waits, and so how long replicas may take to acknowledge the lock */
   acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
     const { connection } = this.#server;
     if (!connection.isReplicated)
@@ -106,7 +106,8 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   /**
-   * A command that prolongs a lease must be acknowledged by replicas, too: one that takes over would let others in earlier than we expect.
+   * Replicas must acknowledge a command that extends a lease, too: otherwise a replica that takes over might end the lease earlier than
+   * the holder expects.
    */
   reenter(
     ownerId: string,
@@ -123,11 +124,11 @@ export class ReentrantLockBackend implements LockBackend {
       : connection.run(scripts.reenter, keys, args, read, limit);
   }
 
-  /** `isTold`: whether those who wait are told. */
+  /** `isTold`: whether the waiters are notified. */
   release(ownerId: string, isTold = true): Promise<boolean> {
     const { channel } = this.keys;
     const publish = isTold ? this.#server.publishCommand(this.keys) : '';
-    // This client's waiters are told of the release below, so the message that comes back to us must not count as another client's.
+    // The callback below notifies this client's own waiters, so the message that comes back to us must not count as another client's.
     const isHeard = isTold && this.#server.channels.isSubscribed(channel);
     if (isHeard) this.localLine?.releasing();
     return this.#calls.release(this.keys, ownerId, publish, (reply) => {
@@ -156,7 +157,7 @@ export class ReentrantLockBackend implements LockBackend {
     return this.connection.run(scripts.releaseTo, keys, args, read, limit);
   }
 
-  /** Renews many locks of this server, each for its owner, as the watchdog does; with a lease of 0 only looks. */
+  /** Renews many locks of this server, each for its owner, as the watchdog does. A lease of 0 only checks them. */
   renewMany(
     locks: readonly ReentrantLockBackend[],
     ownerIds: readonly string[],
@@ -167,12 +168,12 @@ export class ReentrantLockBackend implements LockBackend {
     return sendRenewal(this.connection, HOLDS.script, keys, ownerIds, leaseMs, limit);
   }
 
-  /** Which client, and so which server, it belongs to. */
+  /** Identifies the client, and so the server, that the lock belongs to. */
   get clientToken(): string {
     return this.#server.channelSuffix;
   }
 
-  /** What may go into one call of `renewMany` has the same batch key. */
+  /** Locks with the same batch key may share one call of `renewMany`. */
   get batchKey(): string {
     return this.connection.isSlotted ? hashTag(this.keys.lock) : '';
   }
@@ -187,7 +188,7 @@ export class ReentrantLockBackend implements LockBackend {
     });
   }
 
-  /** `besides`: the keys that the lock has besides, if it is also of another kind. */
+  /** `besides`: further keys of the lock, if another kind of lock is built on it. */
   async keyInTheWay(besides: readonly ExpectedKey[] = []): Promise<KeyInTheWay | undefined> {
     const { lock, forced } = this.keys;
     const noToken = await this.counter?.inTheWay();
@@ -216,7 +217,7 @@ export class ReentrantLockBackend implements LockBackend {
     });
   }
 
-  // What this client knows of the lock: its own grant, and who waits for it.
+  // What this client itself knows about the lock: its own grant and its own waiters.
 
   granted(grant: Granted): void {
     this.#local.granted(this.keys.lock, grant);
@@ -234,7 +235,7 @@ export class ReentrantLockBackend implements LockBackend {
     this.#server.watchdog.unwatch(grant);
   }
 
-  /** The grant by which this client holds the lock; undefined: it does not. */
+  /** This client's grant of the lock; undefined: it does not hold the lock. */
   get localGrant(): Granted | undefined {
     return this.#local.grantOf(this.keys.lock);
   }
@@ -243,17 +244,17 @@ export class ReentrantLockBackend implements LockBackend {
     return this.localLine !== undefined || this.localGrant !== undefined;
   }
 
-  /** Not with `replicas`: a release would have to wait for them. */
+  /** None with `replicas`: the release would have to wait for their acknowledgement. */
   get nextWaiter(): NextWaiter | undefined {
     return this.connection.isReplicated ? undefined : this.localLine?.next;
   }
 
-  /** The line of this client's waiters for the lock, if anybody waits. */
+  /** The line of this client's waiters for the lock, if there are any. */
   get localLine(): Line<NextWaiter> | undefined {
     return this.#local.lines.known(this.keys.lock);
   }
 
-  /** The same line, made if nobody waits. */
+  /** The same line, created if there is none. */
   line(): Line<NextWaiter> {
     const { schedule, lockWatchdogTimeoutMs, watchdog } = this.#server;
     const { clock } = schedule;
@@ -277,7 +278,7 @@ export class ReentrantLockBackend implements LockBackend {
     });
   }
 
-  /** Tells `listener` of the lock's releases, whoever released it. */
+  /** Notifies `listener` of the lock's releases, by any client. */
   subscribeToUnlocks(listener: ChannelListener): Subscription {
     return this.#server.subscribeToUnlocks(this.keys, listener);
   }
@@ -302,7 +303,8 @@ function held([holder, holderTtlMs]: [string, number]): AcquireReply {
   return { outcome: 'held', holder, holderTtlMs };
 }
 
-// A waiter that stands in this client's line for the lock between its attempts: one of the line at a time tries, when the lock may be free.
+// A waiter that waits in this client's line for the lock between its attempts. One waiter of the line at a time tries, when the lock may be
+// free.
 
 const NOW = Promise.resolve();
 
@@ -312,7 +314,7 @@ export abstract class LineWaiter implements Waiter {
   protected entry: LineEntry<NextWaiter> | undefined;
   readonly #line: () => Line<NextWaiter>;
 
-  /** `line` gives this client's line for the lock, and makes it if there is none. */
+  /** `line`: returns this client's line for the lock, and creates it if there is none. */
   constructor(request: LockRequest, line: () => Line<NextWaiter>) {
     this.request = request;
     this.#line = line;
@@ -320,7 +322,7 @@ export abstract class LineWaiter implements Waiter {
 
   abstract try(limit?: TimeLimit): Promise<AcquireReply>;
 
-  /** How a release of this client hands the lock over to it. */
+  /** How a release of this client hands the lock over to this waiter; undefined: it does not. */
   protected get next(): NextWaiter | undefined {
     return undefined;
   }
@@ -347,7 +349,7 @@ export abstract class LineWaiter implements Waiter {
     return this.entry?.woken ?? NOW;
   }
 
-  /** Returns false: a waiter of this kind has no place on the server, and an attempt that was answered with "held" left nothing there. */
+  /** Returns false: a waiter of this kind has no place on the server, and an attempt answered with "held" leaves nothing there. */
   leave(leaseMs?: number): boolean {
     this.entry?.leave(leaseMs);
     return false;
@@ -357,7 +359,7 @@ export abstract class LineWaiter implements Waiter {
 class ReentrantWaiter extends LineWaiter implements NextWaiter {
   readonly ownerId: string;
   readonly #lock: ReentrantLockBackend;
-  /** What a release of this client has handed over to it. */
+  /** The grant that a release of this client has handed over to it. */
   #accepted: Granted | undefined;
   #hasLeft = false;
 
@@ -368,7 +370,7 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   }
 
   /**
-   * A valid grant of this client is as good as the server's answer. Without one, a call with `waitMs` 0 asks the server; others join this
+   * A valid grant of this client replaces the server's answer. Without one, a call with `waitMs` 0 asks the server; other calls join this
    * client's line, if there is one.
    */
   queue(): HeldReply | undefined {
@@ -394,7 +396,7 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
     return false;
   }
 
-  // As the next to whom a release of this client hands the lock over. A member of a MultiLock is none: it needs the owner of all members.
+  // As the next waiter, to which a release of this client hands the lock over. Not for a member of a MultiLock: all members need one owner.
 
   protected override get next(): NextWaiter | undefined {
     return this.request.attemptMs === undefined ? this : undefined;
@@ -438,9 +440,9 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   }
 }
 
-// What one client knows by itself of the locks that it holds or wants on one Redis: its grant of each, and who waits in line for it.
+// What one client itself knows about the locks that it holds or wants on one Redis: its grants and its waiting lines.
 
-/** For how many locks it is remembered how their clients take turns. */
+/** For how many locks the state of `FairnessBetweenClients` is kept. */
 const MAX_REMEMBERED = 1_000;
 
 class LocalLocks {
@@ -456,18 +458,18 @@ class LocalLocks {
     });
   }
 
-  /** The server gave the lock to this client. */
+  /** The server granted the lock to this client. */
   granted(lock: string, grant: Granted): void {
     this.#grants.set(lock, grant);
   }
 
-  /** Nobody of this client holds the lock as this owner any more, nor waits for it as this owner. */
+  /** This client no longer holds the lock, or waits for it, as this owner. */
   forget(lock: string, ownerId: string): void {
     if (this.#grants.get(lock)?.ownerId === ownerId) this.#grants.delete(lock);
     this.lines.known(lock)?.free();
   }
 
-  /** The grant by which this client holds the lock, as far as it may rely on that. */
+  /** This client's grant of the lock, if it may still rely on it. */
   grantOf(lock: string): Granted | undefined {
     const grant = this.#grants.get(lock);
     return grant && grant.remaining() > 0 ? grant : undefined;

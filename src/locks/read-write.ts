@@ -16,7 +16,7 @@ import type { TimeLimit } from '../runtime/clock.js';
 import { AS_IT_IS, WeightedBackend } from './weighted.js';
 import { SingleLock } from './single-lock.js';
 
-/** The methods of its two halves. */
+/** The methods that only the two halves have. */
 const METHODS_OF_HALVES = ['lock', 'tryLock', 'unlock', 'acquire', 'tryAcquire', 'withLock'];
 
 export class ReadWriteSingleLock implements ReadWriteLock {
@@ -78,9 +78,9 @@ export class ReadWriteSingleLock implements ReadWriteLock {
   }
 }
 
-// One half of a read-write lock on one Redis: a weighted lock, of which a reader has one permit and a writer has all.
+// One half of a read-write lock on one Redis: a weighted lock, of which a reader takes one permit and a writer takes all.
 
-/** More permits than any semaphore may have: by this number the scripts tell a read-write lock from a semaphore. */
+/** More permits than any semaphore may have: by this number the scripts distinguish a read-write lock from a semaphore. */
 const ALL_PERMITS = 2 ** 31;
 
 /** Which half it is. */
@@ -109,8 +109,8 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
   }
 
   /**
-   * That all holds of this owner only read from now on is told without a lease (`leaseMs` 0) and lowers its weight to a reader's; a call that
-   * prolongs the lease changes no weight.
+   * With `leaseMs` 0 and `isShared`, a downgrade: lowers the owner's weight to a reader's, since all its holds only read from now on. A
+   * call that extends the lease does not change the weight.
    */
   override reenter(
     ownerId: string,
@@ -146,13 +146,13 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
       [least, most, forcedNoteTtlMs],
       (reply) => reply as string[],
     );
-    // Not before that is answered: a server that does not know the script that forces is sent it again, behind whatever else was sent.
-    // If this fails, the next renewal of a place lets in the next in the queue.
+    // Not before the answer: a server that does not know the script is sent it a second time, after other commands. If this fails, the next
+    // renewal of a place grants the lock to the next in the queue.
     grantNext(this).catch(() => undefined);
     return forced;
   }
 
-  /** Whoever forced an owner out left word, which is for that owner alone. */
+  /** If the owner is gone, checks for the note that a `forceUnlock()` left for it, and removes it. */
   protected override async keep(
     ...[ownerId, ...change]: Parameters<WeightedBackend['keep']>
   ): Promise<KeepReply> {
@@ -163,7 +163,7 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
       const removed = await this.server.connection.command('hdel', forcedOwners, ownerId);
       return removed === 1 ? 'forced' : 'deleted';
     } catch {
-      return 'deleted'; // that it is gone is known, whatever becomes of the word
+      return 'deleted'; // the owner is known to be gone, even if the note cannot be read
     }
   }
 }

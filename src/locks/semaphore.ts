@@ -1,4 +1,4 @@
-// A semaphore on one Redis: its permits are the weight of a weighted lock.
+// A semaphore on one Redis: a weighted lock, whose weights are numbers of permits.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected } from '../api/description.js';
@@ -111,7 +111,7 @@ export class SingleSemaphore implements Semaphore {
     return inspected(kind, description, depth, options);
   }
 
-  /** Outside all scopes: each acquisition is an owner of its own, whatever the caller holds. */
+  /** Acquires outside all scopes: each acquisition has an owner of its own, whatever the caller holds. */
   #acquire(
     what: string,
     options: PermitOptions | undefined,
@@ -129,7 +129,7 @@ export class SingleSemaphore implements Semaphore {
     return { permits, hold };
   }
 
-  /** How a call inside `withPermits()` waits for itself: what is held around it, and what it wants, is more than there is. */
+  /** Detects a call inside `withPermits()` that waits for itself: the permits held around it and those that it wants exceed the total. */
   #selfWait({ id, weight }: SemaphoreBackend): SelfWait | undefined {
     const around = holdersAround(currentScope(), id).map(({ grant }) => grant);
     if (around.length === 0) return undefined;
@@ -162,10 +162,10 @@ export class SingleSemaphore implements Semaphore {
   }
 }
 
-// A semaphore on one Redis, for one who wants so many of its permits: a weighted lock whose capacity can be changed.
+// The backend of a semaphore, for one number of wanted permits: a weighted lock whose capacity can be changed.
 
 export class SemaphoreBackend extends WeightedBackend {
-  /** `declared`: how many permits this client says there are. */
+  /** `declared`: the total number of permits that this client declares. */
   constructor(
     server: Server,
     newOwnerId: () => string,
@@ -186,8 +186,8 @@ export class SemaphoreBackend extends WeightedBackend {
   }
 
   /**
-   * Sets how many permits there are from now on, whatever anybody declares; those that are free then go to those in line. It must be
-   * acknowledged by replicas: a failover would take it back else.
+   * Sets the total number of permits, overriding what clients declare; then grants free permits to the queue. Replicas must acknowledge
+   * the change, or a failover would undo it.
    */
   async setCapacity(capacity: number, limit: TimeLimit): Promise<void> {
     const { lock, permits } = this.keys;
@@ -201,8 +201,8 @@ export class SemaphoreBackend extends WeightedBackend {
         limit,
       );
     } finally {
-      // Also where too few replicas have acknowledged the number: the master has it. If this fails, whoever waits sees to the line at the
-      // next renewal of its place.
+      // Also if too few replicas have acknowledged the change, since the master has it. If this fails, the next renewal of a place grants
+      // the free permits.
       grantNext(this).catch(() => undefined);
     }
   }
@@ -217,7 +217,7 @@ export class SemaphoreBackend extends WeightedBackend {
   }
 }
 
-/** More permits than anybody counts; Lua counts exactly with far larger numbers, too. */
+/** The largest number of permits. Lua still counts exactly with far larger numbers. */
 const MOST_PERMITS = 2 ** 31 - 1;
 
 function parsePermits(subject: Subject, permits: unknown): number {
@@ -225,7 +225,7 @@ function parsePermits(subject: Subject, permits: unknown): number {
   throw invalid('permits', permits, `a whole number from 1 to ${String(MOST_PERMITS)}`, subject);
 }
 
-// The hold of one acquisition of a semaphore: that of a lock, without what only an owner of a lock can do.
+// The hold of one acquisition of a semaphore: like that of a lock, without what only the owner of a lock can do.
 
 class HeldPermits implements PermitHold {
   readonly permits: number;

@@ -1,4 +1,4 @@
-// A lock of one name, on one server or on a quorum of them: acquires by an acquisition, and looks through its backend.
+// A lock of one name, on one server or on a quorum of servers. It acquires by an `Acquisition`, and queries its backend.
 
 import { acquire } from '../core/acquisition.js';
 import type { HoldOrigin, LockBackend, MemberTerms } from '../core/protocol.js';
@@ -32,7 +32,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return this.#backend.name;
   }
 
-  /** What locks that are made of this one need of it. */
+  /** For locks that are made of this one. */
   get parts(): { session: Session; backend: Backend } {
     return { session: this.#session, backend: this.#backend };
   }
@@ -53,7 +53,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return undefined;
   }
 
-  /** The same for the same lock of the same client, whatever object stands for it. */
+  /** Equal for all objects that are the same lock of the same client. */
   get id(): string {
     return this.#backend.id;
   }
@@ -74,7 +74,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     else await this.#session.anonymous.unlock(this.#backend);
   }
 
-  /** Whether the caller is inside a hold of it; of one half of a read-write lock, of that half. */
+  /** Whether the caller is inside a hold of this lock; for one half of a read-write lock, of that half. */
   get isHeldAround(): boolean {
     const half = this.#backend.isShared ?? false;
     return holdersAround(currentScope(), this.id).some(({ holds }) =>
@@ -82,7 +82,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     );
   }
 
-  /** Whether `unlock()` has something to undo, or to tell the loss of. */
+  /** Whether `unlock()` has a hold to undo, or a loss to report. */
   get isUnlockable(): boolean {
     if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
     return !this.#hasFailedHere && this.#session.anonymous.isUnlockable(this.#backend);
@@ -101,12 +101,12 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     }
     const count = await this.#session.ask(this.#backend, async () => {
       const counted = await this.#backend.holdCount(ownerId);
-      if (counted === 0) await this.#backend.remainTimeToLive(); // throws where something else has the name
+      if (counted === 0) await this.#backend.remainTimeToLive(); // throws if the key holds something else
       return counted;
     });
     const { isShared } = this.#backend;
     if (count === 0 || isShared === undefined) return count;
-    // Of a read-write lock the server knows that the owner has it; how often, and whether to read or to write, only this client knows.
+    // For a read-write lock the server knows only that the owner has it; how often, and to read or to write, only this client knows.
     for (const grant of this.#session.grants.of(this.id))
       if (grant.ownerId === ownerId && this.#isOfOurHalf(grant)) return grant.countOf(isShared);
     return 0;
@@ -135,30 +135,30 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return acquire(this.#session, this.#backend, request, origin, scope, newOwnerId);
   }
 
-  /** Whether a grant of this lock has holds of its half, if it is one half of a read-write lock. */
+  /** Whether a grant of this lock has holds of this half; always true if this is not half of a read-write lock. */
   #isOfOurHalf(grant: SessionGrant): boolean {
     const { isShared } = this.#backend;
     return isShared === undefined || grant.countOf(isShared) > 0;
   }
 
-  /** Whether it is the caller, outside any run, whose `lock()` or `tryLock()` failed. */
+  /** Whether the caller is outside any run, and its own `lock()` or `tryLock()` failed. */
   get #hasFailedHere(): boolean {
     return !actingScope(currentScope()) && hasFailed(this.marked[0]);
   }
 
-  /** What `unlock()` undoes: the latest `lock()` or `tryLock()` of the innermost run. */
+  /** The hold that `unlock()` undoes: that of the latest `lock()` or `tryLock()` of the innermost run. */
   #holdOfRun(): HoldInScope | undefined {
     const position = currentScope();
     const own = actingScope(position)?.holders(this.#backend.id) ?? [];
     const around = holdersAround(position, this.#backend.id);
     const half = this.#backend.isShared ?? false;
     return own
-      .filter((holder) => around.includes(holder) || holder.hasEnded) // an ended one may have lost holds whose unlock() is to come
+      .filter((holder) => around.includes(holder) || holder.hasEnded) // an ended holder may have lost holds whose unlock() is still to come
       .flatMap((holder) => [...holder.holds])
       .findLast(({ isUnlockable, isShared }) => isUnlockable && isShared === half);
   }
 
-  /** The owner as which the caller is inside the lock. */
+  /** The owner by which the caller holds the lock. */
   protected get currentOwnerId(): string | undefined {
     const position = currentScope();
     const holder = nearestHolder(position, this.#backend.id);
@@ -168,9 +168,9 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   }
 }
 
-// What locks that are made of other locks may be made of.
+// The members of locks that are made of other locks.
 
-/** The locks that `what` is to be made of: at least one, each once, and no Redlock beside a lock that it is made of. */
+/** Parses the members of `what`: at least one, each only once, and no Redlock together with one of its own members. */
 export function parseMembers(
   what: string,
   locks: readonly unknown[],
@@ -187,7 +187,7 @@ export function parseMembers(
   });
   const ids = new Set<string>();
   for (const { name, parts } of members) {
-    // Whoever holds one and waits for the other would wait for itself: a Redlock holds the locks that it is made of.
+    // A Redlock holds its members, so a caller that holds one of the two and waits for the other would wait for itself.
     for (const id of parts.backend.memberIds ?? [parts.backend.id]) {
       if (ids.has(id))
         throw new OptionError(`${what} has "${name}" twice: each member must be another lock`);
@@ -202,7 +202,7 @@ function isSingleLock(given: unknown): given is SingleLock {
   return given instanceof SingleLock;
 }
 
-/** What was given for a member, in words that lead to the mistake. */
+/** Describes what was given as a member, with a hint at the likely mistake. */
 export function shownMember(given: unknown): string {
   if (given instanceof BaseLock) return `"${given.name}"`;
   if (has(given, 'readLock')) return 'a read-write lock (was readLock() or writeLock() forgotten?)';
@@ -213,7 +213,7 @@ export function shownMember(given: unknown): string {
   return shown(given);
 }
 
-/** A lock of another copy of this package is an instance of another class: only its shape tells. */
+/** Checks by shape, since a lock of another copy of this package is an instance of another class. */
 function has(given: unknown, method: string): boolean {
   return (
     typeof given === 'object' &&

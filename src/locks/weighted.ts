@@ -1,4 +1,4 @@
-// A lock of several permits on one Redis, for one who wants so many of them: semaphores, and the two halves of read-write locks.
+// A lock with several permits on one Redis, for one number of wanted permits: semaphores, and the two halves of read-write locks.
 
 import type { HoldfastError } from '../api/errors.js';
 import {
@@ -32,10 +32,10 @@ import type { Argument } from '../redis/port.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 
-/** How long a capacity that was set is kept after somebody last needed it. */
+/** How long a capacity set by `setPermits()` is kept after its last use, in milliseconds. */
 export const PERMITS_TTL_MS: number = 30 * 86_400_000;
 
-/** As the target weight of an owner: it keeps the weight that it has. */
+/** As the target weight of an owner: its weight stays as it is. */
 export const AS_IT_IS = -1;
 
 const PLACES = placeRenewals(
@@ -50,30 +50,30 @@ const HOLDS: RenewerRow<LockKeys> = {
   keysOf: ({ lock, leases, forcedOwners }) => [lock, leases, forcedOwners],
 };
 
-/** What a weighted lock is, and how much of it is wanted. */
+/** The terms of a weighted lock: its kind and capacity, and the wanted weight. */
 interface WeightedTerms {
   readonly name: string;
-  /** What it is, in words: "a semaphore". */
+  /** The kind, in words: "a semaphore". */
   readonly expected: string;
-  /** How many permits there are, as far as this client declares it. */
+  /** The total number of permits that this client declares. */
   readonly capacity: number;
-  /** How many of them an owner is to have. */
+  /** How many of them an owner wants. */
   readonly weight: number;
 }
 
-/** Why permits can never be had as they were asked for: others declared another capacity, or it is less than what is wanted. */
+/** Why a request can never be granted: other clients have declared another capacity, or the request exceeds it. */
 export interface Refusal {
   readonly why: 'declared' | 'exceeded';
   readonly capacity: number;
 }
 
-/** Who holds permits, or waits for them, and how many. */
+/** An owner that holds permits, or waits for them, and how many. */
 interface Weighed {
   readonly ownerId: string;
   readonly weight: number;
 }
 
-/** Who holds permits of a weighted lock, and who waits for them. */
+/** The holders of a weighted lock's permits, and the waiters. */
 export interface WeightedView {
   readonly capacity: number;
   readonly holders: readonly Weighed[];
@@ -103,7 +103,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     this.id = `${server.channelSuffix} weighted ${this.keys.lock}`;
   }
 
-  /** The error for what the server refused: what was declared, or how much was asked for. */
+  /** The error for a refusal by the server. */
   protected abstract refused(refusal: Refusal): HoldfastError;
 
   get keyPlaces(): readonly KeyPlace[] {
@@ -195,7 +195,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     ]);
   }
 
-  /** Has an owner keep at most `weight` permits, a target, for `leaseMs` from now (0: its lease stays as it is). */
+  /** Lowers an owner's permits to at most `weight`, and extends its lease to `leaseMs` from now (0: its lease stays as it is). */
   protected async keep(
     ownerId: string,
     weight: number,

@@ -1,6 +1,6 @@
-// One caller's place in the queue for a lock. On the server it is a lease, which the watchdog renews, and it has the nonce of the
-// command that made or renewed it last. Whoever grants the lock to the place says that nonce, so here stands which grants count, and
-// from when.
+// One caller's place in the queue for a lock. On the server the place is a lease, which the watchdog renews, and it stores the nonce of the
+// command that last made or renewed it. A grant to the place names that nonce; this class decides by it whether the grant counts, and from
+// when.
 
 import type { SeenHolder } from '../api/errors.js';
 import {
@@ -28,23 +28,23 @@ import {
 const FREE = -2;
 
 type State =
-  /** The server has nothing of it but what its caller has: it never asked for a place, or it has the lock. */
+  /** No place on the server: it never asked for one, or its caller has the lock. */
   | { readonly kind: 'outside' }
-  /** Its caller is to ask the server, or does. */
+  /** Its caller must ask the server, or is asking it. */
   | { readonly kind: 'asking' }
   /** Its caller sleeps. */
   | { readonly kind: 'waiting' }
-  /** The lock was handed over to it, and its caller has not taken it so far. */
+  /** The lock was handed over to it, and its caller has not taken it yet. */
   | ({ readonly kind: 'granted' } & PlaceGrant)
   | { readonly kind: 'left' };
 
 /** A hand-over of the lock to the place. */
 interface PlaceGrant {
-  /** The nonce that the place had then. */
+  /** The nonce that the place had at the hand-over. */
   readonly nonce: number;
   /** Until when the grant may be relied on. */
   readonly deadline: Deadline;
-  /** The token of a fenced lock; undefined: none could be given, or it was not told. */
+  /** The token of a fenced lock; undefined: none could be given, or the message did not contain it. */
   readonly token: bigint | undefined;
 }
 
@@ -62,15 +62,15 @@ export class Place implements Waiter, QueuedPlace {
   #state: State = { kind: 'outside' };
   woken: Promise<void> = Promise.resolve();
   #resolveWoken: () => void = () => undefined;
-  /** The ticket decides on the order in the queue; kept, so that a place that got lost on the server can be had again. */
+  /** The ticket decides the order in the queue. Kept, to restore a place that the server has lost. */
   #ticket = '0';
-  /** The newest command that was confirmed, and those since then; oldest first, so by rising nonces. */
+  /** The newest confirmed command and those sent since; oldest first, so by rising nonces. */
   readonly #sentNonces: SentNonce[] = [];
-  /** When the command was sent that was confirmed last. */
+  /** When the command that was confirmed last was sent. */
   #confirmedAt: Instant;
-  /** Whether the latest command told the server that we hear of grants. */
+  /** Whether the latest command told the server that this client is subscribed to grants. */
   #toldListening = false;
-  /** Whether the server said that it has dropped the place for what its caller wants. */
+  /** Whether the server reported that it dropped the place, because its caller wants more permits than there are. */
   #wasDropped = false;
 
   constructor(lock: QueuedLock, ownerId: string, request: LockRequest) {
@@ -91,9 +91,9 @@ export class Place implements Waiter, QueuedPlace {
   }
 
   /**
-   * Takes the lock, if it was handed over, without asking. Asks first (undefined) with less than half of the place's lease left: by then a
-   * renewal may have failed, or we were paused. Also where replicas must know, since whoever handed over did not wait for them; and where a
-   * fenced lock's token was not told.
+   * Takes the lock, if it was handed over, without a command. Returns undefined, so that the caller asks the server first, if less than
+   * half of the place's lease is left (a renewal may have failed, or this process was paused); with `replicas`, since the hand-over did not
+   * wait for them; and if a fenced lock's token is missing.
    */
   claim(): HandedOver | undefined {
     if (this.#state.kind !== 'granted') return undefined;
@@ -114,9 +114,9 @@ export class Place implements Waiter, QueuedPlace {
   }
 
   wait(seen: SeenHolder, triedAtMs: number): void {
-    if (this.#state.kind !== 'asking') return; // no wait, or the lock was handed over meanwhile
+    if (this.#state.kind !== 'asking') return; // the caller does not wait, or the lock was handed over meanwhile
     this.#become({ kind: 'waiting' });
-    // A renewal that found the place gone may have overtaken the join that made it anew: a grant to that place would be refused.
+    // A renewal that found the place gone may have overtaken the join that made it again: then a grant to that place would be refused.
     const isInDoubt = this.#sentNonces.length === 0;
     const isDeafThere = this.#queue.isListening && !this.#toldListening;
     this.#queue.wait(this, seen, triedAtMs, isInDoubt || isDeafThere);
@@ -125,7 +125,7 @@ export class Place implements Waiter, QueuedPlace {
   leave(leaseMs?: number): boolean {
     const mayStand = this.#mayStand;
     this.#become({ kind: 'left' });
-    // If something may stand all the same, a hold around the caller was entered instead.
+    // If the place may still exist, the call has re-entered a hold around its caller instead.
     this.#queue.leave(this, leaseMs !== undefined && !mayStand);
     return mayStand;
   }
@@ -137,8 +137,8 @@ export class Place implements Waiter, QueuedPlace {
   }
 
   /**
-   * The grant counts from when the command was sent whose nonce the place had then. One with a nonce older than the newest that was
-   * confirmed, or than one that found the place gone, is left over from before that, and does not count. Nor does a second one.
+   * The grant counts from when the command with this nonce was sent. A grant does not count if its nonce is older than the newest confirmed
+   * one, or than that of a command that found the place gone: it was made to an earlier place. Nor does a second grant.
    */
   granted(nonce: number, token?: bigint): void {
     const sentAt = this.#sentAt(nonce);
@@ -149,7 +149,7 @@ export class Place implements Waiter, QueuedPlace {
 
   dropped(): void {
     this.#wasDropped = true;
-    this.lock.server.watchdog.renew([this]); // finds out whether that is so
+    this.lock.server.watchdog.renew([this]); // verifies it
   }
 
   wake(): void {
@@ -165,7 +165,7 @@ export class Place implements Waiter, QueuedPlace {
       const deadline = deadlineOf(sentAt, leaseMs);
       if (this.#mayStand) this.#become({ kind: 'granted', nonce, deadline, token: undefined });
     } else if (found === 'gone') {
-      // A command that was sent later has made the place anew, or will tell.
+      // A later command has made the place again, or its answer will tell.
       if (this.#sentNonces.some((sent) => sent.nonce > nonce)) return;
       if (!this.#wasDropped && this.ageMs() < this.#placeLeaseMs)
         this.#queue.passedOver(this.#confirmedAt);
@@ -177,12 +177,12 @@ export class Place implements Waiter, QueuedPlace {
     }
   }
 
-  /** Takes the lock or joins the queue for it; a place that was lost is had again by its ticket. */
+  /** Takes the lock or joins the queue for it. The ticket restores a place that was lost. */
   async #join(limit?: TimeLimit): Promise<AcquireReply> {
     const reply = await this.#joinOnce(limit);
     if (reply.outcome !== 'held' || reply.holderTtlMs !== FREE) return reply;
-    // The lock is free, and not ours since others are first in the queue; but those may be dead. So it is offered to them, which drops
-    // the dead ones, and then we ask again.
+    // The lock is free, but other places are first in the queue, and their clients may be dead. So it is offered to them, which drops the
+    // dead ones; then we ask again.
     if (!this.#hasLeft) await grantNext(this.lock);
     const again = this.#hasLeft ? reply : await this.#joinOnce(limit);
     const isFree = again.outcome === 'held' && again.holderTtlMs === FREE;
@@ -216,7 +216,7 @@ export class Place implements Waiter, QueuedPlace {
       if (outcome === 'acquired') return token === undefined ? { outcome } : { outcome, token };
       return this.#handedOver({ deadline: deadlineOf(sentAt, leaseMs), token });
     } catch (error) {
-      this.#askAnew(); // what became of the command is not known: the next try finds out where we stand
+      this.#askAnew(); // the command's outcome is unknown: the next try finds it out
       throw error;
     }
   }
@@ -241,17 +241,17 @@ export class Place implements Waiter, QueuedPlace {
     return this.lock.server.schedule.clock;
   }
 
-  /** How long the place is kept without a renewal, in milliseconds. */
+  /** How long the server keeps the place without a renewal, in milliseconds. */
   get #placeLeaseMs(): number {
     return this.lock.server.lockWatchdogTimeoutMs;
   }
 
-  /** When the command with this nonce was sent; undefined: a grant that answers it does not count (any more). */
+  /** When the command with this nonce was sent; undefined: a grant with this nonce does not count (any more). */
   #sentAt(nonce: number): Instant | undefined {
     return this.#sentNonces.find((sent) => sent.nonce === nonce)?.at;
   }
 
-  /** The command with this nonce was answered: a grant with an older nonce was made to an earlier place, and counts no more. */
+  /** The command with this nonce was answered: a grant with an older nonce was made to an earlier place and no longer counts. */
   #confirmed(nonce: number): void {
     this.#dropWhile((sent) => sent.nonce < nonce);
     this.#confirmedAt = this.#sentAt(nonce) ?? this.#confirmedAt;
@@ -267,13 +267,13 @@ export class Place implements Waiter, QueuedPlace {
     }
   }
 
-  /** Nothing that answers what was sent before counts any more. */
+  /** Grants to nonces sent so far no longer count; the caller must ask the server. */
   #askAnew(): void {
     this.#sentNonces.length = 0;
     if (this.#mayStand) this.#become({ kind: 'asking' });
   }
 
-  /** Whether something of it may be on the server that its caller does not have. */
+  /** Whether the server may have a place, or a lock handed over to it, that the caller has not taken. */
   get #mayStand(): boolean {
     return this.#state.kind !== 'outside' && !this.#hasLeft;
   }
@@ -282,7 +282,7 @@ export class Place implements Waiter, QueuedPlace {
     return this.#state.kind === 'left';
   }
 
-  /** The one place where the state changes. Whoever has left does not come back. */
+  /** The only place where the state changes. `left` is final. */
   #become(next: State): void {
     if (this.#hasLeft) return;
     this.#state = next;

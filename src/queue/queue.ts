@@ -1,5 +1,5 @@
-// A lock's queue on its server, as this client's callers stand in it: where they hear of their grants, how their places are renewed,
-// and when one of them looks whether the lock is free. Fair locks, semaphores and read-write locks have one.
+// This client's part of a lock's queue on the server: it receives the grants for its callers, renews their places, and checks in time
+// whether the lock is free. Fair locks, semaphores and read-write locks have a queue.
 
 import { type SeenHolder, UnavailableError } from '../api/errors.js';
 import type { KeepReply, Renewable, Watched } from '../core/protocol.js';
@@ -15,64 +15,64 @@ import type { Due, Scheduled } from '../runtime/schedule.js';
 import type { ChannelListener, Subscription } from '../waiting/channels.js';
 import { LastAnswer } from '../waiting/line.js';
 
-/** A lock that has a queue on its server: what its scripts do about the queue. */
+/** A lock with a queue on its server, and what its scripts do with the queue. */
 export interface QueuedLock {
-  /** The same for the same lock of the same client. */
+  /** Equal for all objects that are the same lock of the same client. */
   readonly id: string;
   readonly server: Server;
   readonly keys: LockKeys;
   /** Whether each holder is given a fencing token. */
   readonly isFenced: boolean;
-  /** How places in its queue are renewed. */
+  /** How the places in its queue are renewed. */
   readonly placeRenewals: RenewerRow<QueuedPlace>;
-  /** Takes the lock, or makes or renews a place. `place`: what the script is told of the place, from `placeLeaseMs` to `channelSuffix`. */
+  /** Takes the lock, or makes or renews a place. `place`: the script arguments about it, from `placeLeaseMs` to `channelSuffix`. */
   join(
     ownerId: string,
     leaseMs: number,
     place: readonly Argument[],
     limit?: TimeLimit,
   ): Promise<JoinReply>;
-  /** Gives up what an owner has of the lock, or nothing if that is empty; what is free then goes to the first in the queue. */
+  /** Releases what this owner holds (nothing if `ownerId` is empty), then grants what is free to the first in the queue. */
   handOver(ownerId: string): Promise<HandOver>;
   /** Sets the lease of a lock that was handed over. */
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply>;
   release(ownerId: string): Promise<boolean>;
-  /** Tells `listener` of releases that gave the lock to nobody in the queue; left out: there are none. */
+  /** Notifies `listener` of releases that granted the lock to no place in the queue; left out: there are no such releases. */
   subscribeToUnlocks?(listener: ChannelListener): Subscription;
 }
 
 /** One of this client's callers in the queue. */
 export interface QueuedPlace extends Renewable<PlaceReply> {
   readonly lock: QueuedLock;
-  /** A command is about to be sent that makes or renews the place. */
+  /** A command that makes or renews the place is about to be sent. */
   sending(nonce: number, at: Instant): void;
-  /** The lock was handed over to it, while the place had this nonce, with such a token if it is a fenced one. */
+  /** The lock was handed over to the place when it had this nonce. `token`: that of a fenced lock. */
   granted(nonce: number, token?: bigint): void;
-  /** The server says that it has dropped the place for what its caller wants. */
+  /** The server has dropped the place, because its caller wants more permits than there are. */
   dropped(): void;
-  /** Its caller is to ask the server. */
+  /** Its caller must ask the server. */
   wake(): void;
 }
 
-/** What the message begins with that tells a new end of the holder's lease. */
+/** How a message begins that announces a new end of the holder's lease. */
 const ENDS = 'ends ';
 
-/** What the message begins with that tells an owner that its place was dropped. */
+/** How a message begins that tells an owner that its place was dropped. */
 const GONE = 'gone ';
 
 /** A grant: the nonce of the place, the fencing token if there is one, and the owner. */
 const GRANT = /^(\d{1,16})(?::(\d{1,16}))? (.+)$/s;
 
-/** What the queues of one client share at one server. */
+/** What the queues of one client on one server share. */
 class Queues {
-  /** By lock: those in which somebody waits, or whose lock somebody got there. */
+  /** By lock: the queues with a waiting caller, or with a caller that got the lock there. */
   readonly inUse: Map<string, Queue> = new Map<string, Queue>();
-  /** The client ids of all owners that have waited so far: a member of a MultiLock has an owner of the client that made the MultiLock. */
+  /** The client ids of all owners that have waited so far. More than one: members of a MultiLock have owners of the MultiLock's client. */
   readonly clientIds: Set<string> = new Set<string>();
   lastNonce = 0;
 }
 
-/** This client's part of the queue for a lock. It is kept from the first place that is expected until nobody waits or holds any more. */
+/** This client's part of the queue for a lock. It is kept from the first expected place until no caller waits or holds any more. */
 export function queueOf(lock: QueuedLock): Queue {
   const queues = lock.server.shared(Queues);
   return queues.inUse.get(lock.id) ?? new Queue(queues, lock);
@@ -80,21 +80,21 @@ export function queueOf(lock: QueuedLock): Queue {
 
 export class Queue implements Due {
   scheduled: Scheduled | undefined;
-  /** What its callers were told last of who has the lock; undefined: nobody waits. */
+  /** The latest answer about the holder, for all its callers; undefined: none of them waits. */
   lastAnswer: LastAnswer | undefined;
   readonly #queues: Queues;
   readonly #lock: QueuedLock;
-  /** Who waits, or has sent a join, by owner. */
+  /** The places that wait or have sent a join, by owner. */
   readonly #places = new Map<string, QueuedPlace>();
-  /** The owners that got the lock here: a grant that comes for one of them now is a copy, or came late. */
+  /** The owners that got the lock here: another grant for one of them is a copy, or late. */
   readonly #holders = new Set<string>();
-  /** While somebody waits: to grants, and to releases. */
+  /** To grants and to releases; empty while no caller waits. */
   #subscriptions: readonly Subscription[] = [];
-  /** `again`: a message came meanwhile, and the look may have reached the server before what the message tells of. */
+  /** The check of the lock. `again`: a message came meanwhile, and the check may have run on the server before what the message reports. */
   #look: 'none' | 'under way' | 'again' = 'none';
-  /** The place whose caller asks, for all, who has the lock; undefined: none does now. */
+  /** The place whose caller is asking, for all, who has the lock; undefined: none is. */
   #asking: QueuedPlace | undefined;
-  /** Since when that one, or the last one that did, asks; on the monotonic clock. */
+  /** When the current or latest asking began, on the monotonic clock. */
   #askedSinceMs = 0;
 
   constructor(queues: Queues, lock: QueuedLock) {
@@ -102,24 +102,27 @@ export class Queue implements Due {
     this.#lock = lock;
   }
 
-  /** Whether our subscription to grants is known to stand. If nobody listens though the server was told so, it takes us for gone. */
+  /** Whether our subscription to grants is confirmed. If the server was told so but finds no subscriber, it takes this client for dead. */
   get isListening(): boolean {
     return this.#server.channels.isSubscribed(this.#grantChannel);
   }
 
-  /** A number that no other command about a place has. */
+  /** A number that no other command about a place uses. */
   nextNonce(): number {
     return ++this.#queues.lastNonce;
   }
 
-  /** The server is about to be asked for this place: from now on a grant may come for its owner. */
+  /** This place is about to be requested from the server: from now on a grant may come for its owner. */
   expect(place: QueuedPlace): void {
     this.#queues.inUse.set(this.#lock.id, this);
     this.#queues.clientIds.add(clientIdOf(place.ownerId));
     this.#places.set(place.ownerId, place);
   }
 
-  /** Who tried at `triedAtMs` (monotonic) waits now. `isInDoubt`: whether its place may be gone, or count as one that hears of no grant. */
+  /**
+   * The place starts to wait, after a try at `triedAtMs` (monotonic). `isInDoubt`: whether the server may have dropped the place, or may
+   * believe that it receives no grants.
+   */
   wait(
     place: QueuedPlace,
     { holder, holderTtlMs }: SeenHolder,
@@ -129,15 +132,15 @@ export class Queue implements Due {
     this.#server.watchdog.watch(place, place, this.#server.renewer(this.#lock.placeRenewals));
     this.#listen();
     if (this.#asking === place) this.#asking = undefined;
-    // If the holder is another place of this client, its caller does not know yet.
+    // If the holder is another place of this client, its caller does not know yet that it has the lock.
     this.#places.get(holder)?.wake();
-    // A grant may have been published before we listened, or while we did not; it may even have overtaken the answer to the try.
+    // A grant may have been published before we subscribed, or while we were not; it may even have overtaken the answer to the try.
     const hasMissed = this.#subscriptions.some((heard) => heard.mayHaveMissed(triedAtMs));
     if (isInDoubt || hasMissed) this.#server.watchdog.renew([place]);
     this.scheduleLook(holderTtlMs);
   }
 
-  /** `hasLock`: its caller got the lock here, and has it until `forget`. */
+  /** `hasLock`: the caller got the lock here, and has it until `forget`. */
   leave(place: QueuedPlace, hasLock: boolean): void {
     this.#server.watchdog.unwatch(place);
     if (this.#places.delete(place.ownerId) && hasLock) this.#holders.add(place.ownerId);
@@ -151,7 +154,7 @@ export class Queue implements Due {
     this.forget();
   }
 
-  /** Nobody has the lock as this owner any more. */
+  /** The lock is no longer held as this owner. */
   forget(ownerId = ''): void {
     this.#holders.delete(ownerId);
     const { inUse } = this.#queues;
@@ -160,8 +163,8 @@ export class Queue implements Due {
   }
 
   /**
-   * A caller wants to know who has the lock, and asks for all; unless another one has been asking since `sinceMs` (on the monotonic clock).
-   * Asking changes nobody's place.
+   * Has this place's caller ask the server, for all, who has the lock; unless a caller that began at `sinceMs` (on the monotonic clock) or
+   * later is still asking. Asking does not change the place.
    */
   look(place: QueuedPlace, sinceMs: number): void {
     if (!this.lastAnswer || (this.#asking && this.#askedSinceMs >= sinceMs)) return;
@@ -171,16 +174,17 @@ export class Queue implements Due {
   }
 
   /**
-   * A place is gone whose lease was not over, and of which the server was told last at `toldAt`. If this client listened all the while,
-   * whoever handed over may not count it, and would pass it over for ever: it listens on classic channels, others publish on sharded ones;
-   * or its subscription stands at a replica. From now on, until it has subscribed anew, it says that it does not listen, and is taken at its
-   * word. (If it dies then, its place is skipped only when the lease of that is over.)
+   * A place is gone although its lease was not over; the last command about it was sent at `toldAt`. If this client was subscribed all the
+   * time, the client that handed over may not have seen the subscription, and would pass this client over for ever: for example if this
+   * client subscribes to classic channels and others publish on sharded ones, or if its subscription is at a replica. From now on, until it
+   * has resubscribed, this client declares that it does not listen, so that its places are not passed over. (If it dies then, its place is
+   * skipped only when the place's lease ends.)
    */
   passedOver(toldAt: Instant): void {
     this.#server.channels.doubt(this.#grantChannel, toldAt.monotonicMs);
   }
 
-  /** The lock is looked at in `ttlMs`, and not before, unless something else is told. -1: its lease has no end; below that, the lock is free. */
+  /** Checks the lock in `ttlMs`, unless new information comes earlier. -1: the holder's lease does not end; below -1: the lock is free. */
   scheduleLook(ttlMs: number): void {
     if (this.#places.size === 0 || ttlMs === -1) return;
     const { schedule } = this.#server;
@@ -189,15 +193,15 @@ export class Queue implements Due {
     else schedule.within(this, ttlMs);
   }
 
-  /** The holder's lease is over, if nobody has prolonged it. */
+  /** The holder's lease is over, unless it was extended. */
   due(): void {
     this.#lookAtLock();
   }
 
   /**
-   * What was published for this client: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>"; that the holder's lease is shorter than the
-   * one before it, "ends <ttlMs>"; of a weighted lock also that a place was dropped, "gone <owner>". Anybody who may publish may say
-   * anything: what is none of these is ignored.
+   * Handles a message published for this client: a grant, "<nonce> <owner>" or "<nonce>:<token> <owner>"; "ends <ttlMs>": the holder's
+   * lease is shorter than the previous one; for a weighted lock also "gone <owner>": a place was dropped. Anything else is ignored, since
+   * anyone with permission may publish on the channel.
    */
   #hear(message: string): void {
     if (message.startsWith(ENDS))
@@ -207,19 +211,19 @@ export class Queue implements Due {
   }
 
   /**
-   * Whoever waits here as that owner gets the grant, also if it has overtaken the answer to the join. If nobody has the lock as that owner
-   * either, a join of somebody who has gone came late: the lock would stand idle until the lease of that place is over. `isOurs`: the grant
-   * came to this client's own channel, so it is nobody else's.
+   * Gives the grant to the place that waits here as that owner, even if the grant has overtaken the answer to the join. If there is no such
+   * place, and no caller has the lock as that owner, the join of a caller that has left came late: the lock is released, as it would be
+   * idle until the place's lease ends. `isOurs`: the grant came on this client's own channel, so it belongs to no other client.
    */
   granted(grant: string, isOurs: boolean): void {
     const [, nonce, token, ownerId] = GRANT.exec(grant) ?? [];
     if (ownerId === undefined) return;
     const place = this.#places.get(ownerId);
     if (place) place.granted(Number(nonce), token === undefined ? undefined : BigInt(token));
-    else if (isOurs && this.#isOrphan(ownerId)) this.#lock.release(ownerId).catch(() => undefined); // unanswered: then that lease ends it
+    else if (isOurs && this.#isOrphan(ownerId)) this.#lock.release(ownerId).catch(() => undefined); // unanswered: the lease ends it
   }
 
-  /** Whether an owner is one of ours, and nobody is here any more who would take the lock as this owner. */
+  /** Whether an owner is one of ours, and no caller is left that would take the lock as this owner. */
   #isOrphan(ownerId: string): boolean {
     return !this.#holders.has(ownerId) && this.#queues.clientIds.has(clientIdOf(ownerId));
   }
@@ -230,29 +234,29 @@ export class Queue implements Due {
     const { channels } = this.#server;
     const isSharded = (): boolean => this.#server.isSharded;
     const hear = (payload: string): void => {
-      // A message may come late, when everybody has left: who came since then is in another queue.
+      // A message may come late, after all callers have left: callers that came since are in another Queue object.
       const queue = queueOf(this.#lock);
       for (const message of messagesIn(payload)) queue.#hear(message);
     };
     const grants = channels.subscribe(this.#grantChannel, isSharded, {
-      // Until the server knows that we listen, it does not count us, and may have passed our places over.
+      // While the server did not know of our subscription, it may have passed our places over.
       subscribed: () => {
         this.#server.watchdog.renew(this.#places.values());
       },
       message: hear,
       late: hear,
-      // A grant finds its place also before that waits, so whoever waits later has not missed it. But a new end of the lease is newer
-      // than the answer to a join that was sent before it.
+      // A grant reaches its place even before the place waits, so later waiters have not missed it. But an "ends" message is newer than the
+      // answer to a join that was sent before it.
       concernsAll: (payload) => messagesIn(payload).some((message) => message.startsWith(ENDS)),
     });
-    // A release that finds nobody in the queue hands the lock to nobody, and publishes on the unlock channel: that of a reentrant lock
-    // of this name, or one after the queue was deleted.
+    // A release that grants the lock to no place publishes on the unlock channel: the release of a reentrant lock of this name, or one
+    // after the queue was deleted.
     const look = this.#lookAtLock;
     const unlocks = this.#lock.subscribeToUnlocks?.({ subscribed: look, message: look });
     this.#subscriptions = unlocks ? [grants, unlocks] : [grants];
   }
 
-  /** Looks at the lock, and hands it to the first in the queue if nobody holds it. */
+  /** Checks the lock, and hands it to the first in the queue if it is free. */
   readonly #lookAtLock = (): void => {
     if (this.#look !== 'none') {
       this.#look = 'again';
@@ -266,11 +270,11 @@ export class Queue implements Due {
     };
     grantNext(this.#lock)
       .then((ttlMs) => {
-        // The lock is free, and there was nobody to hand it to: then our places are gone.
+        // The lock is free and the queue was empty: then our places are gone.
         if (ttlMs < -1) this.#server.watchdog.renew(this.#places.values());
         else this.scheduleLook(ttlMs);
       })
-      .then(looked, looked); // if it failed, the next renewal of the places tells how long the lock is held
+      .then(looked, looked); // after a failure, the next renewal of the places tells when to check again
   };
 
   get #server(): Server {
@@ -290,7 +294,7 @@ function clientIdOf(ownerId: string): string {
   return ownerId.slice(0, ownerId.lastIndexOf(':'));
 }
 
-/** The messages in what was published on a channel of grants: one, or of a weighted lock a JSON array of them. */
+/** The messages in a payload of a grant channel: a single message, or for a weighted lock a JSON array of messages. */
 function messagesIn(payload: string): readonly string[] {
   if (!payload.startsWith('[')) return [payload];
   try {
@@ -301,7 +305,7 @@ function messagesIn(payload: string): readonly string[] {
   }
 }
 
-// A join takes the lock, or a place in its queue, or renews that.
+// A join takes the lock, or takes or renews a place in its queue.
 
 export type JoinReply =
   | {
@@ -322,23 +326,23 @@ function outcomeOf(code: number): 'acquired' | 'handed over' {
   return code === 1 ? 'acquired' : 'handed over';
 }
 
-// A hand-over gives what is free to the first in the queue.
+// A hand-over grants what is free to the first in the queue.
 
-/** As `lookInMs`: so many were granted or dropped that others had to be left for another call, at once. */
+/** As `lookInMs`: the call has granted or dropped as many places as one call may; call again at once for the others. */
 const CALL_AGAIN = -3;
 
-/** What a hand-over came to. */
+/** The outcome of a hand-over. */
 export interface HandOver {
   /** Whether the owner held the lock. */
   readonly isHeld: boolean;
   /**
-   * When somebody in the queue has to look again, in milliseconds: when the lease ends of the holder, or of the first of several. -1: for no
-   * reason of time; -2: nobody is in the queue, and nobody was granted anything.
+   * When a waiting client must check again, in milliseconds: when the lease of the holder ends; for a weighted lock, the first lease of a
+   * holder or that of the first place. -1: no check because of time is needed; -2: the queue is empty, and nothing was granted.
    */
   readonly lookInMs: number;
 }
 
-/** What a script is told of how to announce grants: on which channels, by which command, and whether it can count who listens there. */
+/** The script arguments for announcing grants: the channels, the command, and whether the script can count the subscribers. */
 export function grantArgs({ server, keys }: QueuedLock): readonly (string | number)[] {
   const { isSharded, connection } = server;
   return [keys.grants, grantCommand(server), Number(isSharded || !connection.isCluster)];
@@ -350,7 +354,7 @@ export function grantCommand({ isSharded }: Server): 'PUBLISH' | 'SPUBLISH' {
 }
 
 /**
- * What a hand-over was answered. Those of this client to whom it granted the lock learn that now: the messages come later, or never.
+ * Reads the answer to a hand-over, and passes its grants to this client's own places at once: the messages come later, or never.
  * `refused`: the channel on which publishing was refused, and why.
  */
 export function handedOver(
@@ -366,7 +370,7 @@ export function handedOver(
   return { isHeld: held === 1, lookInMs };
 }
 
-/** Sees to it that what nobody holds goes to the first in the queue. Returns `lookInMs`. */
+/** Hands what is free to the first in the queue, in as many calls as that takes. Returns `lookInMs`. */
 export async function grantNext(lock: QueuedLock): Promise<number> {
   for (;;) {
     const { lookInMs } = await lock.handOver('');
@@ -374,26 +378,26 @@ export async function grantNext(lock: QueuedLock): Promise<number> {
   }
 }
 
-/** Whether the owner held the lock. Whoever could not be granted it by the same call is by another one, or at its next renewal. */
+/** Whether the owner held the lock. Places that the same call could not grant get it by another call, or at their next renewal. */
 export async function whetherHeld(lock: QueuedLock, asked: Promise<HandOver>): Promise<boolean> {
   const { isHeld, lookInMs } = await asked;
   if (lookInMs === CALL_AGAIN) grantNext(lock).catch(() => undefined);
   return isHeld;
 }
 
-// How the places that a client has in queues of one kind are renewed: many in one call.
+// Renewals of a client's places in queues of one kind: many in one call.
 
-/** What the renewal with this nonce found. */
+/** What the renewal with this nonce found about a place. */
 export interface PlaceReply {
   readonly nonce: number;
   /**
-   * `yours`: it was handed the lock, and nobody has told this client so far; `gone`: it lapsed, was passed over, or the queue was deleted; a
-   * number: it is in the queue, and this is `lookInMs`.
+   * `yours`: the lock was handed over to it, which this client may not know yet; `gone`: it expired or was passed over, or the queue was
+   * deleted; a number: it is in the queue, and this is `lookInMs`.
    */
   readonly found: 'yours' | 'gone' | number;
 }
 
-/** `keysOf`: the keys of its lock that the script takes for each place. */
+/** `keysOf`: the keys of the lock that the script takes for each place. */
 export function placeRenewals(
   kind: string,
   script: Script,
@@ -422,7 +426,7 @@ async function renewPlaces(
       (replies as PlaceReply['found'][]).map((found) => ({ nonce, found })),
     );
   } catch (error) {
-    // The server refuses us, and nobody would ever wake these callers: by a try of its own each of them learns that.
+    // The server refuses this client, and nothing else would ever wake these callers: each of them gets the error of its own try.
     if (error instanceof UnavailableError || failureKind(error) === 'denied')
       for (const place of places) place.wake();
     throw error;

@@ -1,17 +1,17 @@
-// Callers outside any run: what their `unlock()` undoes, and whose `unlock()` it is.
+// Callers outside any run: which hold an `unlock()` undoes, and which caller it belongs to.
 
 import { AsyncLocalStorage, AsyncResource, executionAsyncId } from 'node:async_hooks';
 import { LockLostError } from '../api/errors.js';
 
-/** A lock as scopes know it: the two halves of a read-write lock are one. */
+/** A lock as scopes see it: the two halves of a read-write lock are one lock. */
 export interface ScopedLock {
-  /** The same for the same lock of the same client. */
+  /** Equal for all objects that are the same lock of the same client. */
   readonly id: string;
-  /** Whether several owners may have it at a time, as the half of a read-write lock that only reads, or a semaphore. */
+  /** Whether several owners may have it at a time: the read half of a read-write lock, or a semaphore. */
   readonly isShared?: boolean;
 }
 
-/** One of the holds by which a scope, or an anonymous caller, holds a lock: who may undo it, not how it is held. */
+/** One of the holds of a scope, or of an anonymous caller, as far as undoing it is concerned. */
 export interface HoldInScope {
   readonly lockName: string;
   readonly ownerId: string;
@@ -19,23 +19,23 @@ export interface HoldInScope {
   readonly isShared: boolean;
   /** Whether `unlock()` may undo it. */
   readonly isUnlockable: boolean;
-  /** Whether it was lost while its owner goes on: nobody is inside it any more, but the `unlock()` that it is owed must find it. */
+  /** Whether it was lost while its owner keeps the lock: no caller is inside it any more, but its own `unlock()` must find it. */
   readonly isLostBeforeUnlock: boolean;
   release(): Promise<void>;
   /** Takes the hold from its caller, whose `signal` aborts with `error`. */
   revoke(error: LockLostError): Promise<void>;
   /** How long its owner has held the lock, in milliseconds. */
   readonly heldForMs: number;
-  /** How long the hold lasts if nobody undoes it, in milliseconds; Infinity: it is renewed. */
+  /** How long the hold lasts if it is not undone, in milliseconds; Infinity: it is renewed. */
   readonly lastsForMs: number;
-  /** Nobody will undo it any more: it ends with its lease at the latest. */
+  /** The hold may never be undone: from now on it ends with its lease at the latest. */
   stopRenewing(): void;
 }
 
-/** For how many locks a loss is remembered whose `unlock()` has not come: it may never come. */
+/** For how many locks losses without an `unlock()` are remembered; that `unlock()` may never come. */
 const MAX_LOSSES = 10_000;
 
-/** The losses of one lock acquired by `lock()` or `tryLock()`: how many no `unlock()` was told of yet, and the error of the latest. */
+/** The losses of one lock acquired by `lock()` or `tryLock()`: how many no `unlock()` has reported yet, and the error of the latest. */
 interface Losses {
   count: number;
   error: LockLostError;
@@ -45,9 +45,9 @@ interface Losses {
 export class AnonymousHolds {
   /** The live holds, by lock, oldest first. */
   readonly #holds = new Map<string, HoldInScope[]>();
-  /** The losses of locks that one owner has at a time: what was lost is older than what is held, so the next `unlock()` is told of it. */
+  /** The losses of locks with one owner at a time: a lost hold is older than the current one, so the next `unlock()` reports the loss. */
   readonly #losses = new Map<string, Losses>();
-  /** The losses of read locks. Nobody knows whose `unlock()` comes first: it is told of a loss too early rather than never. */
+  /** The losses of read locks. Which caller's `unlock()` comes first is unknown: the next one reports the loss, rather early than never. */
   readonly #sharedLosses = new Map<string, Losses>();
 
   add(id: string, hold: HoldInScope): void {
@@ -63,7 +63,7 @@ export class AnonymousHolds {
     if (holds?.length === 0) this.#holds.delete(id);
   }
 
-  /** A hold was lost; the `unlock()` that is still owed to it must not undo another hold. */
+  /** A hold was lost; its own `unlock()`, still to come, must not undo another hold. */
   lost(id: string, hold: HoldInScope, error: LockLostError): void {
     if (hold.isUnlockable) {
       const losses = this.#lossesOf(hold);
@@ -82,8 +82,9 @@ export class AnonymousHolds {
   }
 
   /**
-   * The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, unless that was lost. Of several read locks it is the
-   * hold whose lease ends first: whoever is still inside must not be left with a shorter lease than it asked for.
+   * The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, or undefined if a loss must be reported first. Among
+   * several read locks it is the hold whose lease ends first, since callers still inside must not be left with a shorter lease than they
+   * asked for.
    */
   next(lock: ScopedLock): HoldInScope | undefined {
     if (this.#lossesOf(lock).has(lock.id)) return undefined;
@@ -93,14 +94,14 @@ export class AnonymousHolds {
     return next;
   }
 
-  /** What the `unlock()` that belongs to this hold would find: the hold, its loss, or nothing any more. */
+  /** What this hold's own `unlock()` would find: the hold, its loss, or (undefined) nothing any more. */
   owed(lock: ScopedLock, hold: HoldInScope): 'held' | 'lost' | undefined {
     if (!hold.isUnlockable) return undefined;
     if (this.#holds.get(lock.id)?.includes(hold)) return 'held';
     return this.#lossesOf(lock).has(lock.id) ? 'lost' : undefined;
   }
 
-  /** Whether `unlock()` has something to undo, or to tell the loss of. */
+  /** Whether `unlock()` has a hold to undo, or a loss to report. */
   isUnlockable(lock: ScopedLock): boolean {
     return this.#lossesOf(lock).has(lock.id) || this.next(lock) !== undefined;
   }
@@ -125,8 +126,8 @@ export class AnonymousHolds {
   }
 
   /**
-   * Whose `unlock()` was told of the loss is not known. If it was meant for a live hold, nobody will undo that one any more: it must not be
-   * renewed for ever.
+   * It is unknown which hold the `unlock()` that reported the loss was meant for. If it was meant for a live hold, that hold will never be
+   * undone, and must not be renewed for ever.
    */
   #stopRenewing(lock: ScopedLock): void {
     for (const hold of this.#holds.get(lock.id) ?? [])
@@ -143,11 +144,11 @@ function isUndoneBy(hold: HoldInScope, { isShared = false }: ScopedLock): boolea
   return hold.isUnlockable && hold.isShared === isShared;
 }
 
-// Whose unlock() is it? lock() and tryLock() leave a mark in the asynchronous context of their caller, and by these marks an unlock() is
-// refused in code whose own call failed: it would undo somebody else's lock. They also tell a call that waits for itself. A mark never says
-// who owns a lock.
+// Marks: lock() and tryLock() leave a mark in the asynchronous context of their caller. By these marks an unlock() is refused in code whose
+// own call failed, since it would undo another caller's lock; they also detect a call that waits for itself. A mark never decides which
+// caller owns a lock.
 
-/** Work that fails at one lock after another must not gather marks for ever: a context keeps the newest, and those of locks that it holds. */
+/** The maximum number of marks in a context: beyond it, only the newest, and those of locks that it holds, are kept. */
 const MAX_MARKS = 64;
 
 const NO_MARKS: readonly Mark[] = [];
@@ -158,16 +159,16 @@ export interface MarkedLock {
   readonly lock: ScopedLock;
 }
 
-/** What a context knows: at most one mark for each lock, oldest first. */
+/** The marks of a context: at most one for each lock, oldest first. */
 interface Marks {
   readonly all: readonly Mark[];
-  /** What was known in the asynchronous resource `asyncId` before the marks of this one were left. */
+  /** The marks in the asynchronous resource `asyncId` before the current event left its own. */
   readonly before: readonly Mark[];
   /** undefined: stores do not stay with the resource. */
   readonly asyncId: number | undefined;
 }
 
-/** By `enterWith`, since code that follows the call must find the mark: for this alone. */
+/** Used with `enterWith`, unlike scopes, since the code after the call must find the mark. */
 const storage = new AsyncLocalStorage<Marks | undefined>();
 
 type MarkState = 'pending' | 'failed' | 'held' | 'lost' | 'over';
@@ -177,11 +178,11 @@ export class Mark {
   readonly #holds: AnonymousHolds;
   readonly #lock: ScopedLock;
   #state: MarkState = 'pending';
-  /** What the call acquired. */
+  /** The hold that the call acquired. */
   #hold: HoldInScope | undefined;
   /** The newest mark of the same lock that was settled when this one was left. */
   #outer: Mark | undefined;
-  /** The calls for this lock that were made one behind the other, such as those of a helper that tries again. */
+  /** Consecutive calls for this lock, such as those of a helper that retries. */
   readonly #course: { latest: Mark };
 
   constructor({ holds, lock: { id, isShared = false } }: MarkedLock, previous: Mark | undefined) {
@@ -197,11 +198,11 @@ export class Mark {
     return this.#holds === holds && this.#lock.id === id && this.#lock.isShared === isShared;
   }
 
-  /** `hold`: what the call acquired; undefined: it said false, or threw. */
+  /** `hold`: what the call acquired; undefined: it returned false, or threw. */
   settle(hold: HoldInScope | undefined): void {
     this.#state = hold ? 'held' : 'failed';
     this.#hold = hold;
-    // What failed before counts no more; and of lost holds one is enough, or work that never unlocks would gather them.
+    // Earlier failures no longer count; and one lost hold is enough, or work that never unlocks would collect them.
     this.#outer = owed(this.#outer);
     if (this.#outer?.state === 'lost') this.#outer.#outer = held(this.#outer.#outer);
   }
@@ -227,19 +228,19 @@ export class Mark {
     return this.#holds === holds && this.#lock.id === id;
   }
 
-  /** Whether a later call of its course is under way, or has the lock: one that begins now is made beside that, not behind it. */
+  /** Whether a later call of its course is under way or has the lock: then a new call is parallel to that one, and does not follow it. */
   get #isOvertaken(): boolean {
     const { latest } = this.#course;
     return latest !== this && (latest.state === 'pending' || owed(latest) !== undefined);
   }
 
-  /** Whether the call failed, and neither the latest that was made behind it holds the lock, nor one around them. */
+  /** Whether the call failed, and neither the latest call of its course nor a call around it holds the lock. */
   get isRefused(): boolean {
     return this.state === 'failed' && !owed(this.#course.latest);
   }
 }
 
-/** Begins calls for these locks. Returns their marks; undefined: the context knows too many that are held. Must not be reached behind an `await`. */
+/** Begins calls for these locks. Returns their marks; undefined: the context has too many of held locks. Not to be called after `await`. */
 export function leaveMarks(locks: readonly MarkedLock[]): readonly (Mark | undefined)[] {
   const before = marksHere();
   let kept = before.filter(
@@ -258,12 +259,12 @@ export function leaveMarks(locks: readonly MarkedLock[]): readonly (Mark | undef
   return left;
 }
 
-/** Whether the code that runs now called `lock()` or `tryLock()` for this lock, outside any run, and did not get it. */
+/** Whether the running code called `lock()` or `tryLock()` for this lock, outside any run, and did not get it. */
 export function hasFailed(lock: MarkedLock): boolean {
   return settled(marksHere().find((mark) => mark.isOf(lock)))?.isRefused ?? false;
 }
 
-/** The hold of this lock, or of its other half, that the code that runs now has by a `lock()` or `tryLock()` of its own, outside any run. */
+/** The hold of this lock, or of its other half, that the running code got by its own `lock()` or `tryLock()`, outside any run. */
 export function heldByCaller(lock: MarkedLock): HoldInScope | undefined {
   for (const mark of marksHere()) {
     const hold = mark.isOfEitherHalf(lock) ? held(mark)?.hold : undefined;
@@ -272,7 +273,7 @@ export function heldByCaller(lock: MarkedLock): HoldInScope | undefined {
   return undefined;
 }
 
-/** Runs `fn` in a context without marks; those that it leaves end with it. */
+/** Runs `fn` in a context without marks. Marks left by `fn` end with it. */
 export function withoutMarks<T>(fn: () => T): T {
   const marks = storage.getStore();
   if (marks) storage.enterWith(undefined);
@@ -286,7 +287,7 @@ export function withoutMarks<T>(fn: () => T): T {
 function marksHere(): readonly Mark[] {
   const marks = storage.getStore();
   if (!marks) return NO_MARKS;
-  // Who left them goes on in resources of its own, behind an `await`: this is another event of the same timer or socket.
+  // The code that left these marks continues, after an `await`, in other resources: this is another event of the same timer or socket.
   const isNextEvent = marks.asyncId === executionAsyncId() && marks.all.at(-1)?.state !== 'pending';
   return isNextEvent ? marks.before : marks.all;
 }
@@ -301,7 +302,7 @@ function enter(all: readonly Mark[]): void {
 
 let areStoresStaying: boolean | undefined;
 
-/** Whether what `enterWith` stores stays with the timer or socket whose event the code runs in: it does before Node.js 24. */
+/** Whether a store set by `enterWith` stays with the timer or socket whose event the code runs in; true before Node.js 24. */
 function doStoresStay(): boolean {
   if (areStoresStaying !== undefined) return areStoresStaying;
   const probe = new AsyncLocalStorage<boolean>();
@@ -314,7 +315,7 @@ function doStoresStay(): boolean {
   return areStoresStaying;
 }
 
-/** The newest mark that code with this one knows the outcome of. One that is pending belongs to a call beside it. */
+/** The newest mark with a known outcome. (A pending mark belongs to a parallel call.) */
 function settled(mark: Mark | undefined): Mark | undefined {
   return newest(mark, ({ state }) => state !== 'pending' && state !== 'over');
 }

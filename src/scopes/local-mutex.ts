@@ -1,8 +1,8 @@
-// A local lock, first come first served: one turn at a time within this process, or several at once that are shared.
+// A process-local read-write mutex, first come, first served: one exclusive turn at a time, or several shared ones.
 
 import type { WaitLimit } from '../runtime/wait-limit.js';
 
-/** Who waits for a turn. */
+/** A call that waits for a turn. */
 interface Waiting {
   readonly waitLimit: WaitLimit;
   readonly isShared: boolean;
@@ -10,14 +10,14 @@ interface Waiting {
 
 export class LocalMutex {
   readonly #onEased: (() => void) | undefined;
-  /** How many turns are under way: more than one only of shared ones. */
+  /** How many turns are under way; more than one only if they are shared. */
   #count = 0;
-  /** Whether the one that is under way is not shared. */
+  /** Whether the current turn is exclusive. */
   #isExclusive = false;
-  /** Those who wait, in order. Most locks never have one. */
+  /** The waiting calls, in order. Created on first use, since most locks never have any. */
   #queue: Map<() => void, Waiting> | undefined;
 
-  /** `onEased` is called when a turn has ended, or has become a shared one, and those for whom there is room now have theirs. */
+  /** `onEased` is called when a turn has ended or become shared, after the waiting calls that now have room have got their turns. */
   constructor(onEased?: () => void) {
     this.#onEased = onEased;
   }
@@ -26,12 +26,12 @@ export class LocalMutex {
     return this.#count > 0;
   }
 
-  /** Whether somebody has a turn that excludes all others. */
+  /** Whether a call has a turn that excludes all others. */
   get isExclusive(): boolean {
     return this.#isExclusive;
   }
 
-  /** Takes a turn if there is room; also for a shared one there is none while somebody waits who came before. */
+  /** Takes a turn if there is room. While other calls wait there is none, not even for a shared turn. */
   tryTake(isShared = false): boolean {
     if (!this.#hasRoom(isShared) || this.#isAwaited) return false;
     this.#enter(isShared);
@@ -39,10 +39,10 @@ export class LocalMutex {
   }
 
   /**
-   * Takes a turn, after those who came before. False: it took none, since the caller is to look again at what it waits for. Throws
+   * Takes a turn, after the calls that came before. Returns false, without a turn, if the caller must check again what it waits for. Throws
    * WaitEnded.
    *
-   * @param areAttempts - whether each turn is one attempt: then those before it are this caller's, too
+   * @param areAttempts - whether each turn is one attempt: then the turns before count as attempts of this caller, too
    */
   async take(waitLimit: WaitLimit, isShared = false, areAttempts = false): Promise<boolean> {
     if (this.tryTake(isShared)) return true;
@@ -56,14 +56,14 @@ export class LocalMutex {
       return isMine;
     } finally {
       const hasLeft = queue.delete(grant);
-      // Not in the queue any more and yet not ours: it was granted in the instant in which we gave up.
+      // Not in the queue any more, but not taken: the turn was granted at the moment when this call gave up.
       if (!hasLeft && !isMine) this.pass();
-      // Those behind us, whose turns are shared, may have waited for us alone.
+      // Calls behind this one, with shared turns, may have waited only for it.
       else if (hasLeft) this.#admit();
     }
   }
 
-  /** Ends a turn; the next in the queue has it, or the next ones, if theirs are shared. */
+  /** Ends a turn. The next call in the queue gets one, or the next ones, if their turns are shared. */
   pass(): void {
     this.#count--;
     this.#isExclusive = false;
@@ -71,14 +71,14 @@ export class LocalMutex {
     this.#onEased?.();
   }
 
-  /** Makes the turn that is under way a shared one: those who are next in the queue may come in if theirs are, too. */
+  /** Makes the current turn shared: the next calls in the queue get theirs if they are shared, too. */
   share(): void {
     this.#isExclusive = false;
     this.#admit();
     this.#onEased?.();
   }
 
-  /** What those in the queue wait for may not be had any more: all of them look again. */
+  /** Makes all waiting calls check again, since what they wait for may be gone. */
   wakeWaiters(): void {
     for (const { waitLimit } of this.#queue?.values() ?? []) waitLimit.lookAgain();
   }

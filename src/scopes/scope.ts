@@ -1,28 +1,28 @@
-// Who is calling, in a runtime without threads, and what they re-enter.
+// Identifies the caller, in a runtime without threads, and the holder that it re-enters.
 //
-// `holdfast.run` and `withLock` each open a scope; scopes form a tree that follows the asynchronous calls. A call acts for the innermost run
-// around it, or for the scope that its own `withLock` opens. Outside any run it is anonymous (`anonymous.ts`).
+// `holdfast.run` and `withLock` each open a scope; scopes form a tree that follows the asynchronous calls. A call acts for the innermost
+// run around it, or for the scope that its own `withLock` opens. Outside any run it is anonymous (`anonymous.ts`).
 //
-// Who holds a lock is a holder: a scope, or an anonymous caller. An acquisition looks outwards, from scope to scope, for a holder that the
-// caller is inside of:
-// - The acting scope holds the lock itself: the call is one hold more of the same holder.
-// - Another scope around it holds the lock: the call becomes a child of the nearest such holder. So holders are a tree over one grant. The
-//   children of one holder take turns, unless all of them only read: parallel branches never overlap.
-// - Nobody around it holds the lock: the call needs a grant of its own.
+// A scope, or an anonymous caller, that holds a lock is a holder. An acquisition searches the scopes around it, outwards, for a holder that
+// the caller is inside of:
+// - The acting scope itself holds the lock: the call adds a hold to the same holder.
+// - Another scope around it holds the lock: the call becomes a child of the nearest such holder. So the holders of one grant are a tree.
+//   The children of one holder take turns, unless all of them only read, so parallel branches never overlap.
+// - No scope around it holds the lock: the call needs a grant of its own.
 //
-// A holder has ended when all its holds were given up. A lost one has not: whoever re-enters it must learn of the loss.
+// A holder has ended when all its holds were given up. A lost holder has not ended: a call that re-enters it must get the loss.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { type HoldInScope, type ScopedLock, withoutMarks } from './anonymous.js';
 import { LocalMutex } from './local-mutex.js';
 
-/** `run` only, never `enterWith`: a scope must not leak into code that follows the call that opened it. */
+/** Used with `run` only, never `enterWith`: a scope must not leak into the code after the call that opened it. */
 const storage = new AsyncLocalStorage<Scope | undefined>();
 
 export class Scope {
   readonly parent: Scope | undefined;
-  /** Whether `holdfast.run` opened it: then `lock()` inside acts for it. */
+  /** Whether `holdfast.run` opened it: then `lock()` calls inside act for it. */
   readonly #isRun: boolean;
   #hasEnded = false;
   readonly #holders = new Map<string, Holder[]>();
@@ -35,7 +35,7 @@ export class Scope {
     this.#isRun = isRun;
   }
 
-  /** A run that has ended owns nothing: what its left-over timers and callbacks acquire is not its own. */
+  /** False for a run that has ended: its leftover timers and callbacks do not acquire for it. */
   get isActing(): boolean {
     return this.#isRun && !this.#hasEnded;
   }
@@ -44,13 +44,13 @@ export class Scope {
     return this.#isRun ? withoutMarks(() => storage.run(this, fn)) : storage.run(this, fn);
   }
 
-  /** This scope holds a lock now: who waits for it inside may re-enter instead. */
+  /** This scope now holds a lock: calls inside that wait for it may re-enter instead. */
   enter(id: string, holder: Holder): void {
     this.#holders.set(id, [...this.holders(id), holder]);
     this.wake(id);
   }
 
-  /** Who waits inside for this lock may be able to re-enter now. */
+  /** Wakes calls inside that wait for this lock, since they may be able to re-enter now. */
   wake(id: string): void {
     for (const waiter of this.#waiters.get(id) ?? []) waiter.lookAgain();
   }
@@ -65,7 +65,7 @@ export class Scope {
     return this.#holders.get(id) ?? [];
   }
 
-  /** The attempts of one scope at one lock go one after another: it is one owner. */
+  /** Serialises the attempts of this scope at one lock, since the scope is one owner. */
   attempts(id: string): LocalMutex {
     const known = this.#attempts.get(id);
     if (known) return known;
@@ -76,12 +76,12 @@ export class Scope {
     return turns;
   }
 
-  /** How many `lock()` and `tryLock()` calls that act for it are under way, by lock. */
+  /** By lock, how many `lock()` and `tryLock()` calls that act for this scope are under way. */
   get lockCalls(): Map<string, number> {
     return (this.#lockCalls ??= new Map());
   }
 
-  /** Tells a waiter when this scope gets the lock; returns how to stop that. */
+  /** Wakes a waiter when this scope gets the lock; returns a function that stops it. */
   onEnter(id: string, waiter: WaitLimit): () => void {
     const waiters = this.#waiters.get(id) ?? new Set();
     this.#waiters.set(id, waiters.add(waiter));
@@ -98,14 +98,14 @@ export class Scope {
   }
 }
 
-/** The innermost scope of the code that runs now. */
+/** The innermost scope of the running code. */
 export function currentScope(): Scope | undefined {
   return storage.getStore();
 }
 
 /** Runs `fn` outside all scopes, and without the marks of `lock()` and `tryLock()` calls around it. */
 export function outsideScopes<T>(fn: () => T): T {
-  // The first `run` of a process makes all of its promises dearer (on Node 20 and 22): none without need.
+  // The first `storage.run` of a process makes all its promises more expensive (on Node 20 and 22), so avoid it.
   return withoutMarks(() => (storage.getStore() === undefined ? fn() : storage.run(undefined, fn)));
 }
 
@@ -120,7 +120,7 @@ export function actingScope(scope: Scope | undefined): Scope | undefined {
   return undefined;
 }
 
-/** The holders of a lock that code in `scope` is inside of, nearest first. */
+/** The holders of a lock that code in `scope` is inside of; nearest first. */
 export function holdersAround(scope: Scope | undefined, id: string): Holder[] {
   if (!scope) return [];
   const holders = [...outwards(scope)]
@@ -130,15 +130,15 @@ export function holdersAround(scope: Scope | undefined, id: string): Holder[] {
 }
 
 /**
- * Whether the caller is inside of all that `holder` was entered below. A run's `lock()` in the body of a `withLock` makes the run
- * a holder below that body, and a parallel branch of the run is not inside the body:
+ * Whether the caller is inside all holders above `holder`. A run's `lock()` in the body of a `withLock` makes the run a holder below that
+ * body, but a parallel branch of the run is not inside the body:
  *
  *     holdfast.run(() => Promise.all([
  *       lock.withLock(async () => { await lock.lock(); … }), // the run holds it below this body
  *       lock.withLock(async () => { … }),                    // must wait for that body, not re-enter what is below it
  *     ]));
  *
- * So each holder above must have ended, or be among those around the caller, too.
+ * So each holder above must have ended, or also be around the caller.
  */
 function isInsideAllAbove(holder: Holder, holders: readonly Holder[]): boolean {
   for (let above = holder.parent; above; above = above.parent) {
@@ -148,8 +148,8 @@ function isInsideAllAbove(holder: Holder, holders: readonly Holder[]): boolean {
 }
 
 /**
- * The holder that an acquisition in `scope` re-enters: the nearest, or what was entered below it since, such as by
- * a `lock()` in its body; that came later and is further in, though its scope may be further out.
+ * The holder that an acquisition in `scope` re-enters: the nearest, or one that was entered below it, such as by a `lock()` in its body.
+ * The latter is deeper in the tree of holders, though its scope may be further out.
  */
 export function nearestHolder(scope: Scope | undefined, id: string): Holder | undefined {
   const [nearest, ...others] = holdersAround(scope, id);
@@ -164,26 +164,26 @@ function isBelow(holder: Holder, above: Holder): boolean {
   return false;
 }
 
-/** A lock that one owner holds, however often it was re-entered. */
+/** A lock held by one owner, with all re-entries. */
 export interface Held {
   readonly lock: ScopedLock;
   readonly ownerId: string;
-  /** Whether its release was sent: nobody may re-enter it any more. */
+  /** Whether its release was sent: it must not be re-entered any more. */
   readonly isReleased: boolean;
 }
 
-/** Who holds a lock within this process, and what was entered below it. */
+/** A holder of a lock within this process, and the holders entered below it. */
 export class Holder<Grant extends Held = Held> {
   readonly grant: Grant;
   /** The holder that this one re-entered; undefined for the outermost. */
   readonly parent: Holder<Grant> | undefined;
-  /** The scope that holds the lock by this holder; undefined: an anonymous caller does. */
+  /** The scope that holds the lock; undefined: an anonymous caller does. */
   readonly scope: Scope | undefined;
-  /** The scope whose call has a turn and is about to enter as a child; the last one, where several have. */
+  /** The scope whose call has a turn and is about to enter as a child; if several have turns, the last. */
   entering: Scope | undefined;
-  /** Whether siblings may be inside with it. */
+  /** Whether siblings may be inside at the same time. */
   #hasSharedTurn: boolean;
-  /** Made when somebody re-enters it: most locks are held once. */
+  /** Created on the first re-entry, since most locks are held once. */
   #turns: LocalMutex | undefined;
   #children: Set<Holder<Grant>> | undefined;
   #holds: HoldInScope[] = [];
@@ -212,7 +212,7 @@ export class Holder<Grant extends Held = Held> {
     return this.#turns;
   }
 
-  /** Whether all its holds, but for lost ones, only read: whoever re-enters can only read, too, since siblings may be reading. */
+  /** Whether all its holds, except lost ones, only read. Then a call that re-enters can only read, too, since siblings may be reading. */
   get isShared(): boolean {
     return this.#holds.every(({ isShared, isLostBeforeUnlock }) => isShared || isLostBeforeUnlock);
   }
@@ -221,23 +221,23 @@ export class Holder<Grant extends Held = Held> {
     return this.#holds;
   }
 
-  /** Whether all its holds were given up. (One that was lost has not ended: whoever re-enters it must learn that.) */
+  /** Whether all its holds were given up. (A lost holder has not ended: a call that re-enters it must get the loss.) */
   get hasEnded(): boolean {
     return !this.#isHeld || this.grant.isReleased;
   }
 
-  /** Whether it has a hold that is not lost: to a lost one only an `unlock()`, or a release, is still owed. */
+  /** Whether it has a hold that is not lost. (A lost hold only awaits its `unlock()` or release.) */
   get #isHeld(): boolean {
     return this.#holds.some(({ isLostBeforeUnlock }) => !isLostBeforeUnlock);
   }
 
   add(hold: HoldInScope): void {
-    // Most have just one hold: an array that grows from nothing takes room for 17.
+    // Most holders have one hold only, and an empty array allocates room for 17 elements on its first push.
     if (this.#holds.length === 0) this.#holds = [hold];
     else this.#holds.push(hold);
   }
 
-  /** A hold was given up; with the last one the next sibling has its turn, unless a child is still inside. */
+  /** A hold was given up. With the last one the turn passes to the next sibling, unless a child is still inside. */
   remove(hold: HoldInScope): void {
     const index = this.#holds.indexOf(hold);
     if (index < 0) return;
@@ -246,7 +246,7 @@ export class Holder<Grant extends Held = Held> {
     this.#passOn();
   }
 
-  /** A hold was lost while its grant goes on: it counts no more, but the scope keeps it until it is given up. */
+  /** A hold was lost while its grant continues: it no longer counts, but the scope keeps it until it is given up. */
   lostBeforeUnlock(hold: HoldInScope): void {
     if (this.scope) this.#passOn();
     else this.remove(hold);
@@ -258,8 +258,8 @@ export class Holder<Grant extends Held = Held> {
   }
 
   /**
-   * A hold or the turn of a child has ended: the holder leaves if nobody is inside any more, or lets in siblings that only read if all
-   * inside only read.
+   * A hold, or a child's turn, has ended: the holder leaves if no hold and no child is inside any more; if all that are inside only read,
+   * it lets in siblings that only read.
    */
   #turnEnded(): void {
     if (!this.#isHeld && !this.#turns?.isTaken) {
@@ -271,21 +271,21 @@ export class Holder<Grant extends Held = Held> {
     this.parent?.turns.share();
   }
 
-  /** A hold of this holder was lost: those who wait to re-enter it, or a holder around it, must learn that now. */
+  /** A hold of this holder was lost: wakes the calls that wait to re-enter it, or a holder around it, so that they get the loss. */
   wakeWaiters(): void {
     this.#turns?.wakeWaiters();
     this.parent?.wakeWaiters();
   }
 
   #leave(): void {
-    // Once only: a call that comes late may still take and pass the turn of a holder that has ended.
+    // Only once: a late call may still take and pass a turn of a holder that has ended.
     if (!this.parent || this.#hasLeft) return;
     this.#hasLeft = true;
     this.parent.#children?.delete(this);
     this.parent.turns.pass();
   }
 
-  /** Nobody holds by this holder any more: whoever could not re-enter the holders below it may be able to now. */
+  /** This holder has no holds any more: wakes calls that could not re-enter the holders below it before. */
   #wakeDescendants(): void {
     for (const child of this.#children ?? []) {
       child.scope?.wake(child.grant.lock.id);

@@ -1,5 +1,4 @@
-// The channels that a client listens to: subscribed once for all who listen, and kept a little while after the last listener
-// left.
+// The pub/sub channels of a client: each is subscribed once for all its listeners, and kept for a while after the last one has left.
 
 import { UnavailableError } from '../api/errors.js';
 import type { Events } from '../api/events.js';
@@ -8,30 +7,30 @@ import { News } from '../redis/reconnecting.js';
 import type { Clock, Timer } from '../runtime/clock.js';
 import { Subscriptions } from '../redis/subscriptions.js';
 
-/** How long a channel stays subscribed when nobody listens, so that a hot lock does not churn. */
+/** How long a channel without listeners stays subscribed, in milliseconds, so that a busy lock does not resubscribe all the time. */
 const LINGER_MS = 2_000;
 
 export interface ChannelListener {
-  /** The subscription stands, for the first time or anew: what was published before may have been missed. */
+  /** The subscription is confirmed, for the first time or again: earlier messages may have been missed. */
   subscribed(): void;
   message(payload: string): void;
-  /** A message that came when this listener, the last one of the channel, had left, while the channel was still subscribed. */
+  /** A message for the still subscribed channel, after this listener, its last one, has left. */
   late?(payload: string): void;
-  /** Whether a message also tells something to whoever comes to listen after it; left out: all messages do. */
+  /** Whether a message also matters to listeners that join after it; left out: all messages do. */
   concernsAll?(payload: string): boolean;
 }
 
 class Channel {
   readonly listeners = new Set<ChannelListener>();
-  /** When the server confirmed the subscription, on the monotonic clock; undefined: it is not known to stand. */
+  /** When the server confirmed the subscription, on the monotonic clock; undefined: there is no confirmed subscription. */
   subscribedAtMs: number | undefined;
-  /** Whether those who publish may not count this client among those who listen. */
+  /** Whether publishers may not see this client among the channel's subscribers. */
   isDoubted = false;
-  /** When the last message came that concerns all, on the monotonic clock, whether or not somebody listened. */
+  /** When the last message that concerns all came, on the monotonic clock, with or without listeners. */
   heardAtMs: number | undefined;
-  /** Who listened last, when nobody does any more. */
+  /** The last listener, once there are none. */
   last: ChannelListener | undefined;
-  /** Since when nobody listens, on the monotonic clock. */
+  /** When the last listener left, on the monotonic clock. */
   idleSinceMs = 0;
 
   get isSubscribed(): boolean {
@@ -47,14 +46,14 @@ class Channel {
 
 /** One listener's part in a channel. */
 export interface Subscription {
-  /** Whether it is known to stand: confirmed, on a connection that is not known to be lost. */
+  /** Whether it is confirmed, on a connection that is not known to be lost. */
   readonly isSubscribed: boolean;
-  /** Whether something may have happened since `sinceMs` (on the monotonic clock) that the listener did not hear. */
+  /** Whether the listener may have missed a message since `sinceMs` (on the monotonic clock). */
   mayHaveMissed(sinceMs: number): boolean;
   close(): void;
 }
 
-/** What a listener gets when the channels are closed: it hears nothing. */
+/** The subscription that a listener gets once the channels are closed: no messages. */
 const SILENCE: Subscription = {
   isSubscribed: false,
   mayHaveMissed: () => false,
@@ -67,13 +66,13 @@ export class Channels {
   readonly #lookEveryMs: number;
   readonly #channels = new Map<string, Channel>();
   readonly #subscriptions: Subscriptions;
-  /** Which commands are denied on which kinds of channels. */
+  /** The denied commands that were reported, by kind of channel. */
   readonly #denied = new News();
   #isClosed = false;
-  /** One timer for all channels: each end of a wait may leave a channel idle. */
+  /** One timer for all channels, since each end of a wait may leave a channel idle. */
   #lingerTimer: Timer | undefined;
 
-  /** `lookEveryMs`: how often those who wait look for themselves. */
+  /** `lookEveryMs`: the waiters' polling interval, for the error message. */
   constructor(connection: RedisClient, events: Events, lookEveryMs: number) {
     this.#clock = connection.surroundings.clock;
     this.#events = events;
@@ -101,7 +100,7 @@ export class Channels {
   }
 
   subscribe(name: string, isSharded: () => boolean, listener: ChannelListener): Subscription {
-    // A Redlock may go on when the client of one of its masters is closed.
+    // A Redlock may stay in use after the client of one of its masters is closed.
     if (this.#isClosed) return SILENCE;
     let channel = this.#channels.get(name);
     if (!channel) {
@@ -115,8 +114,8 @@ export class Channels {
       get isSubscribed() {
         return joined.isSubscribed;
       },
-      // Before the subscription is confirmed nothing needs to be said here: `subscribed()` will be called.
-      // (In the same instant, too: where a test has stopped the time, all that happens does so.)
+      // Before the subscription is confirmed this is false, since `subscribed()` will be called.
+      // (`>=`, not `>`: when a test stops the clock, everything happens in the same instant.)
       mayHaveMissed: (sinceMs) =>
         Math.max(joined.subscribedAtMs ?? -Infinity, joined.heardAtMs ?? -Infinity) >= sinceMs,
       close: () => {
@@ -129,14 +128,14 @@ export class Channels {
     };
   }
 
-  /** Whether a channel is known to be subscribed, also if nobody listens any more. */
+  /** Whether a channel is known to be subscribed, with or without listeners. */
   isSubscribed(name: string): boolean {
     return this.#channels.get(name)?.isSubscribed ?? false;
   }
 
   /**
-   * Those who publish on a channel may not have counted this client among those who listen. If the channel has been subscribed since
-   * `sinceMs` (on the monotonic clock) or earlier, that does not count as a subscription any more until it is confirmed anew.
+   * Publishers may not see this client among the channel's subscribers. If the channel was subscribed at `sinceMs` (on the monotonic
+   * clock) or earlier, `isSubscribed` is false from now on, until a new subscription is confirmed.
    */
   doubt(name: string, sinceMs: number): void {
     const channel = this.#channels.get(name);
@@ -144,7 +143,7 @@ export class Channels {
       channel.isDoubted = true;
   }
 
-  /** Resolves when the connections for subscriptions are gone. */
+  /** Resolves when the connections for subscriptions are closed. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#clock.clearTimer(this.#lingerTimer);
@@ -152,7 +151,7 @@ export class Channels {
     await this.#subscriptions.close();
   }
 
-  /** Unsubscribes the channels that have been idle for long enough; runs seldom, however many listeners come and go. */
+  /** Unsubscribes the channels that have been idle for long enough. Runs rarely, however many listeners come and go. */
   readonly #dropIdle = (): void => {
     this.#lingerTimer = undefined;
     for (const [name, channel] of [...this.#channels]) {
@@ -164,7 +163,7 @@ export class Channels {
     }
   };
 
-  /** Reported once for each command and kind of channel: what is denied on one channel mostly is on all of its kind. */
+  /** Reports once per command and kind of channel: a denial usually applies to all channels of a kind. */
   #reportDenied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', name: string, cause: Error): void {
     const [kind = name] = name.split(':', 1);
     if (!this.#denied.isNews(`${what} ${kind}`)) return;

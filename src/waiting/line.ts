@@ -1,61 +1,61 @@
-// The waiters of one client for one lock: woken one at a time, in order, by a message or by the end of the holder's lease. While the lock
-// is held they send next to nothing, however many they are: messages are hints that may get lost, so now and then the first looks for
-// itself. While this very client has the lock they send nothing at all.
+// The waiters of one client for one lock. They are woken one at a time, in order, by a pub/sub message or by the end of the holder's lease.
+// While another client holds the lock they send almost nothing, however many they are: the first one polls now and then, since messages may
+// get lost. While this client itself holds the lock they send nothing.
 
 import type { SeenHolder } from '../api/errors.js';
 import { type Clock, PROCESS_CLOCK, type Timer } from '../runtime/clock.js';
 import type { ChannelListener, Subscription } from './channels.js';
 
-/** What a line needs of its lock. */
+/** What a line needs from its lock. */
 export interface LineHost {
-  /** Its time; left out: that of the process. */
+  /** Left out: the clock of the process. */
   readonly clock?: Clock;
-  /** How long the first in line sleeps at most, whatever messages come or do not, in milliseconds. */
+  /** The polling interval: the longest time, in milliseconds, that the first waiter sleeps without a message. */
   readonly lookEveryMs: number;
   readonly turns?: FairnessBetweenClients;
-  /** Set while this client holds the lock: its owner and time left. When that ends, `released()` or `free()` must be called. */
+  /** Set while this client holds the lock: its owner and remaining time. When that ends, `released()` or `free()` must be called. */
   readonly localHolder?: SeenHolder | undefined;
-  /** Finds out whether this client still holds the lock, after a message of a release that was not its own. */
+  /** Checks whether this client still holds the lock, after a message about a release by another client. */
   readonly verify?: () => void;
   subscribe(listener: ChannelListener): Subscription;
-  /** Asks the server something: resolves, or rejects, when the answer is here. */
+  /** Makes a round trip to the server: settles when the answer is here. */
   readonly roundTrip?: () => Promise<unknown>;
   /** The last waiter has left the line. */
   onEmpty(): void;
 }
 
-/** What decides when a caller has its turn among the waiters of its client, besides the order in which they came. */
+/** What decides a caller's turn among the waiters of its client, besides the order of arrival. */
 export interface Seniority {
-  /** Since when it has waited, on the monotonic clock. */
+  /** When its wait began, on the monotonic clock. */
   readonly sinceMs?: number | undefined;
-  /** For how long it lets others try first, in other processes, too, when it is woken; in milliseconds. */
+  /** For how many milliseconds it lets others, including other processes, try first when it is woken. */
   readonly deferMs?: (() => number) | undefined;
 }
 
-/** Why a waiter tries. If it leaves meanwhile, another one tries in its place; but not for a mere `look`, whose answer all get. */
+/** Why a waiter tries; `look`: only for a recent answer, which all share. If it leaves meanwhile, another tries, except for a `look`. */
 type Reason = 'may be free' | 'look';
 
-/** How long a line whose own client holds the lock goes without a subscription, in milliseconds: the hold mostly ends before. */
+/** How long a line goes without a subscription while its own client holds the lock, in milliseconds: most holds end earlier. */
 const DEAF_MS = 100;
 
-/** `Next`: what a release of this client can hand the lock over to. */
+/** `Next`: the kind of waiter to which a release of this client can hand the lock over. */
 export class Line<Next = unknown> implements ChannelListener {
   readonly clock: Clock;
   readonly lastAnswer: LastAnswer = new LastAnswer();
   readonly #host: LineHost;
   readonly #turns: FairnessBetweenClients;
   #subscription: Subscription | undefined;
-  /** Who has waited for longest comes first. */
+  /** In order of waiting time, longest first. */
   readonly #entries = new Set<LineEntry<Next>>();
   #youngestSinceMs = 0;
-  /** Who tries now, since when (monotonic), and why. */
+  /** The waiter that tries now, since when (monotonic), and why. */
   #attempt: { entry: LineEntry<Next>; sinceMs: number; reason: Reason } | undefined;
-  /** Why another attempt must follow the one under way, which may have been sent too early; undefined: none must. */
+  /** Why another attempt must follow the current one, which may have been sent too early; undefined: none must. */
   #next: Reason | undefined;
   #lookTimer: Timer | undefined;
-  /** When the first looks for itself (monotonic): when the holder's lease is over, and before that every now and then. */
+  /** When the first waiter polls next (monotonic): at the end of the holder's lease, or earlier, after the polling interval. */
   #lookAtMs = Infinity;
-  /** While it is on, other clients have their turn first. */
+  /** While it is on, other clients take the lock first. */
   readonly #standBack: StandBack;
 
   constructor(host: LineHost) {
@@ -66,31 +66,31 @@ export class Line<Next = unknown> implements ChannelListener {
   }
 
   /**
-   * Joins behind those who have waited for longer, after an attempt that was sent at `triedAtMs` (monotonic) and found the lock held
-   * for `ttlMs` more.
+   * Joins behind the waiters that have waited longer, after an attempt that was sent at `triedAtMs` (monotonic) and found the lock held
+   * for another `ttlMs`.
    */
   join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}, next?: Next): LineEntry<Next> {
     const entry = this.#enter(new LineEntry(this, seniority, next));
     const subscription = this.#listen();
     this.#lookBy(ttlMs);
-    // A release after that attempt may have been published before we listened; the message may even have overtaken the answer.
+    // A release after that attempt may have been published before we subscribed; its message may even have overtaken the answer.
     if (subscription.mayHaveMissed(triedAtMs)) this.#wake();
     return entry;
   }
 
-  /** Joins without an attempt, since this client has the lock or others of it wait already. The line subscribes only if the wait lasts. */
+  /** Joins without an attempt: this client has the lock, or others of it already wait. The line subscribes only if the wait lasts. */
   queue(seniority: Seniority = {}, next?: Next): LineEntry<Next> {
     const entry = this.#enter(new LineEntry(this, seniority, next));
     this.#lookBy(-1);
     return entry;
   }
 
-  /** To whom a release of this client may hand the lock over: the first in line, if it can take that and nobody is trying. */
+  /** The waiter to which a release of this client may hand the lock over: the first, if it supports that and no attempt is under way. */
   get next(): Next | undefined {
     return this.#attempt ? undefined : this.#first?.next;
   }
 
-  /** This waiter is about to get the lock: nobody else tries until it leaves, or tries itself. */
+  /** This waiter is about to get the lock: no other waiter tries until this one leaves or has tried itself. */
   reserve(entry: LineEntry<Next>): void {
     this.#next = undefined;
     this.#attempt = { entry, sinceMs: this.clock.nowMs(), reason: 'may be free' };
@@ -129,7 +129,7 @@ export class Line<Next = unknown> implements ChannelListener {
     if (this.#next) this.#wake(this.#next);
   }
 
-  /** Has the first in line try now, unless an attempt is under way that began at `sinceMs` (monotonic) or later, or this client has the lock. */
+  /** Has the first waiter try now, unless this client has the lock, or an attempt that began at `sinceMs` (monotonic) or later runs. */
   look(sinceMs: number): void {
     const { localHolder } = this.#host;
     if (localHolder) this.lastAnswer.held(localHolder, this.clock.nowMs());
@@ -142,13 +142,13 @@ export class Line<Next = unknown> implements ChannelListener {
 
   message(): void {
     const { localHolder, verify } = this.#host;
-    // Only where nobody would be woken: another client's message may pass for our own, and no wake-up must be lost by that.
+    // Only where no waiter would be woken anyway: another client's message may be mistaken for our own, which must not cost a wake-up.
     if ((localHolder || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
     const isOurTurn = this.#turns.othersReleased();
     if (localHolder)
-      verify?.(); // our holder has not released the lock: is it lost?
+      verify?.(); // our holder has not released the lock, so it may have lost it
     else if (!isOurTurn)
-      // The pause begins anew, also if one was over and our attempt came too early: somebody else still had the lock.
+      // Restart the pause, even if it had ended and our attempt was too early, while another client still had the lock.
       this.#standBack.begin(TURN_MS, this.#wakeFirst);
     else {
       this.#standBack.end();
@@ -156,12 +156,12 @@ export class Line<Next = unknown> implements ChannelListener {
     }
   }
 
-  /** This client is about to release the lock, and will hear of that itself. */
+  /** This client is about to release the lock, and is subscribed itself, so it will receive its own message. */
   releasing(): void {
     this.#turns.expectOwnMessage();
   }
 
-  /** This client has released the lock, and `others` listeners of other clients were told: they have their turn first. */
+  /** This client has released the lock, and `others` subscribers of other clients got the message: they have their turn first. */
   released(others: number): void {
     const turns = this.#turns.released(others);
     const { roundTrip } = this.#host;
@@ -170,12 +170,12 @@ export class Line<Next = unknown> implements ChannelListener {
     else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
   }
 
-  /** The server refuses this client: whoever tries hears of that, and so does the next. */
+  /** The server refuses this client: wakes one waiter after another, so that each gets the error of its own try. */
   refused(): void {
     this.#wake();
   }
 
-  /** This client holds the lock no longer: it was lost or released, or that is not known. */
+  /** This client no longer holds the lock: lost, released, or unknown. */
   free(): void {
     if (!this.#attempt) this.#wake();
   }
@@ -220,12 +220,12 @@ export class Line<Next = unknown> implements ChannelListener {
     this.#wake();
   };
 
-  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free; or when the timer rings anyway, if earlier. */
+  /** Polls when the lock, held for another `ttlMs` (-1: no expiry), may be free, unless a poll is already scheduled earlier. */
   #lookBy(ttlMs: number): void {
     if (this.#lookTimeMs(ttlMs) < this.#lookAtMs) this.#lookAgain(ttlMs);
   }
 
-  /** Looks when the lock, which is held for `ttlMs` more (-1: no expiry), may be free. */
+  /** Schedules the next poll for when the lock, held for another `ttlMs` (-1: no expiry), may be free. */
   #lookAgain(ttlMs = -1): void {
     this.clock.clearTimer(this.#lookTimer);
     this.#lookAtMs = this.#lookTimeMs(ttlMs);
@@ -237,7 +237,7 @@ export class Line<Next = unknown> implements ChannelListener {
     }, this.#lookAtMs - this.clock.nowMs());
   }
 
-  /** A message may never come: its sender died, or may not publish; nobody tells a subscription that its connection is dead. */
+  /** Polling is needed: a message may never come, because its sender died or may not publish, or our connection is silently dead. */
   #lookTimeMs(ttlMs: number): number {
     const { lookEveryMs } = this.#host;
     const mostMs = this.#subscription ? lookEveryMs : Math.min(lookEveryMs, DEAF_MS);
@@ -245,12 +245,12 @@ export class Line<Next = unknown> implements ChannelListener {
   }
 }
 
-/** One caller in the line, who sleeps until it is its turn to try. */
+/** One caller in the line. It sleeps until it is its turn to try. */
 export class LineEntry<Next = unknown> {
   readonly #line: Line<Next>;
-  /** Since when it has waited, on the monotonic clock. */
+  /** When its wait began, on the monotonic clock. */
   readonly sinceMs: number;
-  /** How a release of this client hands the lock over to it when it is first in line; undefined: the caller has to ask the server. */
+  /** How a release of this client hands the lock over to this caller when it is first in line; undefined: it must ask the server. */
   readonly next: Next | undefined;
   readonly #deferMs: (() => number) | undefined;
   #woken!: Promise<void>;
@@ -270,7 +270,7 @@ export class LineEntry<Next = unknown> {
     return this.#woken;
   }
 
-  /** Whether this caller is the one to try. */
+  /** Whether it is this caller's turn to try. */
   get mayTry(): boolean {
     return this.#line.isTrying(this);
   }
@@ -283,24 +283,24 @@ export class LineEntry<Next = unknown> {
     this.#line.look(sinceMs);
   }
 
-  /** This caller is about to get the lock: nobody else in the line tries. */
+  /** This caller is about to get the lock: no other waiter in the line tries. */
   reserve(): void {
     this.#line.reserve(this);
   }
 
-  /** It is this caller's turn, out of order: it has got the lock, or is to try because it was about to get it. */
+  /** Gives this caller the turn, out of order: it has got the lock, or must try because a hand-over to it failed. */
   goOn(): void {
     this.reserve();
     this.#wake();
   }
 
-  /** The attempt found the lock held for `ttlMs` more (-1: no expiry): sleeps on, at the same place. */
+  /** The attempt found the lock held for another `ttlMs` (-1: no expiry): sleeps again, at the same place. */
   stillHeld(ttlMs: number): void {
     this.#sleep();
     this.#line.stillHeld(this, ttlMs);
   }
 
-  /** Leaves the line: with the lock for `leaseMs`, or without; then a wake-up that it did not use goes to the next. */
+  /** Leaves the line: with the lock, for `leaseMs`, or without; then an unused wake-up goes to the next waiter. */
   leave(leaseMs?: number): void {
     this.#line.clock.clearTimer(this.#deferTimer);
     this.#line.leave(this, leaseMs);
@@ -317,7 +317,7 @@ export class LineEntry<Next = unknown> {
   }
 }
 
-// A pause in which other clients may take the lock of whose release they were told.
+// A pause after a release, in which other clients may take the lock.
 
 export class StandBack {
   readonly #clock: Clock;
@@ -331,7 +331,7 @@ export class StandBack {
     return this.#pause !== undefined;
   }
 
-  /** Pauses for `ms` milliseconds from now, whatever pause was on; then calls `over`. */
+  /** Pauses for `ms` milliseconds from now, replacing any current pause; then calls `over`. */
   begin(ms: number, over: () => void): void {
     this.end();
     this.#pause = this.#clock.setTimer(() => {
@@ -340,7 +340,7 @@ export class StandBack {
     }, ms);
   }
 
-  /** Pauses for two round trips to the server, by calling `ask` twice; then calls `over`. */
+  /** Pauses for two round trips to the server (calls of `ask`); then calls `over`. */
   beginRoundTrips(ask: () => Promise<unknown>, over: () => void): void {
     this.end();
     const pause: Promise<void> = ask()
@@ -360,34 +360,37 @@ export class StandBack {
   }
 }
 
-// Lets the clients that want one lock take turns: a client that has released it stands back until the others have had it.
+// Lets the clients that want one lock take turns: a client that has released it pauses until the others have had it.
 
-/** How often a lock is handed over within one client before other clients have their turn, and for how many milliseconds after it was acquired. */
+/** How many local hand-overs, and for how many milliseconds after the acquisition, a client makes before others have their turn. */
 export const MOST_HAND_OVERS = 16;
 export const LONGEST_CHAIN_MS = 10;
 
-/** How long a client waits for the next release by another one before it tries anyway, in milliseconds: not in the middle of a chain of hand-overs. */
+/**
+ * How long a client waits for the next release by another client before it tries anyway, in milliseconds: longer than a chain of
+ * hand-overs lasts.
+ */
 export const TURN_MS: number = LONGEST_CHAIN_MS + 2;
 
-/** For how many turns of other clients one stands back at most. */
+/** The largest number of other clients' turns that a client waits for. */
 const MOST_TURNS = 64;
 
-/** One release in so many lets all listeners have a turn, however few had theirs before: more of them may want the lock by now. */
+/** Every so many releases, all subscribers may have a turn, however few used theirs before: more of them may want the lock by now. */
 const ALL_EVERY = 16;
 
-/** How long after a release our own message may come back to us, in milliseconds; later it is not expected any more. */
+/** For how many milliseconds after a release we expect to receive our own message. */
 const OWN_MESSAGE_MS = 20;
 
 export class FairnessBetweenClients {
   readonly #clock: Clock;
-  /** How many of the listeners have had a turn of late. */
+  /** An estimate of how many other clients take a turn, from recent rounds. */
   #usual = MOST_TURNS;
   #releases = 0;
-  /** How many others are to have their turn before we try. */
+  /** How many turns of other clients are still to come before we try. */
   #awaited = 0;
-  /** How many releases by others came since our own. */
+  /** How many releases by other clients came since our own. */
   #had = 0;
-  /** Whether one of those in line has had the lock since this client released it last. */
+  /** Whether a waiter of the line has had the lock since this client last released it. */
   #hadIt = false;
   #ownMessages = 0;
   #ownUntilMs = 0;
@@ -396,13 +399,13 @@ export class FairnessBetweenClients {
     this.#clock = clock;
   }
 
-  /** We are about to release the lock, and listen to its channel ourselves. */
+  /** We are about to release the lock, and are subscribed to its channel ourselves. */
   expectOwnMessage(): void {
     this.#ownMessages++;
     this.#ownUntilMs = this.#clock.nowMs() + OWN_MESSAGE_MS;
   }
 
-  /** Whether a message that has come is our own. */
+  /** Whether a received message counts as our own; if so, one fewer is expected. */
   takeOwnMessage(): boolean {
     if (this.#clock.nowMs() > this.#ownUntilMs) this.#ownMessages = 0;
     if (this.#ownMessages === 0) return false;
@@ -411,11 +414,11 @@ export class FairnessBetweenClients {
   }
 
   /**
-   * We have released the lock, and `others` other listeners were told. Returns for how many turns of theirs to stand back; undefined: none
-   * of those in line had the lock, but another caller of ours who stands in no line, such as a MultiLock that gave it back.
+   * We have released the lock, and `others` other subscribers got the message. Returns how many of their turns to wait for; undefined: the
+   * lock was not held by a waiter of the line, but by another caller of this client, such as a MultiLock that gave it back.
    */
   released(others: number): number | undefined {
-    // `others` is negative if our own subscription was not counted, since a node of a cluster counts its own subscribers only.
+    // `others` is negative if our own subscription was not counted: a cluster node counts only its own subscribers.
     const listeners = Math.max(others, 0);
     if (!this.#hadIt) return undefined;
     this.#hadIt = false;
@@ -434,8 +437,8 @@ export class FairnessBetweenClients {
   }
 
   /**
-   * We have the lock again. If not all turns came that were awaited, fewer are expected from now on; but not less than half at once, since
-   * a machine may just be slow.
+   * We have the lock again. If fewer turns came than awaited, lowers the estimate to those; but at most by half at once, since a machine
+   * may just be slow.
    */
   granted(): void {
     this.#hadIt = true;
@@ -444,8 +447,8 @@ export class FairnessBetweenClients {
   }
 
   /**
-   * Our try found that somebody else has the lock. If all turns came that were awaited, there is one client more than we thought. If not,
-   * and nobody released the lock for a while, then some of them do not want it, and the former holder has it again: one more turn is
+   * Our try found the lock held by another client. If all awaited turns came, there is one client more than estimated. If not, and nobody
+   * released the lock for a while, then some clients do not want it, and the former holder has it again: waiting for one more turn is
    * enough.
    */
   stillHeld(): void {
@@ -455,18 +458,18 @@ export class FairnessBetweenClients {
     } else if (this.#usual < MOST_TURNS) this.#usual++;
   }
 
-  /** Nobody is in line any more: whoever joins later owes nobody a turn. */
+  /** The line is empty: later waiters owe the other clients no turns. */
   emptied(): void {
     this.#awaited = 0;
   }
 }
 
-// The lines of one client, one for each lock that somebody of it waits for.
+// The lines of one client: one for each lock for which it has waiters.
 
 export class Lines<Line> {
   readonly #lines = new Map<string, Line>();
 
-  /** The line for a lock: made for the first who waits, and forgotten with the last. */
+  /** The line for a lock: created for the first waiter, and dropped with the last. */
   of(lock: string, create: (onEmpty: () => void) => Line): Line {
     let line = this.#lines.get(lock);
     if (!line) this.#lines.set(lock, (line = create(() => this.#lines.delete(lock))));
@@ -477,28 +480,28 @@ export class Lines<Line> {
     return [...this.#lines.values()];
   }
 
-  /** The line for a lock, if anybody waits for it. */
+  /** The line for a lock, if there are waiters for it. */
   known(lock: string): Line | undefined {
     return this.#lines.get(lock);
   }
 }
 
-// What the waiters of one client for one lock know of it: whichever of them asked, they share the answer.
+// The latest answer about a lock. All waiters of the client for this lock share it, whichever of them asked.
 
 export class LastAnswer {
-  /** Who had the lock, by the latest answer. */
+  /** The holder according to the latest answer. */
   holder: SeenHolder | undefined;
   /** The error of the latest attempt that failed since that answer. */
   lastError: Error | undefined;
   #askedAtMs = -Infinity;
 
-  /** When the latest answer was asked for, on the monotonic clock. */
+  /** When the query with the latest answer was sent, on the monotonic clock. */
   get askedAtMs(): number {
     return this.#askedAtMs;
   }
 
   held({ holder, holderTtlMs }: SeenHolder, askedAtMs: number): void {
-    if (askedAtMs < this.#askedAtMs) return; // an answer that was overtaken
+    if (askedAtMs < this.#askedAtMs) return; // a newer answer has overtaken it
     this.holder = { holder, holderTtlMs };
     this.#askedAtMs = askedAtMs;
     this.lastError = undefined;

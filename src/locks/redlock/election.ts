@@ -1,5 +1,5 @@
-// An election: whether one owner gets a lock that most of several masters must grant. All are asked for their votes; over fenced locks the
-// token is then written to them.
+// An election decides whether an owner gets a lock that a majority of masters must grant. It asks all masters for their votes; for fenced
+// locks it then writes the token to them.
 // The algorithm is Redis' Redlock: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
 import { deadlineOf, type HeldReply, leftMs } from '../../core/protocol.js';
@@ -14,45 +14,45 @@ export interface ElectionTerms {
   readonly random: () => number;
   readonly masters: readonly Master[];
   readonly quorum: number;
-  /** Which masters have been up for too short a time to vote. */
+  /** Decides which masters have restarted too recently to vote. */
   readonly guard: RestartGuard;
   readonly ownerId: string;
   readonly leaseMs: number;
-  /** How long one master may take, in milliseconds. */
+  /** How long one master may take to answer, in milliseconds. */
   readonly nodeTimeoutMs: number;
 }
 
-/** How an election went. */
+/** The outcome of an election. */
 export type ElectionResult =
   | {
       readonly outcome: 'acquired';
-      /** That of the new holder, if it is a fenced lock. */
+      /** The new holder's token, if it is a fenced lock. */
       readonly token: bigint | undefined;
-      /** The masters that were not asked, or whose connection was lost before they answered; not those whose votes are on their way. */
+      /** The masters that were not asked, or whose connection was lost before they answered; not those whose votes are only late. */
       readonly unreached: readonly Master[];
     }
-  /** Those who said "held" alone make a majority impossible. */
+  /** So many masters answered "held" that a majority is impossible. */
   | HeldReply
   | { readonly outcome: 'no quorum'; readonly nodes: readonly NodeAnswer[] };
 
-/** How long a master had been up when an election began. */
+/** The uptime of a master at the start of an election. */
 interface Age {
-  /** In milliseconds; Infinity: that is not known. */
+  /** In milliseconds; Infinity: unknown. */
   readonly upMs: number;
-  /** Whether it has told that itself. */
+  /** Whether the master itself reported its uptime. */
   readonly isAgeTold: boolean;
 }
 
-/** What a master answers to a token: undefined: it was written; otherwise the last one there, which is as large or larger. */
+/** A master's answer to the write of a token. undefined: written; otherwise its last token, which is as large or larger. */
 type Written = bigint | undefined;
 
-/** The longest pause before the next try when it is not known whether somebody has a majority, in milliseconds. */
+/** The longest pause before the next try if it is unknown whether any owner has a majority, in milliseconds. */
 const AMBIGUOUS_RETRY_MS = 1_000;
 
 /**
- * Asks all masters at the same time. Unless the election is won the votes are taken back, also those that may still come.
+ * Asks all masters at the same time. Unless the election is won, takes back the votes, including those that may still come.
  *
- * @throws what most masters refuse it with for good
+ * @throws the error with which too many masters refuse permanently
  */
 export async function elect(terms: ElectionTerms): Promise<ElectionResult> {
   const election = new Election(terms);
@@ -70,7 +70,7 @@ class Election {
   readonly #ages: readonly Age[];
   /** Of each master. */
   #votes: readonly Answer<VoteReply>[] = [];
-  /** For how long a master may still be sent a vote or a token: no longer, once the votes are taken back. */
+  /** For how long a request for a vote or a token may still be sent; 0 once the votes are taken back. */
   readonly #limit: { leftMs: number };
 
   constructor(terms: ElectionTerms) {
@@ -97,8 +97,8 @@ class Election {
   }
 
   /**
-   * Takes back the votes. Those who wait are told where this owner may have had a majority, counting late answers: others may have seen
-   * that, and wait for its end.
+   * Takes back the votes. Notifies the waiters only if this owner may have had a majority, counting late answers: then others may have
+   * seen the lock held, and wait for its release.
    */
   takeBack(): void {
     this.#limit.leftMs = 0;
@@ -111,7 +111,7 @@ class Election {
         master.withdraw(ownerId, mayHaveVoted.length >= quorum);
   }
 
-  /** The one place that decides by the votes so far; undefined: they decide nothing yet. `isFinal`: there will be no more. */
+  /** The only place that decides from the votes so far; undefined: no decision yet. `isFinal`: no more votes will come. */
   #decided(isFinal: boolean): ElectionResult | Error | undefined {
     const { masters, quorum } = this.#terms;
     const tolerated = masters.length - quorum;
@@ -121,7 +121,7 @@ class Election {
     const nodes = masters.flatMap((master, index) => {
       const said = saidBy(master, this.#votes[index], voteInWords);
       const why = said?.answer === 'acquired' && this.#tooYoung(index, upMs, waitsForOthers);
-      // A vote that does not count now may do so when more masters have answered.
+      // A vote that does not count now may count after more masters have answered.
       return why ? (isFinal ? why : []) : (said ?? []);
     });
     const won = nodes.filter(({ answer }) => answer === 'acquired').length;
@@ -135,30 +135,30 @@ class Election {
     const held = nodes.filter((node) => node.answer === 'held');
     if (held.length > tolerated) {
       const reply = this.#heldBy(held, won);
-      // Whether the votes are split is only known with the last answer.
+      // Whether the votes are split is known only after the last answer.
       return isFinal || reply.retryInMs === undefined ? reply : undefined;
     }
     return isFinal ? { outcome: 'no quorum', nodes } : undefined;
   }
 
-  /** The answer "held": who has the most votes, and when to try again. */
+  /** The answer "held": the owner with the most votes, and when to try again. */
   #heldBy(held: readonly SeenHolder[], ownVotes: number): HeldReply {
     const { masters, quorum, nodeTimeoutMs, random } = this.#terms;
     const [holder = '', most = 0] = mostNamed(held.map((seen) => seen.holder)) ?? [];
-    // So many of these leases must end before a majority can be free.
+    // How many of these leases must end before a majority can be free.
     const missing = quorum - (masters.length - held.length);
     const ttlsMs = held.map(({ holderTtlMs }) => (holderTtlMs < 0 ? Infinity : holderTtlMs));
     const freeInMs = ttlsMs.sort((one, other) => one - other)[missing - 1] ?? Infinity;
     const holderTtlMs = freeInMs === Infinity ? -1 : freeInMs;
-    // Without a majority for anyone the votes are split: all who took part take theirs back, without a message, and try again after a time
-    // of their own. (Masters that did not answer may have voted for the holder, too: then there is no hurry.)
+    // If no owner can have a majority, the votes are split: all candidates take theirs back, without a message, and try again after a
+    // random time. (If masters that did not answer may give the holder a majority, the next try is not urgent.)
     const isSplit = most + (masters.length - held.length - ownVotes) < quorum;
     const pauseMs = isSplit ? nodeTimeoutMs : Math.min(AMBIGUOUS_RETRY_MS, freeInMs);
     const retryInMs = most < quorum ? random() * pauseMs : undefined;
     return { outcome: 'held', holder, holderTtlMs, retryInMs };
   }
 
-  /** For how long a master must have been up for its vote, or a token written to it, to count. */
+  /** How long a master must have been up for its vote, or a token written to it, to count. */
   #requiredUptime(isFinal: boolean): RequiredUptime {
     const { guard, quorum } = this.#terms;
     const uptimes = this.#ages.map((age, index) => {
@@ -169,7 +169,7 @@ class Election {
     return guard.require(uptimes, quorum, isFinal);
   }
 
-  /** Why a master does not count that had been up for `upMs`, by default when the election began; undefined: it does. */
+  /** Why a master does not count that was up for `upMs` (by default: at the start of the election); undefined: it counts. */
   #tooYoung(
     index: number,
     requiredMs: number,
@@ -179,31 +179,31 @@ class Election {
     return guarded(this.#terms.masters[index]?.name ?? '', requiredMs - upMs, waitsForOthers);
   }
 
-  // The second round, over fenced locks: the token is written to all masters, and is the holder's when most have it.
+  // The second round, for fenced locks: the token is written to all masters, and belongs to the holder once a majority has accepted it.
   //
-  // A voter says with its vote what a token must be at least: more than the last one that it knows of, and no less than its clock. The
-  // largest of these is written to all masters, and a master takes it if it knows of none so large. An owner whose token a majority has
-  // taken has a token of its own that is larger than those of all before it:
+  // Each voter proposes with its vote the least possible token: larger than the last one it knows, and not less than its clock. The largest
+  // proposal is written to all masters. A master accepts it unless it knows a token as large or larger. A token that a majority has
+  // accepted is unique, and larger than the tokens of all earlier holders:
   //
-  //   Let A have had the lock before B. The majorities that took their tokens share a master. There B's token came later: A had its token
-  //   before it gave the lock up, and B's was sent when masters had voted for B that had voted for A before. So B's is larger, or that
-  //   master would have refused it.
+  //   Let A have held the lock before B. The majorities that accepted their tokens share a master. That master accepted B's token later: A
+  //   had its token before it gave the lock up, and B's was sent after masters that had voted for A had voted for B. So B's is larger, or
+  //   the shared master would have refused it.
   //
-  // Were a token written by maximum, with nobody refused, B's could be the smaller one: where B's votes came partly before A had the lock
-  // (from masters that did not vote for A) and partly after (from one where A's token was lost on the way, or is overtaken by A's
-  // release), no voter of B's has to know A's token when it votes.
+  // If masters simply stored the maximum and refused no token, B's token could be the smaller one: suppose some of B's votes came before A
+  // had the lock (from masters that did not vote for A), and the others after it (from a master that A's token did not reach, or reached
+  // only after A's release). Then none of B's voters needs to know A's token when it votes.
   //
-  // The shared master must not have forgotten A's token. So none counts that had been up for less than the restart guard asks of
-  // voters when B's election began (it is told the token all the same):
+  // The shared master must not have forgotten A's token. So a master counts only if it had been up, at the start of B's election, for as
+  // long as the restart guard requires of voters (others are sent the token all the same):
   //
-  //   If the shared master has restarted since it had A's token, that was longer ago than A's lease when B's election began. So A's election
-  //   was over, and all masters that have A's token had it before any of them voted for B. One of these has: a majority had A's
-  //   token, and a majority voted for B. If that one remembers, then B's token is larger than what it remembers; if it restarted, too,
-  //   then it has been up for longer than clocks differ, and its clock is past A's token.
+  //   If the shared master has restarted since it accepted A's token, the restart was longer ago than A's lease when B's election began. So
+  //   A's election was over, and all masters that have A's token had it before any of them voted for B. One of them did vote for B: a
+  //   majority had A's token, and a majority voted for B. If that one remembers A's token, B's token is larger. If it restarted, too, it
+  //   has been up for longer than clocks differ, and its clock is past A's token.
   //
-  // How long masters have been up is looked at anew for each token, since one that has voted may have restarted. (A token that is ahead of
-  // the clocks, since one was set back, goes from holder to holder, and the next holder's write brings it to masters that restarted; it is
-  // lost when a majority forgets it while nobody takes the lock.)
+  // Uptimes are checked again for each token, since a voter may have restarted. (A token that is ahead of the clocks, because a clock was
+  // set back, passes from holder to holder, and the next holder's write brings it to restarted masters. It is lost if a majority forgets
+  // it while no owner takes the lock.)
 
   async #writeBack(first: bigint, unreached: readonly Master[]): Promise<ElectionResult> {
     const { clock, masters, quorum, leaseMs, nodeTimeoutMs } = this.#terms;
@@ -213,7 +213,7 @@ class Election {
       const whyNot = masters.map((master, index) => this.#notCounting(master, index, required));
       const counted = (answers: readonly Answer<Written>[]): readonly Answer<Written>[] =>
         answers.filter((_, index) => !whyNot[index]);
-      // Masters that are guarded, or owe an answer since the vote, are sent the token as well, and not waited for.
+      // Guarded masters, and those that have not answered since the vote, are sent the token, too, but not waited for.
       const write = (master: Master, index: number): Promise<Written> | Skipped => {
         const vote = this.#votes[index];
         const isOut = vote?.kind === 'skipped' && vote.why.answer !== 'guarded';
@@ -244,12 +244,12 @@ class Election {
           };
         return { outcome: 'no quorum', nodes: masters.map(said) };
       }
-      // Others had the lock, or tried to, since the first of the masters voted for us: we go on from their token.
+      // Others got the lock, or tried to, after the first master had voted for this owner: continue from their token.
       token = last + 1n;
     }
   }
 
-  /** Why a token does not count on a master: its vote would not count either, since it may have forgotten one. undefined: it counts. */
+  /** Why a token on this master does not count; as with its vote, since it may have forgotten a token. undefined: it counts. */
   #notCounting(master: Master, index: number, required: RequiredUptime): NodeAnswer | undefined {
     const vote = this.#votes[index];
     if (vote?.kind === 'skipped') return vote.why;
@@ -269,7 +269,7 @@ function unreachable({ name: node, whyDown: reason }: Master): NodeAnswer | unde
   return reason === undefined ? undefined : { node, answer: 'unreachable', reason };
 }
 
-/** Whether a master cannot have been reached; that its answer is late does not mean that. */
+/** Whether a master was unreachable: not asked, or its connection failed before it answered. A late answer is no sign of that. */
 function isUnreached(vote: Answer<VoteReply>): boolean {
   if (vote?.kind === 'skipped') return true;
   return vote?.kind === 'unreachable' && vote.error !== undefined && !isReply(vote.error);
@@ -297,35 +297,35 @@ export function largest(tokens: readonly (bigint | undefined)[]): bigint | undef
   );
 }
 
-/** The owner that is named most often, and how often; undefined: none is. */
+/** The most frequent owner, and how often it occurs; undefined: there is none. */
 export function mostNamed(owners: readonly string[]): [owner: string, count: number] | undefined {
   const counts = new Map<string, number>();
   for (const owner of owners) counts.set(owner, (counts.get(owner) ?? 0) + 1);
   return [...counts].sort(([, one], [, other]) => other - one)[0];
 }
 
-// Asks several masters the same thing at the same time, and decides as soon as their answers allow.
+// Sends the same request to several masters at the same time, and decides as soon as their answers allow it.
 
-/** What one master answered; undefined: nothing so far. */
+/** The answer of one master; undefined: none yet. */
 export type Answer<T> =
   | { readonly kind: 'answered'; readonly value: T }
   | { readonly kind: 'unreachable'; readonly reason: string; readonly error?: unknown }
   | Skipped
   | undefined;
 
-/** It is not asked: it is down, or has been up for too short a time. */
+/** The master is not asked: it is down, or has restarted too recently. */
 interface Skipped {
   readonly kind: 'skipped';
   readonly why: NodeAnswer;
 }
 
 /**
- * Resolves to what `decide` returns, or rejects if that is an error. `decide` is called after every answer, also after it has decided, and
- * with `isFinal` when no more will be waited for.
+ * Resolves to the result of `decide`, or rejects if that is an error. `decide` is called after every answer, even after it has decided, and
+ * with `isFinal` when no more answers are waited for.
  *
- * @param clock - whose time counts
- * @param send - asks one master, or says why not
- * @param limitMs - how long to wait for each, in milliseconds; one that takes longer is remembered as overdue
+ * @param clock - the clock for `limitMs`
+ * @param send - asks one master, or returns why not
+ * @param limitMs - how long to wait for the answers, in milliseconds; a master that takes longer is recorded as overdue
  */
 export function poll<T, Decision>(
   clock: Clock,
@@ -356,7 +356,7 @@ export function poll<T, Decision>(
         settle(index, { kind: 'unreachable', reason: `no answer within ${String(limitMs)} ms` });
       }
     };
-    // After a blocked event loop the answers may be here, unread: one turn of the loop reads them first.
+    // After a blocked event loop the answers may be waiting unread: one more turn of the loop reads them.
     let timer = clock.setTimer(() => {
       timer = clock.setTimer(giveUp, 1);
     }, limitMs);
@@ -378,12 +378,12 @@ export function valueOf<T>(answer: Answer<T>): T | undefined {
   return answer?.kind === 'answered' ? answer.value : undefined;
 }
 
-/** The values of those who answered. */
+/** The values of the masters that answered. */
 export function values<T>(answers: readonly Answer<T>[]): T[] {
   return answers.flatMap((answer) => (answer?.kind === 'answered' ? [answer.value] : []));
 }
 
-/** Whether a master did what it was asked to do, or may have: its answer did not come. */
+/** Whether a master has executed the command, or may have, since its answer did not come. */
 export function mayHaveRun(answer: Answer<unknown>): boolean {
   if (answer?.kind === 'answered') return answer.value !== false;
   if (answer?.kind === 'skipped') return false;
@@ -391,8 +391,8 @@ export function mayHaveRun(answer: Answer<unknown>): boolean {
 }
 
 /**
- * The error by which more than `tolerated` masters refuse for good, such as a key of another type, so that no majority can come about;
- * undefined: there are not so many.
+ * The error if more than `tolerated` masters refuse permanently (such as a key of another type), so that a majority is impossible;
+ * undefined: there are fewer.
  */
 export function refusalOfMany(
   answers: readonly Answer<unknown>[],
@@ -406,7 +406,7 @@ export function refusalOfMany(
   return refusals.length > tolerated ? refusals[0] : undefined;
 }
 
-/** A master's answer as callers are told it, in the words of `read`; undefined: there is none so far. */
+/** A master's answer as it appears in errors, converted by `read`; undefined: none yet. */
 export function saidBy<T>(
   { name: node }: Master,
   answer: Answer<T>,
@@ -417,7 +417,7 @@ export function saidBy<T>(
   return answer && { node, answer: 'unreachable', reason: answer.reason };
 }
 
-/** What the masters answered does not decide. `what` could not be done, as in "not acquired". */
+/** The error if the masters' answers allow no decision. `what`: what could not be done, as in "not acquired". */
 export function quorumError(
   lockName: string,
   what: string,

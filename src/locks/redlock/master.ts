@@ -1,4 +1,4 @@
-// One master as its Redlock sees it: its part of the lock, the votes that it was asked for, and whether it is of use now.
+// One master as its Redlock sees it: its part of the lock, its pending votes, and whether it can be asked now.
 
 import type { Cleanup } from '../../core/cleanup.js';
 import { type AcquireReply, isAcquired, type KeepReply } from '../../core/protocol.js';
@@ -8,30 +8,30 @@ import { scripts } from '../../redis/scripts.generated.js';
 import { NO_LIMIT, type TimeLimit } from '../../runtime/clock.js';
 import type { ReentrantLockBackend } from '../plain.js';
 
-/** What a master answers when it is asked for its vote. */
+/** A master's answer to a request for its vote. */
 export interface VoteReply {
   /**
-   * For a fenced lock, `token` is the least that this master asks of the next token: larger than its last one, and no less than its clock.
-   * It is only proposed; the write-back gives it out.
+   * For a fenced lock, `token` is the least next token that this master accepts: larger than its last one, and not less than its clock. It
+   * is only a proposal; the write-back assigns the token.
    */
   readonly reply: AcquireReply;
-  /** The longest lease that this master was asked for before this vote and that may not be over, in milliseconds; 0: it knows of none. */
+  /** The longest lease requested from this master before this vote that may not be over yet, in milliseconds; 0: it knows none. */
   readonly longestLeaseMs: number;
 }
 
-/** How many commands were not answered in time, and still are not, by connection; whatever lock they were for. */
+/** By connection, how many commands are overdue: not answered in time, and still unanswered. For all locks together. */
 const overdue = new WeakMap<RedisClient, number>();
 
 export class Master {
-  /** The address of the master, for people. */
+  /** The address of the master, for messages. */
   readonly name: string;
   readonly lock: ReentrantLockBackend;
   readonly connection: RedisClient;
   readonly #cleanup: Cleanup;
-  /** By owner, the votes that were asked for and are not answered so far; each resolves to whether it was given. */
+  /** By owner, the votes that were requested and are not answered yet; each resolves to whether it was given. */
   readonly #votes = new Map<string, Promise<boolean>>();
 
-  /** `cleanup`: that of the master's client, which goes on when the Redlock's client is closed. */
+  /** `cleanup`: that of the master's client, which continues after the Redlock's client is closed. */
   constructor(lock: ReentrantLockBackend, cleanup: Cleanup) {
     this.name = lock.connection.place;
     this.lock = lock;
@@ -40,8 +40,8 @@ export class Master {
   }
 
   /**
-   * Why it is of no use to ask this master for a vote; undefined: it is of use. A master that owes us an answer is not asked again before
-   * it gave that, or its connection was made anew: so it costs its timeout once, not on every attempt.
+   * Why this master is not asked for a vote; undefined: it is asked. A master with an overdue answer is not asked again until it answers or
+   * is reconnected, so a silent master costs its timeout once, not on every attempt.
    */
   get whyDown(): string | undefined {
     const { isReady, lastError } = this.connection;
@@ -54,7 +54,7 @@ export class Master {
     return !this.connection.isReady && !this.connection.lastError;
   }
 
-  /** Asks for its vote. The master remembers for how long it was asked to keep the lock. */
+  /** Asks for its vote. The master also remembers the requested lease. */
   vote(ownerId: string, leaseMs: number, limit: TimeLimit = NO_LIMIT): Promise<VoteReply> {
     const { counter, keys } = this.lock;
     const vote = this.connection.runReplicated(
@@ -78,7 +78,7 @@ export class Master {
   }
 
   /**
-   * For a fenced lock: writes a token to this master if it is larger than the last one there, and returns undefined; otherwise returns that
+   * For a fenced lock: writes a token to this master if it is larger than the last one there, and returns undefined; otherwise returns the
    * last one.
    */
   async raise(token: bigint, limit?: TimeLimit): Promise<bigint | undefined> {
@@ -91,7 +91,7 @@ export class Master {
     return this.#remembering([this.lock], leaseMs, keep);
   }
 
-  /** Renews many locks on this master, each for its owner; with a lease of 0 only looks. */
+  /** Renews many locks on this master, each for its owner. A lease of 0 only checks them. */
   renewMany(
     locks: readonly ReentrantLockBackend[],
     ownerIds: readonly string[],
@@ -102,7 +102,7 @@ export class Master {
     return this.#remembering(locks, leaseMs, renewal);
   }
 
-  /** A lease that is asked for counts only if the master remembers it, too; both are sent at once. */
+  /** An extension counts only if the master also remembers the requested lease; both commands are sent at once. */
   async #remembering<T>(
     locks: readonly ReentrantLockBackend[],
     leaseMs: number,
@@ -114,7 +114,7 @@ export class Master {
     return (await Promise.all([answer, remembered]))[0];
   }
 
-  /** Gives up the lock there; what cannot be given up now is as soon as the master can be reached. */
+  /** Releases the lock on this master. If that fails, the clean-up repeats it when the master is reachable. */
   release(ownerId: string): Promise<boolean> {
     const vote = this.#votes.get(ownerId);
     const releasing = this.lock.release(ownerId);
@@ -135,21 +135,21 @@ export class Master {
     return releasing;
   }
 
-  /** Takes back a vote, or one that may still come; those who wait are told only if it may have kept them out. */
+  /** Takes back a vote, even one that may still come. `isTold`: whether the waiters are notified, since the vote may have kept them out. */
   withdraw(ownerId: string, isTold = false): void {
     const release = (owner: string): Promise<boolean> => this.lock.release(owner, isTold);
     this.#cleanup.remove({ id: this.lock.id, release }, ownerId, this.#votes.get(ownerId));
   }
 
-  /** Gives this master an owner again that it has lost, and its hold count. */
+  /** Restores an owner that this master has lost, and its hold count. */
   async repair(ownerId: string, holdCount: number, leaseMs: number): Promise<void> {
     const vote = this.vote(ownerId, leaseMs);
-    // The count goes right behind: a release that is sent after this finds both done.
+    // The count is sent right behind the vote, so a release sent after this call runs after both.
     const counted = holdCount > 1 ? this.lock.reenter(ownerId, holdCount, 0) : undefined;
     await Promise.all([vote, counted]);
   }
 
-  /** An answer did not come in time. */
+  /** Records an answer that did not come in time. */
   overdue(answer: Promise<unknown>): void {
     const count = (more: number): void => {
       overdue.set(this.connection, (overdue.get(this.connection) ?? 0) + more);

@@ -1,4 +1,4 @@
-// What a Redlock is made of: one lock of one name on each of several masters, plain ones or fenced ones; and its options.
+// The parts of a Redlock: one lock, plain or fenced, with the same name on each of several masters; and its options.
 
 import { OptionError } from '../../api/errors.js';
 import {
@@ -17,24 +17,23 @@ import { fixedGuard, learningGuard, type RestartGuard } from './restart-guard.js
 export interface RedLockParts {
   readonly name: string;
   readonly masters: readonly Master[];
-  /** Whether its members are fenced locks, and so its holders get tokens. */
+  /** Whether its members are fenced locks, so that its holders get tokens. */
   readonly isFenced: boolean;
   /** How long one master may take to answer, in milliseconds. */
   readonly nodeTimeoutMs: number;
-  /** Decides which masters have been up for too short a time to vote; `longestLeaseMs`: the longest lease that this client has used. */
+  /** Decides which masters have restarted too recently to vote. `longestLeaseMs`: the longest lease that this client has used. */
   readonly guard: (longestLeaseMs: number) => RestartGuard;
-  /** How often the watchdog extends a lease at most. */
+  /** How many times the watchdog extends a lease at most. */
   readonly maxExtensions: number;
 }
 
 const A_MEMBER = 'a lock of getLock() or getFencedLock()';
 
-/** What `getRedLock()` was given: the locks, and then options, or none. */
+/** Parses the arguments of `getRedLock()`: the locks, optionally followed by options. */
 export function parseRedLock(given: readonly unknown[]): RedLockParts {
   const last = given.at(-1);
   const hasOptions = given.length > 0 && !(last instanceof BaseLock);
-  // If it were taken for options that are all left out, it would make a Redlock of one master fewer, whose majority may miss that of
-  // others.
+  // Treating another value as empty options would make a Redlock of one master fewer, whose majority need not overlap that of others.
   if (hasOptions && !isPlainObject(last)) {
     throw new OptionError(
       `argument ${String(given.length)} of getRedLock() is ${shownMember(last)}: it must be ${A_MEMBER}, or a plain object of options`,
@@ -84,7 +83,7 @@ function parseMasters(locks: readonly unknown[]): readonly Master[] {
   });
 }
 
-/** Whether all members are fenced locks; throws if only some are, since a token is worth something only if the next holder has one, too. */
+/** Whether all members are fenced locks. Throws if only some are, since a token is useful only if the next holder has one, too. */
 function areFenced(masters: readonly Master[]): boolean {
   const places = (isFenced: boolean): string =>
     masters.flatMap(({ lock }, index) => (lock.isFenced === isFenced ? index + 1 : [])).join(', ');

@@ -1,4 +1,4 @@
-// The Redlock: one lock on several independent masters, held by whoever most of them say holds it.
+// The Redlock: one lock on several independent masters. An owner holds it if a majority of them says so.
 
 import type {
   AcquireReply,
@@ -48,7 +48,7 @@ export class RedLockBackend implements LockBackend {
   readonly isFenced: boolean;
   readonly name: string;
   readonly id: string;
-  /** What a lost lock leaves on a minority of the masters has to be removed. */
+  /** A lost lock may leave its owner on a minority of the masters, which has to be removed. */
   readonly leavesRemains = true;
   readonly masters: readonly Master[];
   readonly quorum: number;
@@ -56,8 +56,8 @@ export class RedLockBackend implements LockBackend {
   readonly nodeTimeoutMs: number;
   readonly newOwnerId: () => string;
   /**
-   * The largest token among a majority's answers: every majority includes a master that had the last holder's token. That one may have
-   * restarted since, however long ago, so no guard by its age would help. It is for people: an election does not rely on it.
+   * The largest token among the answers of a majority: every majority includes a master that had the last holder's token. But that master
+   * may have restarted since, however long ago, so no guard by uptime would help. For information only: elections do not rely on it.
    */
   readonly counter = {
     last: async (): Promise<bigint | undefined> =>
@@ -129,7 +129,8 @@ export class RedLockBackend implements LockBackend {
 
   /** Releases the lock also on masters that did not vote for this owner: their votes may only be late. */
   release(ownerId: string): Promise<boolean> {
-    // While most masters are being connected, those that are there need not wait for them. (Whether the lock was lost only most can tell.)
+    // While a majority is still connecting, the release is sent to the connected masters at once. (Whether the lock was lost, only a
+    // majority can tell.)
     const isThere = ({ connection }: Master): boolean => connection.isReady;
     const there = this.#isSettled ? [] : this.masters.filter(isThere);
     const asked = new Map(there.map((master) => [master, master.release(ownerId)]));
@@ -158,17 +159,17 @@ export class RedLockBackend implements LockBackend {
     connection.server.ageMs >= this.#guard.mostMs;
 
   async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
-    // From a master that is not asked the holder's renewals would spread again to those that are.
+    // From a master that is left out, the holder's renewals would restore the lock on the others.
     await this.#until(() => this.#areAllSettled, this.nodeTimeoutMs);
     const forced = await this.#all('not known to be forced', (lock) =>
       lock.forceUnlock(forcedNoteTtlMs),
     );
-    // Others may have left single votes: the holder is whom most of them knew.
+    // Other candidates may have left single votes: the holder is the owner on most masters.
     const [owner] = mostNamed(forced.flat()) ?? [];
     return owner === undefined ? [] : [owner];
   }
 
-  /** What is in the way on the first master that tells of it. */
+  /** The key in the way on the first master that reports one. */
   async keyInTheWay(): Promise<KeyInTheWay | undefined> {
     const looks = this.masters.map(async ({ name, lock }) => {
       const found = await lock.keyInTheWay();
@@ -179,8 +180,8 @@ export class RedLockBackend implements LockBackend {
   }
 
   /**
-   * While a master does not answer, those that do may be too few to tell: it may be one of the holder's. A look takes the word of all, also
-   * of those that have restarted and may have forgotten a holder: the restart guard is for elections.
+   * While a master does not answer, the others may be too few to decide, since the holder may have its vote. A query counts all answers,
+   * even of masters that restarted and may have forgotten a holder: the restart guard is for elections only.
    */
   isLocked(): Promise<boolean> {
     return this.#poll('not looked at', ({ lock }) => lock.isLocked(), this.#mostSay, true);
@@ -190,7 +191,7 @@ export class RedLockBackend implements LockBackend {
     return this.#agreed(await this.#all('not looked at', (lock) => lock.holdCount(ownerId)), 0);
   }
 
-  /** For how long a majority of the masters keeps the lock. */
+  /** How long a majority of the masters keeps the lock. */
   async remainTimeToLive(): Promise<number> {
     const leftMs = await this.#all('not looked at', (lock) => lock.remainTimeToLive());
     const agreed = this.#agreed(
@@ -205,7 +206,7 @@ export class RedLockBackend implements LockBackend {
     return [...numbers].sort((one, other) => other - one)[this.quorum - 1] ?? none;
   }
 
-  /** Whether so many say yes, or no, that the others do not matter. */
+  /** True or false once so many masters agree that the others do not matter; undefined before. */
   readonly #mostSay = (answers: readonly Answer<boolean>[]): boolean | undefined => {
     const given = values(answers);
     const yes = given.filter(Boolean).length;
@@ -220,7 +221,7 @@ export class RedLockBackend implements LockBackend {
     return this.#poll(what, ({ lock }) => ask(lock), enough, true);
   }
 
-  /** Asks all masters; rejects when their answers decide nothing. A look is not repeated while most are down. */
+  /** Asks all masters; rejects if their answers allow no decision. Queries (`isLook`) are not repeated while a majority is down. */
   async #poll<T, Decision>(
     what: string,
     ask: (master: Master) => Promise<T>,
@@ -242,7 +243,7 @@ export class RedLockBackend implements LockBackend {
     });
   }
 
-  /** The masters' answers decide nothing: asked again they may, unless this is the last time, or waiting would not help. */
+  /** The error if the masters' answers allow no decision. `Undecided`, which is retried, unless `isLast` or retries cannot help. */
   undecided(what: string, nodes: readonly NodeAnswer[], hasRun: boolean, isLast: boolean): Error {
     const error = quorumError(this.name, what, this.quorum, nodes);
     const refused = this.#count(({ connection }) => connection.refusal !== undefined);
@@ -255,12 +256,12 @@ export class RedLockBackend implements LockBackend {
     return this.#count(({ connection }) => connection.isReady) >= this.quorum;
   }
 
-  /** Resolves when a majority is connected, or no more will be for now; or after `limitMs`. */
+  /** Resolves when a majority is connected, or no master is still connecting; or after `limitMs`. */
   async whenSettled(limitMs?: number): Promise<void> {
     await this.#until(() => this.#isSettled, limitMs ?? Infinity);
   }
 
-  /** Looks whenever a master's connection has changed. When the time is over, those that are there are asked without the others. */
+  /** Resolves when `isSo`, checked whenever a master's connection changes; or after `limitMs`, to go on with the connected masters. */
   async #until(isSo: () => boolean, limitMs: number): Promise<void> {
     if (isSo()) return;
     const limit = new WaitLimit({ clock: this.clock, limitMs });
@@ -294,12 +295,12 @@ export class RedLockBackend implements LockBackend {
   }
 }
 
-/** What a master says to a question, of which `true` and `kept` confirm the lock. */
+/** A master's answer as it appears in errors: `true` and `kept` confirm the lock. */
 function inWords(value: unknown, node: string): NodeAnswer {
   return { node, answer: value === true || value === 'kept' ? 'acquired' : 'gone' };
 }
 
-/** Throws if two masters are one server, which would have two votes. That is known once they are connected. */
+/** Throws if two masters are the same server, which would have two votes. Works only for masters that are connected. */
 function assertDistinct(lockName: string, masters: readonly Master[]): void {
   const byServer = new Map<string, Master>();
   for (const master of masters) {
@@ -314,8 +315,8 @@ function assertDistinct(lockName: string, masters: readonly Master[]): void {
   }
 }
 
-// A caller who wants a Redlock: each try is an election with an owner of its own, since a failed one is taken back, and
-// what takes it back may arrive late.
+// The waiter of a Redlock. Each try is an election with a new owner, since a failed election takes its votes back by commands that may
+// arrive late.
 
 class RedWaiter extends LineWaiter {
   readonly #lock: RedLockBackend;
@@ -323,7 +324,7 @@ class RedWaiter extends LineWaiter {
   #ownerId: string;
   #isOwnerUsed = false;
   #hasLeft = false;
-  /** The masters that the election which was won did not reach. */
+  /** The masters that the won election did not reach. */
   #unreached: readonly Master[] = [];
 
   constructor(lock: RedLockBackend, newOwnerId: () => string, request: LockRequest) {
@@ -343,8 +344,8 @@ class RedWaiter extends LineWaiter {
   }
 
   /**
-   * Asks the masters that the election did not reach, such as one that has been connected since: until they have the owner, the loss of one
-   * voter may be that of the lock. (They need not pass the restart guard: the majority that stands keeps everybody else out.)
+   * Gives the owner to masters that the election did not reach, such as one that has been connected since: until then the loss of a single
+   * voter may lose the lock. (They need not pass the restart guard, since the existing majority keeps all others out.)
    */
   won(grant: Granted): void {
     for (const master of this.#unreached) if (master.connection.isReady) repairOn(master, grant, 0);
@@ -357,7 +358,7 @@ class RedWaiter extends LineWaiter {
     await lock.whenSettled();
     if (this.#hasLeft) throw new UnwantedError();
     assertDistinct(lock.name, lock.masters);
-    const sentAt = now(lock.clock); // connecting takes nothing from the lease
+    const sentAt = now(lock.clock); // the time for connecting does not count against the lease
     const result = await lock.elect(this.#ownerId, this.request.leaseMs);
     if (result.outcome === 'no quorum')
       throw lock.undecided('not acquired', result.nodes, true, this.request.waitMs === 0);
@@ -367,9 +368,9 @@ class RedWaiter extends LineWaiter {
   }
 }
 
-// Listens to the unlock channels of several masters: each tells of a release, and all of that is one wake-up.
+// Subscribes to the unlock channels of all masters, and combines their messages about one release into one wake-up.
 
-/** How long the first message of a release waits for those of other masters: before most have released it, a new election would fail. */
+/** How long the wake-up waits after the first message, in milliseconds: before a majority has released, an election would fail. */
 const GATHER_MS = 5;
 
 function subscribeToMost(
@@ -404,8 +405,8 @@ function subscribeToMost(
 // What the Redlocks of one Holdfast share: their watchdog, their lines, and what they know of leases and of the masters' connections.
 
 /**
- * A session of Redlocks takes its servers for reachable: all masters are asked at once, who does not answer is part of the result, and
- * a Redlock itself waits for connections that are being made.
+ * A session of Redlocks treats its servers as reachable: all masters are asked at once, missing answers are part of the result, and the
+ * Redlock itself waits for masters that are still connecting.
  */
 const ALWAYS_REACHABLE: Reachable = {
   isReady: true,
@@ -414,9 +415,9 @@ const ALWAYS_REACHABLE: Reachable = {
 };
 
 export class QuorumServices {
-  /** Redlocks are held, awaited and given up apart from the locks of any one master. */
+  /** Redlocks have a session of their own, apart from those of their masters' clients. */
   readonly session: Session;
-  /** Where those of this client wait, for each lock in one line. */
+  /** The waiting lines of this client, one for each Redlock. */
   readonly lines: Lines<Line<NextWaiter>> = new Lines<Line<NextWaiter>>();
   readonly watchdog: Watchdog;
   readonly renewer: RedRenewer;
@@ -428,7 +429,7 @@ export class QuorumServices {
   constructor(owner: Session, events: Events) {
     const { lockWatchdogTimeoutMs } = owner;
     const reachable = { ...ALWAYS_REACHABLE, surroundings: owner };
-    // When the session is closed, all releases go out in that turn: the clients of the masters may be closing, too.
+    // On close, all releases are sent in the same turn (concurrency Infinity), since the masters' clients may be closing, too.
     this.session = new Session(owner, reachable, events, Infinity);
     this.longestLeaseMs = lockWatchdogTimeoutMs;
     this.renewer = new RedRenewer(lockWatchdogTimeoutMs, owner.clock);
@@ -439,14 +440,14 @@ export class QuorumServices {
         events.emit('error', () => ({ error: renewalFailed(error, leaseCount) }));
       },
     });
-    // For a Redlock that is made after its client was closed.
+    // The Redlock may be made after its client was closed.
     if (owner.isClosed) void this.close();
   }
 
-  /** When a master is back, perhaps empty, all Redlocks are renewed. */
+  /** Has all Redlocks renewed whenever one of these masters is back, since it may be empty. */
   listenTo(masters: readonly Master[]): void {
     if (this.session.isClosed) return;
-    // The clients of masters may come and go.
+    // Forget the connections of closed clients.
     for (const connection of this.#connections.keys())
       if (connection.refusal instanceof ClosedError) this.#connections.delete(connection);
     for (const { connection } of masters)
@@ -458,7 +459,7 @@ export class QuorumServices {
     this.longestLeaseMs = Math.max(this.longestLeaseMs, leaseMs);
   }
 
-  /** Ends what Redlocks share. The clients of the masters are others', and may live on. */
+  /** Closes what the Redlocks share. The masters' clients belong to others and stay open. */
   async close(): Promise<void> {
     await this.session.close();
     this.watchdog.stop();

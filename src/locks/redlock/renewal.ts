@@ -1,5 +1,5 @@
-// Renews Redlocks, many at once: each master is asked for all of them in one call. A renewal counts with a majority of the
-// masters, and those that lost the key get it again while the majority stands.
+// Renews Redlocks in batches: one call to each master renews all of them. A renewal counts if a majority confirms it; masters that lost
+// the key then get it again.
 
 import type { Granted, KeepReply, RenewalLimit, Renewer, Watched } from '../../core/protocol.js';
 import { mayConcernSome } from '../../redis/failure.js';
@@ -8,13 +8,13 @@ import type { ReentrantLockBackend } from '../plain.js';
 import { type Answer, poll, valueOf } from './election.js';
 import type { Master } from './master.js';
 
-/** A Redlock, as far as it is renewed. */
+/** A Redlock as its renewal sees it. */
 interface RenewedLock {
   readonly batchKey: string;
   readonly masters: readonly Master[];
   readonly quorum: number;
   readonly nodeTimeoutMs: number;
-  /** Whether a master has forgotten no lock that anybody may rely on, whichever others do not answer. */
+  /** Whether a master has been up long enough to remember every lock that may still be held, whichever other masters do not answer. */
   readonly remembersAll: (master: Master) => boolean;
 }
 
@@ -23,7 +23,7 @@ export interface RedTarget {
   readonly grant: Granted;
 }
 
-/** What one master says of each lock of a batch, or each master of one lock; undefined: it does not say. */
+/** The answers of one master for each lock of a batch, or of each master for one lock; undefined: no answer. */
 type Replies = readonly (KeepReply | undefined)[];
 
 export class RedRenewer implements Renewer<RedTarget> {
@@ -31,7 +31,7 @@ export class RedRenewer implements Renewer<RedTarget> {
   readonly #clock: Clock;
   readonly #leaseMs: number;
 
-  /** @param leaseMs - what it renews leases by */
+  /** @param leaseMs - the lease that a renewal sets, in milliseconds */
   constructor(leaseMs: number, clock: Clock) {
     this.#clock = clock;
     this.#leaseMs = leaseMs;
@@ -44,7 +44,7 @@ export class RedRenewer implements Renewer<RedTarget> {
   renew(batch: readonly Watched<RedTarget>[], leaseMs: number): Promise<Replies> {
     const ownerIds = batch.map(({ lease }) => lease.ownerId);
     const { masters = [], nodeTimeoutMs = 0 } = batch[0]?.target.lock ?? {};
-    // Masters are waited for long, since each answer counts; but what most confirm must be known well before the lease ends.
+    // The limit is long, since each answer counts; but the majority's decision must be known well before the lease ends.
     const limitMs = Math.min(Math.max(this.#leaseMs / 10, nodeTimeoutMs), this.#leaseMs / 3);
     const ask = (master: Master, index: number): Promise<Replies> => {
       const locks = batch.flatMap(({ target }) => target.lock.masters[index]?.lock ?? []);
@@ -54,18 +54,18 @@ export class RedRenewer implements Renewer<RedTarget> {
       const decisions = batch.map(({ target }, index) => {
         const replies = answers.map((answer) => valueOf(answer)?.[index]);
         const reply = kept(replies, target.lock.quorum);
-        // Also when it was decided before, since a master that answers late may have lost a key as well.
+        // Also if the decision was made earlier, since a master that answers late may have lost the key, too.
         if (isFinal) repair(target, replies, reply, leaseMs);
         return reply;
       });
-      // A majority is enough to keep a lock. How a lock was lost may be known by a single master, so for that all are waited for.
+      // A majority is enough to keep a lock. But a single master may know how a lock was lost, so a loss waits for all answers.
       return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
     };
     return poll(this.#clock, masters, ask, limitMs, decide);
   }
 }
 
-/** Renews locks on one master by one call. One of them that the master refuses must not take all others with it: then each is asked for alone. */
+/** Renews locks on one master in one call. If the call fails because of some of them, renews each alone, so that the others are kept. */
 async function renewOn(
   master: Master,
   locks: readonly ReentrantLockBackend[],
@@ -87,8 +87,8 @@ async function renewOn(
 }
 
 /**
- * Gives the lock again to masters that lost it, or never had it. While a majority stands, that keeps everybody else out. While nobody knows
- * whether one stands, a master may make up for one that does not answer, unless it may have forgotten somebody else's vote.
+ * Restores the lock on masters that lost it, or never had it. That is safe while a majority holds it, which keeps all others out. If it is
+ * unknown whether a majority holds it, a master may replace one that does not answer, unless it may have forgotten another owner's lock.
  */
 function repair(
   { lock, grant }: RedTarget,
@@ -103,22 +103,22 @@ function repair(
 }
 
 /**
- * Gives a master the owner of a grant, for `renewedMs`, or where that is 0 for as long as the grant may be relied on. It may be down, or
- * somebody else may have the lock there: the next renewal sees.
+ * Restores the owner of a grant on a master, for `renewedMs`, or, if that is 0, for the remaining time of the grant. Ignores errors (the
+ * master may be down, or another owner may have the lock there): the next renewal will see.
  */
 export function repairOn(master: Master, grant: Granted, renewedMs: number): void {
   giveOwner(master, grant, renewedMs).catch(() => undefined);
 }
 
 async function giveOwner(master: Master, grant: Granted, renewedMs: number): Promise<void> {
-  // First the token: a master that has the owner again counts as repaired, and would not be sent the token any more.
+  // The token goes first: a master that has the owner again counts as repaired, and would not be sent the token again.
   if (grant.token !== undefined) await master.raise(grant.token);
   const leaseMs = renewedMs > 0 ? renewedMs : Math.floor(grant.remaining());
   if (leaseMs < 1 || !grant.isHeld) return; // released meanwhile
   await master.repair(grant.ownerId, grant.holdCount, leaseMs);
 }
 
-/** Whether most masters keep an owner; how it was lost when that is impossible; undefined: not known. */
+/** `kept` if a majority keeps the owner; how it was lost if that is impossible; undefined: not known. */
 export function kept(replies: Replies, quorum: number): KeepReply | undefined {
   const isKept = replies.filter((reply) => reply === 'kept').length;
   if (isKept >= quorum) return 'kept';
@@ -127,10 +127,10 @@ export function kept(replies: Replies, quorum: number): KeepReply | undefined {
   return (['forced', 'taken'] as const).find((loss) => losses.includes(loss)) ?? 'deleted';
 }
 
-/** For this part of the lease after an extension there is no other one: that a master reconnects is no reason for it. */
+/** For this fraction of the lease after an extension there is no further one, for example when a master reconnects. */
 const YOUNG_PART = 1 / 6;
 
-/** Counts how often the watchdog extends a grant, which was asked for `ageMs` ago, by `leaseMs`: `maxExtensions` times at most. */
+/** Lets the watchdog extend a grant `maxExtensions` times at most, by `leaseMs` each. `ageMs`: how long ago the lock was requested. */
 export function extensionLimit(
   maxExtensions: number,
   leaseMs: number,
@@ -146,7 +146,7 @@ export function extensionLimit(
       return leftCount > 0 && !isYoung();
     },
     renewed: (sentAt) => {
-      if (isYoung()) return; // two that were on their way at a time are one extension
+      if (isYoung()) return; // two renewals under way at the same time count as one extension
       leftCount--;
       extendedAt = sentAt;
     },

@@ -1,63 +1,63 @@
-// For how long a master must have been up for its vote to count: one that restarted may have forgotten a lock, and must not
+// The restart guard: how long a master must have been up for its vote to count. A restarted master may have forgotten a lock, and must not
 // vote before every lease that it may have forgotten is over.
 //
-// Nobody knows the leases of all others. So each master remembers the longest that it was asked for and tells it with its
-// answer, and the guard is the longest that is told. For leases of up to `MAX_UNHEARD_LEASE_MS` that is safe as long as no
-// majority of the masters restarts within that time:
+// No client knows the leases of all others. So each master remembers the longest lease requested from it and reports it with its answers,
+// and the guard is the longest reported lease. For leases of up to `MAX_UNHEARD_LEASE_MS` that is safe as long as no majority of the
+// masters restarts within that time:
 //
-//   Suppose that A relies on the lock, as a majority confirmed its lease, and that a majority votes for B. The two share a
-//   master. It has forgotten A, so it has restarted within A's lease. Had any master of A's majority answered B that has not
-//   restarted since, then it would have told A's lease; so the guard would be at least that, and the vote of the shared
-//   master would not count. Hence A's majority are masters that did not answer B, and such that restarted. Where these
-//   together are no majority, that is impossible. So it is where all have answered, since then a majority would have
-//   restarted. Anywhere else the vote of a master does not count until it has been up for longer than A's lease, whatever that is.
+//   Suppose that A relies on the lock, as a majority confirmed its lease, and that a majority votes for B. The two majorities share a
+//   master. It has forgotten A, so it has restarted within A's lease. If any master of A's majority that has not restarted since had
+//   answered B, it would have reported A's lease; then the guard would be at least that, and the vote of the shared master would not
+//   count. Hence every master of A's majority either did not answer B or has restarted. If such masters are no majority, that is
+//   impossible. It is also impossible if all masters have answered, since then a majority would have restarted. In all other cases the
+//   vote of a restarted master does not count until it has been up for longer than A's lease, however long that is.
 //
-// In short: a master that restarted does not make up for one that does not answer. Where a majority did restart, nothing
-// follows, and the longest lease that is told has to do; otherwise a new set of masters, one of which is down, would be of no
-// use for long. (That its connection is young does not mean that a master restarted: who may not ask masters for their age waits.) A
-// longer lease, of up to a day, is safe as long as a master answers that was asked for it and has not restarted. (Masters that have been up
-// for a day decide an election without waiting for the others' answers.)
+// In short: a restarted master cannot stand in for one that does not answer. If a majority did restart, nothing can be concluded, and the
+// longest reported lease must do; otherwise a new set of masters, one of them down, would be unusable for long. (A young connection does
+// not prove a restart: a client that may not ask masters for their uptime waits.) A longer lease, of up to a day, is safe as long as one
+// master answers that was asked for it and has not restarted. (Masters that have been up for a day decide an election without waiting for
+// the others' answers.)
 //
-// (A's question must not reach a master only after that answered B, when another has already voted for A and restarted: it
-// would have to be on its way for longer than B's own guard, and A would have to wait for the answer for as long.)
+// (A's request must not reach a master only after that master answered B, while another master has already voted for A and restarted. But
+// for that, the request would have to be under way for longer than B's own guard, and A would have to wait for the answer for as long.)
 
 import type { NodeAnswer } from '../../api/errors.js';
 
-/** What is known of one master in an election. */
+/** What is known about one master in an election. */
 interface NodeUptime {
-  /** For how long it has been up at least, in milliseconds; Infinity where that is not known. */
+  /** Its least possible uptime, in milliseconds; Infinity: unknown. */
   readonly upMs: number;
-  /** Whether it has told that itself; otherwise it has been connected for that long, and may have been up for far longer. */
+  /** Whether it reported its uptime itself; otherwise `upMs` is the age of the connection, and it may have been up for far longer. */
   readonly isAgeTold: boolean;
-  /** The longest lease that it told of, in milliseconds; undefined: it did not answer. */
+  /** The longest lease that it reported, in milliseconds; undefined: it did not answer. */
   readonly toldMs: number | undefined;
 }
 
-/** For how long a master must have been up, in milliseconds, and whether it is less as soon as all masters answer. */
+/** The required uptime of a master, in milliseconds, and whether it would be shorter if all masters answered. */
 export interface RequiredUptime {
   readonly upMs: number;
   readonly waitsForOthers: boolean;
 }
 
 export interface RestartGuard {
-  /** A master that has been up for less is not even asked; in milliseconds. */
+  /** A master with a shorter uptime is not even asked; in milliseconds. */
   readonly leastMs: number;
-  /** A master that has been up for as long has forgotten nothing that counts, whatever the others would tell; in milliseconds. */
+  /** A master with this uptime has forgotten nothing that matters, whatever the others would report; in milliseconds. */
   readonly mostMs: number;
   /**
-   * For how long a master must have been up for its vote, or a token written to it, to count, after these answers. `isFinal`: there will be
-   * no more.
+   * After these answers: how long a master must have been up for its vote, or a token written to it, to count. `isFinal`: no more answers
+   * will come.
    */
   require(uptimes: readonly NodeUptime[], quorum: number, isFinal: boolean): RequiredUptime;
 }
 
-/** Leases of up to this many milliseconds are safe whichever masters do not answer. */
+/** Leases of up to this many milliseconds are safe, whichever masters do not answer. */
 export const MAX_UNHEARD_LEASE_MS: number = 10 * 60 * 1_000;
 
-/** A master that has been up for as long has forgotten nothing: its vote counts before all others have answered. */
+/** A master with this uptime, in milliseconds, has forgotten nothing: its vote counts before all others have answered. */
 const LONG_UP_MS = 24 * 60 * 60 * 1_000;
 
-/** What is said of a master that does not count so far; undefined: it does, since `votesInMs` is over. */
+/** The answer recorded for a master that does not count yet; undefined: it counts, since `votesInMs` is over. */
 export function guarded(
   node: string,
   votesInMs: number,
@@ -67,13 +67,13 @@ export function guarded(
   return { node, answer: 'guarded', votesInMs: Math.ceil(votesInMs), waitsForOthers };
 }
 
-/** A guard that the user has chosen. */
+/** A guard that the user has set. */
 export function fixedGuard(guardMs: number): RestartGuard {
   const requirement = { upMs: guardMs, waitsForOthers: false };
   return { leastMs: guardMs, mostMs: guardMs, require: () => requirement };
 }
 
-/** A guard of at least `leastMs` that learns from the masters. */
+/** A guard of at least `leastMs` that adapts to the leases that the masters report. */
 export function learningGuard(leastMs: number): RestartGuard {
   return {
     leastMs,
@@ -88,7 +88,7 @@ export function learningGuard(leastMs: number): RestartGuard {
   };
 }
 
-/** Whether somebody may have the lock by a majority of masters that did not answer or restarted, so that none of them told the lease. */
+/** Whether an owner may hold the lock by a majority of masters that did not answer or have restarted, so that none reported its lease. */
 function mayBeUnheard(uptimes: readonly NodeUptime[], quorum: number): boolean {
   const silent = uptimes.filter(({ toldMs }) => toldMs === undefined);
   const restarted = uptimes.filter(({ upMs }) => upMs < MAX_UNHEARD_LEASE_MS);
