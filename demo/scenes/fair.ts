@@ -2,7 +2,7 @@
 import { styleText } from 'node:util';
 import { Holdfast, type FairLock } from '../../src/index.js';
 import type { Worker } from '../support/crew.js';
-import { fault, holderIn, seconds, table, takeover } from '../support/figures.js';
+import { fault, faults, holderIn, seconds, table, takeover } from '../support/figures.js';
 import { monotonicMs, type Report } from '../support/messages.js';
 import {
   FOREVER_MS,
@@ -280,14 +280,14 @@ function report(state: FairState): string {
     [
       ['', 'fair lock'],
       ['hand-overs', String(handOvers)],
-      ['out of order', String(outOfOrder)],
+      ['out of order', faults(outOfOrder)],
       ['longest wait', seconds(longestWaitMs, 2)],
       [
         'takeover, first in line killed',
         firstKilledMs === undefined ? 'never' : `${firstKilledMs.toFixed(1)} ms`,
       ],
       ['takeover, holder killed', takeover(holderKilledMs)],
-      ['cents lost', String(lostCents)],
+      ['cents lost', faults(lostCents)],
     ],
     32,
   );

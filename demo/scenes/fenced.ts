@@ -2,7 +2,15 @@
 // whatever it is told, then it refuses who comes with an older token.
 import { styleText } from 'node:util';
 import type { Worker } from '../support/crew.js';
-import { accountRows, fault, holderIn, seconds, table, takeover } from '../support/figures.js';
+import {
+  accountRows,
+  fault,
+  faults,
+  holderIn,
+  seconds,
+  table,
+  takeover,
+} from '../support/figures.js';
 import { monotonicMs, type Report } from '../support/messages.js';
 import {
   playScene,
@@ -208,7 +216,7 @@ function report(bare: FencedState, fenced: FencedState): string {
       ['takeover after the pause', ...both.map(({ takeoverMs }) => takeover(takeoverMs))],
       ['transfers during the pause', ...both.map(({ meanwhile }) => String(meanwhile))],
       ['the late write', ...both.map(({ lateWrite }) => lateWrite ?? 'never came')],
-      ['cents lost', ...both.map(({ lostCents }) => lostCents.toLocaleString('en'))],
+      ['cents lost', ...both.map(({ lostCents }) => faults(lostCents))],
     ],
     30,
   );

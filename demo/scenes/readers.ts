@@ -3,7 +3,7 @@
 import { styleText } from 'node:util';
 import { TOTAL_CENTS } from '../support/bank.js';
 import type { Worker } from '../support/crew.js';
-import { accountRows, fault, money, seconds, table, takeover } from '../support/figures.js';
+import { accountRows, fault, faults, money, seconds, table, takeover } from '../support/figures.js';
 import { monotonicMs, type Report, type Task } from '../support/messages.js';
 import {
   FOREVER_MS,
@@ -302,7 +302,7 @@ function report(bare: ReadersState, locked: ReadersState): string {
     [
       ['', 'without locks', 'under holdfast'],
       ['sums', ...both.map(({ reads }) => String(reads))],
-      ['wrong sums', ...both.map(({ wrongSums }) => String(wrongSums))],
+      ['wrong sums', ...both.map(({ wrongSums }) => faults(wrongSums))],
       ['transfers', ...both.map(({ transfers }) => String(transfers))],
       ['at most so many read at a time', '-', String(locked.mostReaders)],
       ['somebody beside one who wrote', '-', String(locked.intrusions)],

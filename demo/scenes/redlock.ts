@@ -4,7 +4,7 @@ import type { NodeAnswer } from '../../src/index.js';
 import type { RedisServer } from '../../test/support/redis-server.js';
 import { startMasters } from '../../test/support/redis-topologies.js';
 import type { Worker } from '../support/crew.js';
-import { fault, holderIn, seconds, table, takeover } from '../support/figures.js';
+import { fault, faults, holderIn, seconds, table, takeover } from '../support/figures.js';
 import {
   LOCK_WATCHDOG_TIMEOUT_MS,
   MASTER_URLS,
@@ -352,7 +352,7 @@ function report(state: RedlockState): string {
       String(count),
     ]),
     ['  all started again', String(transfersAfterRestart)],
-    ['cents lost', state.lostCents.toLocaleString('en')],
+    ['cents lost', faults(state.lostCents)],
     ['longest stall with 3 and more up', seconds(longestStallMs, 2)],
     ['restart to the next holder', takeover(resumedMs)],
     ['QuorumErrors', String(refusals.count)],

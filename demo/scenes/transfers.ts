@@ -5,6 +5,7 @@ import type { Worker } from '../support/crew.js';
 import {
   accountRows,
   fault,
+  faults,
   holderIn,
   rate,
   seconds,
@@ -174,7 +175,7 @@ function report(bare: TransfersState, locked: TransfersState): string {
   const rows = [
     ['', 'without locks', 'under holdfast'],
     ['transfers', String(bare.transfers), String(locked.transfers)],
-    ['cents lost', bare.lostCents.toLocaleString('en'), locked.lostCents.toLocaleString('en')],
+    ['cents lost', faults(bare.lostCents), faults(locked.lostCents)],
     ['hand-overs of the lock', '-', String(locked.handOvers)],
     ['longest wait', '-', seconds(locked.longestWaitMs, 2)],
     ['takeover after the kill', '-', takeover(locked.takeoverMs)],

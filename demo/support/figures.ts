@@ -1,5 +1,5 @@
 // Figures as people read them: in a picture, and in the table at the end.
-import { styleText } from 'node:util';
+import { stripVTControlCharacters, styleText } from 'node:util';
 import type { Account } from './bank.js';
 import type { Worker } from './crew.js';
 
@@ -27,7 +27,16 @@ export function holderIn(workers: readonly Worker[]): string {
 
 /** How often happened what never should: red if it did. */
 export function fault(what: string, count: number): string {
-  return styleText(count > 0 ? 'red' : 'green', `${what} ${count.toLocaleString('en')}`);
+  return goodOrBad(count, `${what} ${count.toLocaleString('en')}`);
+}
+
+/** The same, as a cell of a table. */
+export function faults(count: number): string {
+  return goodOrBad(count, count.toLocaleString('en'));
+}
+
+function goodOrBad(faults: number, text: string): string {
+  return styleText(faults > 0 ? 'red' : 'green', text);
 }
 
 /** The accounts as a table, and what is missing in each. */
@@ -49,8 +58,12 @@ function accountRow({ name, balanceCents, rightCents }: Account): string {
 /** The table at the end of a show: the first row is the head; figures to the right. */
 export function table(rows: readonly (readonly string[])[], labelWidth: number): string {
   const [head, ...body] = rows.map(
-    ([label, ...cells]) =>
-      `  ${label!.padEnd(labelWidth)}${cells.map((cell) => cell.padStart(16)).join('')}`,
+    ([label, ...cells]) => `  ${label!.padEnd(labelWidth)}${cells.map(inColumn).join('')}`,
   );
   return ['', head, `  ${'-'.repeat(head!.length - 2)}`, ...body, ''].join('\n');
+}
+
+/** Colours take no room. */
+function inColumn(cell: string): string {
+  return cell.padStart(16 + cell.length - stripVTControlCharacters(cell).length);
 }
