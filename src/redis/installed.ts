@@ -10,9 +10,12 @@ import { isOfNodeRedis, nodeRedisLibrary } from './node-redis/library.js';
 import { LIBRARY, type Library, type LibrarySource } from './port.js';
 
 /**
- * Where Redis is: a URL; a client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient()`, `createCluster()`), whose options are
- * read and which stays yours; or plain options: those of node-redis if they have `url`, `socket`, `rootNodes` or `sentinelRootNodes`, else
- * those of ioredis. In tests, a `MemoryRedis` of `holdfast/testing`.
+ * Where Redis is, in one of these forms:
+ *
+ * - a URL, such as `redis://user:password@host:6379/0`, or `rediss://` for TLS
+ * - a client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient()`, `createCluster()`); only its options are read
+ * - plain options: of node-redis if they have `url`, `socket`, `rootNodes` or `sentinelRootNodes`, otherwise of ioredis
+ * - in tests, a `MemoryRedis` of `holdfast/testing`
  *
  * @group The client
  */
