@@ -1,6 +1,6 @@
 // The events of a client, `Holdfast#on`, one type each.
 
-import type { HoldfastError, LossReason } from './errors.js';
+import type { LockLostError, LossReason } from './errors.js';
 
 /**
  * The fields that all events about a lock have.
@@ -85,7 +85,7 @@ export interface LostEvent extends LockEvent {
   /** As in {@link AcquiredEvent}; every later holder has a larger one. */
   token?: string;
   /** The error that the holds' signals carry. */
-  error: HoldfastError;
+  error: LockLostError;
 }
 
 /**
