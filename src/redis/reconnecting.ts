@@ -358,7 +358,7 @@ export class Refusals {
     this.#place = place;
   }
 
-  /** The call of somebody who waits has failed, and will be sent again: tells that where the server goes on refusing. */
+  /** Notes that a waiting call has failed, and will be sent again; reports it if the server goes on refusing. */
   heard(error: unknown): void {
     if (!(error instanceof Error) || failureKind(error) !== 'transient' || isPassing(error)) return;
     const nowMs = this.#clock.nowMs();
